@@ -1,4 +1,5 @@
-/* Joining a cluster with a context, and what its workers do together. */
+/* Joining a cluster with a context, and the collective calls of the public API
+ * (lockstep/cluster.h). */
 #include "fabric/mesh/cluster.h"
 
 #include <stdatomic.h>
@@ -43,7 +44,8 @@ void ls_context_leave_cluster(ls_context *ctx)
     ls_cluster *cluster = ctx->cluster;
     if (!cluster)
         return;
-    ls_error before; /* a program that closes its context and then prints the last error means that one */
+    /* Keeps the last error: a program may close its context first and print the error then. */
+    ls_error before;
     ls_error_keep(&before, LS_ERR_PEER);
     ls_mesh_close(cluster->mesh);
     (void)ls_error_give(&before);
@@ -105,10 +107,11 @@ ls_status ls_cluster_join(ls_context *ctx, const ls_cluster_options *options)
 
 /* ---- Meeting, when the context is opened ---- */
 
-/* Contexts of a process meet those of other processes in the order in which they were opened. */
+/* Number of clusters of this process. Contexts meet those of other processes in the order of
+ * opening. */
 static atomic_int meetings;
 
-/* The bit class is found by runs of this process alone: ctx->peers is not set yet. Later it is known. */
+/* Finding the bit class runs kernels: in this process only, as ctx->peers is not set yet. */
 static ls_status meet(ls_context *ctx, ls_cluster *cluster)
 {
     char *about = NULL, *bits = NULL;
@@ -127,8 +130,8 @@ static ls_status meet(ls_context *ctx, ls_cluster *cluster)
     return status;
 }
 
-/* Whether a job with parameter servers is one of a mesh is known when it trains: with a staleness it is not, and then
- * processes come and go by themselves. */
+/* A job with parameter servers forms a mesh only if it trains without staleness, which is not known
+ * before it trains. */
 bool ls_context_meets_later(const ls_context *ctx)
 {
     return ctx->cluster->options.servers > 0;
@@ -169,7 +172,7 @@ ls_status ls_context_meet_cluster(ls_context *ctx)
     return status;
 }
 
-/* ---- Who is who ---- */
+/* ---- Roles ---- */
 
 int ls_cluster_rank(const ls_context *ctx)
 {
@@ -207,7 +210,7 @@ bool ls_is_chief(const ls_context *ctx)
     return ctx->peers->members[0] == ctx->peers->rank && !ls_peers_is_deposed(ctx->peers);
 }
 
-/* ---- What people are told ---- */
+/* ---- Messages ---- */
 
 void ls_cluster_warn_unused(ls_context *ctx)
 {
@@ -250,9 +253,9 @@ bool ls_cluster_introduce(ls_context *ctx, char *out, size_t bytes)
     return true;
 }
 
-/* ---- Small things done together ---- */
+/* ---- Collective calls ---- */
 
-#define TAG(number) (0x636c757374657200u + (number)) /* "cluster", then the call */
+#define TAG(number) (0x636c757374657200u + (number)) /* "cluster", then the number of the call */
 
 static ls_status begin_together(ls_context *ctx, const char *call)
 {
@@ -302,7 +305,7 @@ ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data,
         return LS_OK;
     LS_TRY(ls_peers_share(ctx->peers, TAG(3), what ? what : "ls_cluster_gather", pieces, (size_t)size));
     for (int r = 0; r < size && bytes > 0; r++)
-        if (!ls_peers_has(ctx->peers, r)) /* a part of its bytes may have come before it was lost */
+        if (!ls_peers_has(ctx->peers, r)) /* some of its bytes may have arrived */
             memset(pieces[r].data, 0, bytes);
     return LS_OK;
 }

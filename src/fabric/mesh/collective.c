@@ -1,7 +1,8 @@
-/* An exchange: every worker has one frame for every other one. It is waited for; or it is posted, and settled later. */
+/* An exchange: every worker sends one frame to every other. ls_mesh_exchange waits for it;
+ * ls_mesh_post starts one, and ls_mesh_settle waits for it later. */
 #include "fabric/mesh/mesh.h"
 
-/* Workers that do something else are at fault both: nobody can go on. */
+/* Either worker may be wrong, so none can continue. */
 static ls_status explain_difference(const ls_mesh *mesh, const ls_frame *own, int rank, const ls_frame *theirs)
 {
     char what[LS_FRAME_WHAT];
@@ -26,10 +27,11 @@ ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out)
 {
     const ls_frame *h = &mesh->links[rank].in;
     if (h->epoch != mesh->peers.epoch || mesh->regroup) {
-        *out = h->epoch > mesh->peers.epoch ? LS_HOLDS : LS_SKIPS; /* its announcement is here already */
+        /* Later generation: hold it; the announcement, sent before it, has arrived. */
+        *out = h->epoch > mesh->peers.epoch ? LS_HOLDS : LS_SKIPS;
         return LS_OK;
     }
-    if (h->sequence > mesh->sequence) { /* it is ahead; what comes next will show whether it does the same */
+    if (h->sequence > mesh->sequence) { /* it is ahead; the next exchange will be compared */
         *out = LS_HOLDS;
         return LS_OK;
     }
@@ -44,7 +46,7 @@ ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out)
     return LS_OK;
 }
 
-/* A worker that has said it is ready, and sent nothing, will not come. */
+/* Fails if a worker is READY without having sent this exchange: it never will. */
 static ls_status check_readies(const ls_mesh *mesh, const ls_frame *head)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
@@ -84,7 +86,7 @@ static ls_status begin(ls_mesh *mesh, ls_exchange_at *at, uint64_t tag, const ch
     return ls_mesh_look_again(mesh);
 }
 
-/* Whether a link has nothing left to do for an exchange. Frames go and come in order. */
+/* Frames are sent and received in order. */
 static bool is_done(const ls_link *link, uint64_t sequence)
 {
     if (link->taken < sequence)
@@ -95,7 +97,8 @@ static bool is_done(const ls_link *link, uint64_t sequence)
     return true;
 }
 
-/* Of several that are missing, whoever was not heard of for longest is waited for: the others may be held up by it. */
+/* Publishes the worker that holds up the exchange: among several, the one not heard from for
+ * longest, as it may delay the others. */
 static bool is_over(ls_mesh *mesh, uint64_t sequence)
 {
     int missing = -1;
@@ -152,8 +155,8 @@ ls_status ls_mesh_settle(ls_peers *peers)
     return ls_mesh_exit(mesh, status);
 }
 
-/* Who moves nothing at this moment is waited for later: whatever is wrong is told then. A transport whose workers give
- * signs of life while they wait is for one thread. */
+/* Non-blocking: errors surface at the next wait. Does nothing without heartbeat connections: those
+ * transports are for one thread. */
 void ls_mesh_move_on(ls_peers *peers)
 {
     ls_mesh *mesh = (ls_mesh *)peers;

@@ -1,20 +1,21 @@
-/* How workers meet. At the beginning each calls on all lower ranks, and is called on by all higher ones; both sides say
- * HELLO and compare.
+/* How workers connect. At the start each worker calls all lower ranks. Both sides send HELLO and
+ * compare.
  *
- * Two processes may have one rank, for a moment, when one is started again, or by mistake. So each draws a number for
- * its meeting, its mark. Who has met all others says MET, with a hash of their marks, to the first of them; when all
- * that are left have met the same processes that one says BEGIN, which everyone passes on before anything else. Whoever
- * is lost between MET and BEGIN is lost to a job that has begun, and when the first is lost the next one has MET said
- * to it. But when one is lost before MET, or marks differ, all hang up, draw other marks and meet again, until the join
- * limit is over. So a process has one company for each of its marks, and one company begins one job.
+ * Two processes may have the same rank for a moment, after a restart or by mistake. So each process
+ * draws a random number for each attempt to meet: its mark. A worker that has met all others sends
+ * MET, with a hash of all marks, to the first worker. When all remaining workers have met the same
+ * processes, the first sends BEGIN, and each worker forwards it before anything else. A worker lost
+ * between MET and BEGIN counts as lost by a job that has begun; if it is the first, the others send
+ * MET to the next one. If a worker is lost before MET, or marks differ, all disconnect, draw new
+ * marks and meet again, until the join limit is over. So each mark belongs to one set of processes
+ * (the company), and one company begins one job.
  *
- * One that comes later, or comes back, finds a job that has begun: a HELLO says so, and who its members are. It calls
- * on all of these, who look at their doors between two things that they do together. Then it is a newcomer, and may ask
- * to be let in (joining.c).
+ * A worker that comes later, or comes back, learns the members from a HELLO. It calls all of them;
+ * they answer between two collectives. Then it may ask to join (late_join.c).
  *
- * When a connection between two members breaks, both look at their doors while the members regroup, and the higher rank
- * calls the lower one again. Marks and generation must be the same as before: so only the same process reconnects, and
- * only as long as neither side has gone on without the other. */
+ * When a connection between two members breaks, the higher rank calls the lower one while the
+ * members regroup. Mark and generation must be unchanged. So only the same process can reconnect,
+ * and only while neither side has continued without the other. */
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -25,58 +26,60 @@
 #include "fabric/start/launcher.h"
 #include "fabric/mesh/mesh.h"
 
-#define MOST_ABOUT   4096 /* bytes of a HELLO's text */
-#define MOST_GUESTS  64   /* callers that have not said who they are; the oldest has to go when there are more */
-#define CALL_AGAIN   0.01 /* seconds until those that are not there yet are called again */
-#define ASK_HIGHER   0.2 /* seconds until higher ranks are asked whether the job has begun, and between two questions */
-#define TELL_REFUSED 10.0 /* seconds between two lines about callers that were not let in */
-#define MEET_AGAIN   0.5  /* seconds from a loss between MET and BEGIN until those that have not said MET never will */
-#define SAY_MISSING  3.0  /* seconds of waiting until the log says which workers are missing */
-#define SAY_AGAIN    10.0 /* seconds between two such lines */
-#define LOOK_AGAIN   2.0  /* seconds until a newcomer that has not met all members asks anew who they are */
+#define MOST_ABOUT   4096 /* bytes of the text in a HELLO */
+#define MOST_GUESTS  64   /* callers without a HELLO; above it the oldest is dropped */
+#define CALL_AGAIN   0.01 /* seconds until missing workers are called again */
+#define ASK_HIGHER   0.2  /* seconds between calls that ask higher ranks whether the job runs */
+#define TELL_REFUSED 10.0 /* seconds between two log lines about refused callers */
+#define MEET_AGAIN   0.5  /* seconds for the others to send MET after a loss before BEGIN */
+#define SAY_MISSING  3.0  /* seconds until the log names the missing workers */
+#define SAY_AGAIN    10.0 /* seconds between two such log lines */
+#define LOOK_AGAIN   2.0  /* seconds after which a joining worker asks for the members again */
 
-/* One line on which HELLOs are under way. */
+/* A connection on which HELLOs are exchanged. */
 typedef struct hello {
     ls_connection *at;
     size_t sent, got;
-    bool speaks;  /* this side says its own: */
-    ls_frame out; /* its head; sequence 1: of a line for signs of life */
+    bool speaks;  /* this side sends its HELLO */
+    ls_frame out; /* its head; sequence 1: a heartbeat connection */
     ls_frame in;
-    char about[MOST_ABOUT + 1]; /* of the other side */
+    char about[MOST_ABOUT + 1]; /* text of the other side */
 } hello;
 
 struct ls_handshake {
     ls_mesh *mesh;
     ls_cluster_options copy;
-    const ls_cluster_options *options; /* that copy */
+    const ls_cluster_options *options;
     char about[MOST_ABOUT + 1];
-    double end;     /* of the waiting for those with whom the job begins */
-    double say_at;  /* when the log says next which workers are missing */
-    double asked;   /* when higher ranks were */
-    double tell_at; /* from then on callers that were not let in are told of again */
-    hello *hellos;  /* of ranks that were called on; for signs of life likewise; of guests, oldest first */
-    int lines;      /* to each other worker */
+    double end;     /* deadline for the workers that begin the job */
+    double say_at;  /* when the log next names the missing workers */
+    double asked;   /* when higher ranks were last called */
+    double tell_at; /* when refused callers may be logged again */
+    /* First outgoing data connections by rank, then outgoing heartbeat connections by rank, then
+     * callers, oldest first. */
+    hello *hellos;
+    int lines; /* connections to each worker: 2 with heartbeats, else 1 */
     int guests;
     ls_want *wants;
-    char why[300];                      /* the last line that was called and ended, or was refused */
-    ls_process_id process;              /* of this worker */
-    uint64_t mark;                      /* of this worker in this meeting */
-    uint64_t *marks;                    /* by rank: of those that are met */
-    uint64_t seen[LS_MAX_CLUSTER / 64]; /* a bit for each that was met, also if it has gone since */
-    bool met;                           /* all are: */
-    uint64_t company[2];                /* a hash of their marks, */
-    int told;                           /* to whom that was said, */
-    double lost_at;                     /* and when one of them was lost; 0: none is */
-    ls_frame begin;                     /* kind 0: it has not come */
+    char why[300]; /* why the last call failed or was refused */
+    ls_process_id process;
+    uint64_t mark;                      /* changes with each attempt to meet */
+    uint64_t *marks;                    /* by rank: marks of workers met */
+    uint64_t seen[LS_MAX_CLUSTER / 64]; /* bit set: workers met at least once */
+    bool met;                           /* all workers are met */
+    uint64_t company[2];                /* hash of the ranks and marks of all */
+    int told;                           /* rank that MET was sent to; own rank: none */
+    double lost_at;                     /* when a worker was lost after MET; 0: none */
+    ls_frame begin;                     /* kind 0: not received */
 
-    bool chief;                           /* this worker has told the launcher that it is */
-    int launcher;                         /* a descriptor that tells who is gone; -1: there is none */
-    double gone_at;                       /* when one was; 0: none is */
-    uint64_t begins[LS_MAX_CLUSTER / 64]; /* a bit for each of those that begin the job */
-    bool joins;                           /* the job has begun without this worker; its members: */
+    bool chief;                           /* the launcher knows that this worker is chief */
+    int launcher;                         /* descriptor with the ranks that ended; -1: none */
+    double gone_at;                       /* when the launcher first reported an end; 0: not yet */
+    uint64_t begins[LS_MAX_CLUSTER / 64]; /* bit set: workers that begin the job */
+    bool joins;                           /* the job has begun without this worker */
     uint64_t members[LS_MAX_CLUSTER / 64];
     uint32_t epoch;
-    double since; /* when that was learnt */
+    double since; /* when `members` was learnt */
 };
 
 static void forget(const ls_handshake *d, hello *h)
@@ -87,15 +90,14 @@ static void forget(const ls_handshake *d, hello *h)
     *h = (hello){ 0 };
 }
 
-/* ---- Calling and being called on ---- */
+/* ---- Calling and answering ---- */
 
-/* Whether a worker is one of those that begin the job. */
 static bool begins(const ls_handshake *d, int rank)
 {
     return ls_has_bit(d->begins, rank);
 }
 
-/* The one that says BEGIN. */
+/* Returns the worker that sends BEGIN: the first that is not lost. */
 static int first_of(const ls_handshake *d)
 {
     const ls_peers *p = &d->mesh->peers;
@@ -133,7 +135,7 @@ static void say(const ls_handshake *d, hello *h, int line)
     ls_mesh_put_members(mesh, &h->out);
 }
 
-/* A member of lower rank whose connection broke is called again: first the data line, then that for heartbeats. */
+/* Returns whether to reconnect to a member of lower rank: first for data, then for heartbeats. */
 static bool should_reconnect(const ls_handshake *d, int rank, int line)
 {
     const ls_mesh *mesh = d->mesh;
@@ -141,7 +143,8 @@ static bool should_reconnect(const ls_handshake *d, int rank, int line)
            mesh->lost[rank] == (line ? LS_NOT_LOST : LS_LOST_BROKEN);
 }
 
-/* Lower ranks, all the time. Higher ones now and then: they call themselves, unless the job has begun. */
+/* Lower ranks are always called. Higher ranks call themselves; this worker calls them now and then
+ * (asks) to learn whether the job has begun. */
 static bool should_call(const ls_handshake *d, int rank, int line, bool asks)
 {
     if (d->mesh->begun)
@@ -153,7 +156,7 @@ static bool should_call(const ls_handshake *d, int rank, int line, bool asks)
     return asks || (rank < d->options->rank && begins(d, rank));
 }
 
-/* The line for signs of life is called when the other one is there: so its end is that of both. */
+/* Calls for heartbeats only after the data connection exists, so that both end together. */
 static ls_status call_on_all(ls_handshake *d)
 {
     double now = d->mesh->table->now(d->mesh->transport);
@@ -184,7 +187,7 @@ static void drop_guest(ls_handshake *d, int index)
 {
     forget(d, guest(d, index));
     memmove(guest(d, index), guest(d, index + 1), (size_t)(d->guests - index - 1) * sizeof(hello));
-    *guest(d, --d->guests) = (hello){ 0 }; /* it has moved */
+    *guest(d, --d->guests) = (hello){ 0 }; /* it was moved */
 }
 
 static ls_status answer_all(ls_handshake *d)
@@ -210,7 +213,7 @@ static bool is_ours(const ls_frame *head)
            head->from < LS_MAX_CLUSTER && head->number <= LS_MAX_CLUSTER;
 }
 
-/* The head is looked at before anything behind it is read. */
+/* Reads a HELLO. Checks the head before reading the text that follows. */
 static hearing listen_to(ls_handshake *d, hello *h)
 {
     const size_t head = sizeof(h->in);
@@ -238,7 +241,7 @@ static bool has_spoken(const hello *h)
     return h->speaks && h->sent == sizeof(h->out) + h->out.bytes;
 }
 
-/* A line that does not take it has ended, or will. */
+/* If writing fails, the connection has ended, and reading will notice. */
 static void speak(const ls_handshake *d, hello *h)
 {
     const size_t head = sizeof(h->out), all = head + h->out.bytes;
@@ -276,7 +279,7 @@ static ls_status compare(const ls_handshake *d, const hello *h)
 
 void ls_handshake_learn(ls_handshake *d, const ls_frame *in)
 {
-    bool first = !d->joins; /* whomever it has met up to now was at the door itself */
+    bool first = !d->joins; /* earlier connections are not to members */
     d->joins = true;
     d->met = false;
     d->epoch = in->epoch;
@@ -287,7 +290,7 @@ void ls_handshake_learn(ls_handshake *d, const ls_frame *in)
             ls_mesh_hang_up(d->mesh, r);
 }
 
-/* What a member of a job that has begun says of it. */
+/* Learns about the running job from a member's HELLO. */
 static void learn(ls_handshake *d, const ls_frame *in)
 {
     if (in->tag == 0 || in->tag > UINT32_MAX)
@@ -298,7 +301,6 @@ static void learn(ls_handshake *d, const ls_frame *in)
         ls_handshake_learn(d, in);
 }
 
-/* The line is one to that rank from now on. */
 static void meet(ls_handshake *d, hello *h)
 {
     int rank = (int)h->in.from;
@@ -313,13 +315,14 @@ static void meet(ls_handshake *d, hello *h)
     *h = (hello){ 0 };
 }
 
-/* Whether a line for signs of life is of the process to which there is the other line. */
+/* Returns whether a heartbeat connection is from the same process as the data connection. */
 static bool fits(const ls_handshake *d, const hello *h, int rank, int line)
 {
     return line == 0 || (has_line(d, rank, 0) && d->marks[rank] == h->in.hash[0]);
 }
 
-/* Whether a HELLO comes from the process that this worker had met, in the same generation. */
+/* Returns whether a HELLO comes from the process that this worker had met, in the same
+ * generation. */
 static bool is_same_member(const ls_handshake *d, const hello *h)
 {
     int rank = (int)h->in.from;
@@ -327,7 +330,7 @@ static bool is_same_member(const ls_handshake *d, const hello *h)
            h->in.hash[0] == d->marks[rank];
 }
 
-/* A member's answer to a call to reconnect. */
+/* Handles a member's answer to a reconnecting call. */
 static void hear_reconnected(ls_handshake *d, hello *h, int rank, int line)
 {
     bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
@@ -337,8 +340,8 @@ static void hear_reconnected(ls_handshake *d, hello *h, int rank, int line)
         forget(d, h);
 }
 
-/* A line that this worker called. One that ended, or did not begin properly, is called again; so is a higher rank that
- * has not begun. */
+/* Handles an outgoing call. A failed one is repeated, as is one to a higher rank that has not
+ * begun. */
 static ls_status hear_called(ls_handshake *d, int rank, int line)
 {
     hello *h = call_to(d, rank, line);
@@ -364,21 +367,21 @@ static ls_status hear_called(ls_handshake *d, int rank, int line)
     return LS_OK;
 }
 
-/* Whether the connection to a member may be replaced: unless it is known to have left or ended. */
+/* Returns whether the connection to a member may be replaced: not if it left or is dead. */
 static bool may_return(const ls_handshake *d, int rank)
 {
     ls_absence how = d->mesh->lost[rank];
     return how != LS_LOST_LEFT && how != LS_LOST_DEAD;
 }
 
-/* The other side has lost this connection, whether this side has noticed or not. */
+/* The peer has lost this connection, whether or not this side has noticed. */
 static void drop_broken(ls_handshake *d, int rank)
 {
     ls_mesh_lose(d->mesh, rank, LS_LOST_BROKEN, "its connection broke");
     ls_mesh_hang_up(d->mesh, rank);
 }
 
-/* Whether a caller may be let in, now or later. */
+/* Whether to accept a caller: now, later or not at all. */
 typedef enum welcome { WELCOME, LATER, NEVER } welcome;
 
 static welcome judge_guest(const ls_handshake *d, const hello *h)
@@ -399,7 +402,8 @@ static welcome judge_guest(const ls_handshake *d, const hello *h)
                : NEVER;
 }
 
-/* Two processes that call themselves by one rank are told of on both sides, if the workers do not meet in time. */
+/* Records that two processes have the same rank, for the message if the workers do not meet in
+ * time. */
 static void note_refused(ls_handshake *d, const hello *h)
 {
     int from = (int)h->in.from;
@@ -407,8 +411,8 @@ static void note_refused(ls_handshake *d, const hello *h)
         snprintf(d->why, sizeof(d->why), "two processes call themselves worker %d", from);
 }
 
-/* A guest is answered before anything is compared: the other side is told the difference, too. While a job runs, one
- * that does not fit is sent away; when it begins, nobody can begin. */
+/* Handles a caller. Sends HELLO before comparing, so that the other side sees the difference, too.
+ * A mismatch ends only this connection if the job runs, but fails the start of a job. */
 static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
 {
     hello *h = guest(d, index);
@@ -416,7 +420,7 @@ static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
     *gone = heard == HEARD_NONSENSE;
     ls_status status = LS_OK;
     if (heard == HEARD_ALL && h->speaks && d->mesh->begun != (h->out.tag > 0)) {
-        *gone = true; /* the job has begun since: what was said is not so any more */
+        *gone = true; /* the job has begun since: the HELLO sent is outdated */
     } else if (heard == HEARD_ALL) {
         welcome how = judge_guest(d, h);
         if (how == LATER)
@@ -452,7 +456,7 @@ static ls_status hear_all(ls_handshake *d)
     for (int line = 0; line < d->lines; line++)
         for (int r = 0; r < d->options->size; r++) {
             if (d->mesh->begun && !should_call(d, r, line, false))
-                forget(d, call_to(d, r, line)); /* a question that needs no answer any more */
+                forget(d, call_to(d, r, line)); /* its answer is not needed any more */
             else if (call_to(d, r, line)->at)
                 LS_TRY(hear_called(d, r, line));
         }
@@ -464,8 +468,8 @@ static ls_status hear_all(ls_handshake *d)
     return LS_OK;
 }
 
-/* Who knocks at the door of a job that runs, and is not let in, has been told so; the first is told here, too, and then
- * what has come together in a while. */
+/* Logs refused callers of a running job: the first at once, later ones together. The callers
+ * themselves know the reason. */
 static void tell_refused(ls_handshake *d)
 {
     char why[400];
@@ -486,7 +490,7 @@ ls_status ls_handshake_visit(ls_handshake *d)
     return hear_all(d);
 }
 
-/* ---- All of it ---- */
+/* ---- Completeness ---- */
 
 bool ls_handshake_has_met(const ls_handshake *d, const uint64_t *members)
 {
@@ -503,7 +507,8 @@ static bool is_complete(const ls_handshake *d)
                     : begins(d, d->options->rank) && ls_handshake_has_met(d, d->begins);
 }
 
-/* Who is not there. Those that never were come first: whoever waited for them in vain may have gone since. */
+/* Adds workers that are not connected to `names`. never: only those never met; others may have left
+ * after waiting too long for these. */
 static int list_missing(const ls_handshake *d, bool never, ls_text *names)
 {
     int missing = 0;
@@ -515,14 +520,13 @@ static int list_missing(const ls_handshake *d, bool never, ls_text *names)
     return missing;
 }
 
-/* Adds the missing workers to `names`: those that never came or, if all came once, those that are not there now. */
+/* Lists workers never met or, if all were met once, those not connected now. */
 static int find_missing(const ls_handshake *d, ls_text *names)
 {
     int missing = list_missing(d, true, names);
     return missing > 0 ? missing : list_missing(d, false, names);
 }
 
-/* Writes a line into the log while this worker waits. */
 static void say_missing(ls_handshake *d)
 {
     ls_text names = { 0 }, whom = { 0 };
@@ -533,7 +537,7 @@ static void say_missing(ls_handshake *d)
     int missing = find_missing(d, &names), size = d->options->size;
     if (missing > 0)
         ls_text_add(&whom, "worker%s %s of %d", missing == 1 ? "" : "s", ls_text_get(&names), size);
-    else /* others miss somebody, or have met another process of the same rank */
+    else /* others miss a worker, or have met another process of a rank */
         ls_text_add(&whom, "all %d workers to meet", size);
     ls_log_write(d->mesh->log, LS_LOG_WARNING,
                  "worker %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", d->options->rank,
@@ -549,7 +553,7 @@ static ls_status name_missing(const ls_handshake *d)
     int missing = find_missing(d, &names);
     if (d->mesh->table->refused)
         d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
-    /* With nobody missing here, somebody misses another one, or has met another process of the same rank. */
+    /* With none missing here, another worker misses one, or has met another process of a rank. */
     const char *who = missing == 0 ? "all workers" : missing == 1 ? "worker " : "workers ";
     ls_status status = ls_fail(
         LS_ERR_PEER,
@@ -562,7 +566,7 @@ static ls_status name_missing(const ls_handshake *d)
     return status;
 }
 
-/* Until somebody calls or says something; or for a moment, if there is somebody to call again. */
+/* Waits until a caller or bytes arrive; only a moment if workers must be called again. */
 static ls_status wait_for_callers(ls_handshake *d)
 {
     int n = 0;
@@ -586,11 +590,11 @@ static ls_status wait_for_callers(ls_handshake *d)
                                        .read = true,
                                        .write = !ls_mesh_is_sent(&d->mesh->links[r]) };
     double limit = complete ? LS_BEAT_EVERY : CALL_AGAIN;
-    LS_TRY(ls_mesh_beat(d->mesh)); /* those that have met all have begun to wait */
+    LS_TRY(ls_mesh_beat(d->mesh)); /* workers that have met all count silence already */
     return d->mesh->table->wait(d->mesh->transport, d->wants, n, left < limit ? left : limit);
 }
 
-/* The members may have changed meanwhile: they are asked again. */
+/* Asks again for the members, which may have changed. */
 static void look_again(ls_handshake *d)
 {
     double now = d->mesh->table->now(d->mesh->transport);
@@ -602,7 +606,7 @@ static void look_again(ls_handshake *d)
         ls_mesh_hang_up(d->mesh, r);
 }
 
-/* ---- Agreeing on who begins ---- */
+/* ---- Agreeing on the workers that begin ---- */
 
 static uint64_t draw_mark(void)
 {
@@ -612,7 +616,6 @@ static uint64_t draw_mark(void)
     return mark;
 }
 
-/* Of rank and mark of each. */
 static void hash_company(const ls_handshake *d, uint64_t out[2])
 {
     const ls_peers *p = &d->mesh->peers;
@@ -631,7 +634,7 @@ static bool is_of_company(const ls_handshake *d, const ls_frame *frame)
     return memcmp(frame->hash, d->company, sizeof(d->company)) == 0;
 }
 
-/* MET or BEGIN. */
+/* Makes a MET or BEGIN frame. */
 static ls_frame frame_of_company(const ls_handshake *d, ls_frame_kind kind)
 {
     ls_frame frame = ls_mesh_frame(d->mesh, kind, "");
@@ -639,13 +642,13 @@ static ls_frame frame_of_company(const ls_handshake *d, ls_frame_kind kind)
     return frame;
 }
 
-/* What was met up to now does not count. Whoever has met this worker hears it, and does the same. */
+/* Starts over with a new mark. Workers that have met this one receive LEFT and do the same. */
 static void meet_again(ls_handshake *d)
 {
     ls_mesh *mesh = d->mesh;
     ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it meets the others again");
     for (int r = 0; r < d->options->size; r++) {
-        (void)ls_mesh_send(mesh, r, &leaves); /* or it sees the end of the line */
+        (void)ls_mesh_send(mesh, r, &leaves); /* on failure the peer sees the connection end */
         ls_mesh_hang_up(mesh, r);
         mesh->lost[r] = begins(d, r) || r == d->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
         mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
@@ -695,7 +698,7 @@ void ls_handshake_hear(ls_handshake *d, int rank, const ls_frame *frame)
         d->begin = *frame;
 }
 
-/* For the first: whether all others that are left have met; *same: those that have, met the same processes. */
+/* Returns whether all remaining workers have sent MET; *same: they met the same processes. */
 static bool all_have_met(const ls_handshake *d, bool *same)
 {
     const ls_peers *p = &d->mesh->peers;
@@ -710,7 +713,7 @@ static bool all_have_met(const ls_handshake *d, bool *same)
     return all;
 }
 
-/* To the first; when that is lost, to the next one. */
+/* Sends MET to the first worker that is not lost. */
 static ls_status say_met(ls_handshake *d)
 {
     if (!d->met) {
@@ -727,7 +730,8 @@ static ls_status say_met(ls_handshake *d)
     return LS_OK;
 }
 
-/* Whether what was met counts no more: somebody was lost that not all have met, or has begun to meet again. */
+/* Returns whether to start over: a worker was lost that not all have met, or has started over
+ * itself. */
 static bool is_broken(ls_handshake *d)
 {
     const ls_mesh *mesh = d->mesh;
@@ -765,9 +769,9 @@ static ls_status agree(ls_handshake *d)
     return LS_OK;
 }
 
-/* ---- What the launcher has seen ---- */
+/* ---- Reports of the launcher ---- */
 
-/* How many of those that begin are gone; *left: workers, without parameter servers, that are not. */
+/* Returns how many beginning workers ended; *left: workers that remain, without servers. */
 static int count_gone(const ls_handshake *d, const uint64_t *gone, int *left, ls_text *names)
 {
     int count = 0;
@@ -780,7 +784,6 @@ static int count_gone(const ls_handshake *d, const uint64_t *gone, int *left, ls
     return count;
 }
 
-/* The job begins with those that are left. */
 static void do_without(ls_handshake *d, const uint64_t *gone)
 {
     for (int r = 0; r < d->options->size; r++)
@@ -791,8 +794,8 @@ static void do_without(ls_handshake *d, const uint64_t *gone)
     meet_again(d);
 }
 
-/* A job for which those that are left are enough begins with them; another one does not begin. Between MET and BEGIN
- * the others may go on nevertheless, and say so soon. */
+/* Begins the job with the remaining workers if they are enough (options->least), else fails.
+ * Between MET and BEGIN it waits MEET_AGAIN seconds first, as the others may begin nevertheless. */
 static ls_status heed_launcher(ls_handshake *d)
 {
     ls_text names = { 0 };
@@ -826,7 +829,7 @@ bool ls_handshake_launcher_saw_end(const ls_handshake *d, int rank)
 
 /* ---- Until the job begins ---- */
 
-/* BEGIN goes out before the program does something else. */
+/* Sends BEGIN completely before the program does anything else. */
 static ls_status send_begin(ls_handshake *d)
 {
     ls_mesh *mesh = d->mesh;
@@ -840,7 +843,7 @@ static ls_status send_begin(ls_handshake *d)
 static ls_status meet_all(ls_handshake *d)
 {
     d->mark = draw_mark();
-    LS_TRY(agree(d)); /* one that begins alone has nobody to wait for */
+    LS_TRY(agree(d)); /* a single worker is done here */
     while (!d->mesh->begun && !(d->joins && is_complete(d))) {
         LS_TRY(call_on_all(d));
         LS_TRY(wait_for_callers(d));
@@ -852,7 +855,7 @@ static ls_status meet_all(ls_handshake *d)
     return send_begin(d);
 }
 
-/* One that gives up says so: those that have met it meet again, or give up likewise, and do not begin without it. */
+/* Sends LEFT, so that workers which have met this one do not begin without it. */
 static void give_up(ls_handshake *d)
 {
     ls_error why;

@@ -1,7 +1,6 @@
-/* Every worker writes one byte to every other one in each interval, and reads what comes. The byte says by how much
- * this thread was late of late: on a machine with too much to do a process may get no core for a while, and is not
- * dead.
- */
+/* Every worker writes one byte to every other in each interval. The byte is the thread's longest
+ * recent delay: on an overloaded machine a process may get no core for a while without being
+ * dead. */
 #include "fabric/mesh/heartbeat.h"
 
 #include <stdatomic.h>
@@ -10,24 +9,24 @@
 
 #define INTERVAL 0.1  /* seconds */
 #define MEMORY   10.0 /* seconds for which a delay is remembered */
-#define UNIT     0.01 /* seconds: of a delay, in a byte */
+#define UNIT     0.01 /* seconds in one unit of the byte */
 
 struct ls_heartbeat {
     ls_transport *transport;
     const ls_transport_table *table;
     ls_connection **lines;
-    pthread_mutex_t mutex;    /* of the next two, by rank: */
-    ls_connection **added;    /* to take the place of the line that was there */
-    ls_connection_end *ended; /* how the newest line ended */
+    pthread_mutex_t mutex;    /* guards `added` and `ended` */
+    ls_connection **added;    /* by rank: replaces the connection in `lines` */
+    ls_connection_end *ended; /* by rank: how the newest connection ended */
     ls_want *wants;
-    int *ranks; /* of the wants */
+    int *ranks;
     int size;
     double limit;
-    _Atomic(double) *heard; /* by rank */
+    _Atomic(double) *heard; /* by rank: time of the last byte */
     _Atomic(double) last;   /* when this thread was last awake */
-    _Atomic(double) delay;  /* the longest by which that was late, of the last seconds */
+    _Atomic(double) delay;  /* longest delay of this thread in the last MEMORY seconds */
     double delayed_at;
-    atomic_uchar *said; /* by rank: the delay that it told last, in units */
+    atomic_uchar *said; /* by rank: delay in its last byte, in units */
     atomic_bool slept, ends;
     pthread_t thread;
     bool started;
@@ -43,7 +42,7 @@ static void end_line(ls_heartbeat *b, int rank, ls_connection_end how)
     b->lines[rank] = NULL;
 }
 
-/* What was said does not matter. */
+/* The last byte that arrived is the peer's delay. */
 static void listen_to(ls_heartbeat *b, int rank)
 {
     char sink[256];
@@ -60,8 +59,8 @@ static void listen_to(ls_heartbeat *b, int rank)
     }
 }
 
-/* A line that takes nothing is not broken: the other side is stopped, or the network is. One whose write fails is read
- * to its end, which says how it ended. */
+/* A connection that accepts no byte is not broken: the peer or the network is stopped. After a
+ * failed write, reading the rest shows how the connection ended. */
 static void beat(ls_heartbeat *b)
 {
     size_t moved;
@@ -76,7 +75,7 @@ static void beat(ls_heartbeat *b)
     }
 }
 
-/* This thread is awake, and was to be after an interval at the latest. */
+/* The thread should wake up at least once in an interval. */
 static void note_delay(ls_heartbeat *b, double now)
 {
     double slept = now - atomic_load(&b->last), delay = slept - INTERVAL;
@@ -128,7 +127,7 @@ static void *run(void *user)
         }
         int count = list_wants(b);
         if (b->table->wait(b->transport, b->wants, count, next - now) != LS_OK)
-            break; /* who waits for this worker will see */
+            break; /* workers that wait for this one will notice */
         for (int i = 0; i < count; i++)
             if (b->wants[i].ready)
                 listen_to(b, b->ranks[i]);
@@ -210,7 +209,7 @@ double ls_heartbeat_heard(const ls_heartbeat *b, int rank)
     return atomic_load(&b->heard[rank]);
 }
 
-/* Four times the longest delay, and the limit itself at most four times: a worker that is stopped is found then. */
+/* Four times the longest delay, at most four times the limit: a stopped worker is still noticed. */
 double ls_heartbeat_patience(const ls_heartbeat *b, int rank)
 {
     double own = atomic_load(&b->delay), said = atomic_load(&b->said[rank]) * UNIT;
@@ -218,7 +217,7 @@ double ls_heartbeat_patience(const ls_heartbeat *b, int rank)
     return 4 * (delay < b->limit ? delay : b->limit);
 }
 
-/* The thread may not have been awake since. */
+/* The thread itself may not have been awake since. */
 bool ls_heartbeat_slept(ls_heartbeat *b)
 {
     bool late = b->table->now(b->transport) - atomic_load(&b->last) > b->limit;

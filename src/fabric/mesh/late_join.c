@@ -1,14 +1,15 @@
-/* Workers that come while a job runs, or come back.
+/* Workers that join while a job runs, or come back.
  *
- * A newcomer has met all members at their doors. It tells all of them (JOIN) which epoch and members it knows, and
- * which call of ls_fit it waits in. When the coordinator finds that this is still so, it wishes for a welcome, which
- * goes along with a commit like other wishes; all members then come together between two steps (ls_mesh_welcome), and
- * instead of a commit the coordinator announces a new epoch with the newcomer among its members. One that knows too
- * little is told (MEMBERS), and asks again.
+ * A joining worker is connected to all members by a handshake. It sends JOIN to all: the generation
+ * and members that it knows, and the number of the fit that it waits in. If this is current, the
+ * coordinator sets LS_WISH_WELCOME, which a commit decides like other wishes. Then all members call
+ * ls_mesh_welcome between two steps, and in place of a commit the coordinator announces a new
+ * generation with the new member. If the JOIN is outdated, the coordinator replies with MEMBERS,
+ * and the worker sends JOIN again.
  *
- * As ever an announcement goes from everyone to everyone. A newcomer believes it only when all members that it has not
- * lost have passed it on: otherwise the one that made it may have been lost with it, and the others have announced
- * something else. */
+ * Every member forwards the announcement to every other. A joining worker accepts it only after all
+ * members that it has not lost have sent it: else its author may be lost, and the others may have
+ * announced something else. */
 #include <string.h>
 
 #include "fabric/mesh/mesh.h"
@@ -39,7 +40,7 @@ int ls_mesh_find_newcomer(ls_mesh *mesh)
             continue;
         if (join->tag == mesh->peers.fit && knows_members(mesh, join))
             return r;
-        if (tell_members(mesh, r) != LS_OK) /* too much is under way to it */
+        if (tell_members(mesh, r) != LS_OK) /* its queue is full */
             ls_mesh_hang_up(mesh, r);
     }
     return -1;
@@ -63,13 +64,13 @@ ls_status ls_mesh_welcome(ls_peers *peers)
     return ls_mesh_exit(mesh, status);
 }
 
-/* ---- Newcomers ---- */
+/* ---- Joining workers ---- */
 
 void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t epoch)
 {
     mesh->peers.joins = true;
     mesh->peers.epoch = epoch;
-    mesh->leaves = true; /* what fails here is this worker's alone */
+    mesh->leaves = true; /* a failure here concerns this worker only */
     ls_mesh_set_members(mesh, members);
 }
 
@@ -91,12 +92,12 @@ void ls_mesh_hear_as_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame)
         mesh->announced = *frame;
         ls_set_bit(mesh->heard_from, rank);
     } else if (frame->kind == LS_FRAME_STATE && frame->epoch == p->epoch + 1) {
-        mesh->states[rank] = *frame; /* of the epoch that it is let in with */
+        mesh->states[rank] = *frame; /* for the generation that admits this worker */
     }
 }
 
 #define PATIENCE                                                                                                       \
-    2.0 /* seconds until one that could not meet all members asks nevertheless: it is told who they are now */
+    2.0 /* seconds until a worker that has not met all members sends JOIN anyway, and learns them by MEMBERS */
 
 static bool should_ask(ls_mesh *mesh, const uint64_t *members)
 {
@@ -115,7 +116,7 @@ static ls_status ask(ls_mesh *mesh)
     ls_mesh_put_members(mesh, &frame);
     if (!should_ask(mesh, frame.members))
         return LS_OK;
-    ls_mesh_set_members(mesh, frame.members); /* since when each is one is known now */
+    ls_mesh_set_members(mesh, frame.members); /* sorts them again: `since` is known now */
     memset(frame.members, 0, sizeof(frame.members));
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->links[mesh->peers.members[i]].line)
@@ -146,7 +147,6 @@ static bool is_alone(const ls_mesh *mesh)
     return true;
 }
 
-/* This worker is a member: the newcomer of the epoch that was announced. */
 static ls_status enter(ls_mesh *mesh)
 {
     ls_frame frame = mesh->announced;

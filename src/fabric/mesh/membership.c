@@ -1,22 +1,23 @@
-/* Who is there, and what they agreed on. The coordinator is the first of the members: who was there at the beginning
- * comes before whoever came later, then lower ranks before higher ones.
+/* Membership, commits and the loss of workers. The coordinator is the first member: members are
+ * sorted by the generation in which they joined, then by rank.
  *
- * A collective, a run or a call of all workers, ends with a commit: whoever has all of it says READY to the
- * coordinator, and goes on when that says COMMIT, which it does when all were ready. So nobody is more than one commit
- * ahead.
+ * A collective (a run, or a call that all workers make) ends with a commit. A worker that has all
+ * its data sends READY to the coordinator. When all members are READY, the coordinator sends COMMIT
+ * and the workers continue. So no worker is more than one commit ahead.
  *
- * When a worker is lost, those that are left drop what they were at and tell each other how far they are and whom they
- * have lost (STATE). The first of them announces who is left, and whether the collective at hand is committed: if one
- * of them saw COMMIT, or all are READY. Otherwise all begin it again. (One that saw COMMIT knows that all were READY;
- * so what is to be committed is with everyone.) Values never have to be agreed on: what is done twice is done equally.
- */
+ * When a worker is lost, the remaining members abandon the collective and send each other their
+ * progress and the workers they have lost (STATE). The first of them announces the remaining
+ * members, and whether the collective is committed: it is if one of them saw COMMIT, or all are
+ * READY. Otherwise all begin it again. (A worker that saw COMMIT knows that all were READY, so
+ * every member has the data.) Workers never have to agree on values: repeating a collective gives
+ * the same bits. */
 #include <string.h>
 
 #include "base/text.h"
 #include "fabric/mesh/mesh.h"
 
-#define RECONNECT_POLL   0.01 /* seconds between looks at the door while a connection is broken */
-#define RECONNECT_MOMENT 0.5  /* seconds for all connections of one worker to come back at once */
+#define RECONNECT_POLL   0.01 /* seconds between handshake polls while a connection is broken */
+#define RECONNECT_MOMENT 0.5  /* seconds for all connections of one worker to come back together */
 
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits)
 {
@@ -75,7 +76,7 @@ double ls_mesh_heard(const ls_mesh *mesh, int rank)
     return beat > heard ? beat : heard;
 }
 
-/* Who is ahead is not listened to, and is not silent. */
+/* Marks silent members as lost, except peers that this worker stopped reading (LS_HOLDS). */
 static void check_silence(ls_mesh *mesh, double now)
 {
     char why[64];
@@ -91,7 +92,7 @@ static void check_silence(ls_mesh *mesh, double now)
     }
 }
 
-/* A reset heartbeat connection to a worker that runs is a broken connection like any other. */
+/* A reset heartbeat connection to a running worker counts as a broken connection. */
 static void check_heartbeats(ls_mesh *mesh)
 {
     for (int i = 0; mesh->beats && i < mesh->peers.count; i++) {
@@ -104,13 +105,13 @@ static void check_heartbeats(ls_mesh *mesh)
     }
 }
 
-/* Whether this process stood still for so long that others may have given it up. */
+/* Returns whether this process was stopped for so long that others may have lost it. */
 static bool was_held_up(ls_mesh *mesh, double late)
 {
     return mesh->beats ? ls_heartbeat_slept(mesh->beats) : late > mesh->silence_limit;
 }
 
-/* A process that was itself stopped has no reason to call others silent. */
+/* If this process itself was stopped, the silence of others proves nothing. */
 ls_status ls_mesh_wait(ls_mesh *mesh)
 {
     double before = mesh->table->now(mesh->transport);
@@ -127,10 +128,11 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
     return mesh->beats ? LS_OK : ls_mesh_beat(mesh);
 }
 
-/* ---- What is heard ---- */
+/* ---- Receiving ---- */
 
-/* An announcement goes from everyone to everyone before anything else of its epoch does: what is of a later epoch comes
- * from a worker that was quicker, and counts when this one has caught up. */
+/* Every member forwards an announcement before it sends anything else in that generation. So a
+ * STATE of a later generation comes from a faster worker, and is kept until this one has caught
+ * up. */
 static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     if (frame->epoch < mesh->peers.epoch)
@@ -199,7 +201,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
 
 /* ---- Commits ---- */
 
-/* Names whoever has another hash than most. */
+/* Names the workers whose hash differs from the most common one. */
 static ls_status compare_hashes(const ls_mesh *mesh, const ls_frame *said, const char *what)
 {
     const ls_peers *p = &mesh->peers;
@@ -228,7 +230,7 @@ static ls_status compare_hashes(const ls_mesh *mesh, const ls_frame *said, const
     return status;
 }
 
-/* A worker that is at another exchange will never be ready. */
+/* Fails if a worker has begun another exchange: it will never be READY. */
 static ls_status check_ahead(const ls_mesh *mesh, const char *what)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
@@ -278,7 +280,6 @@ static ls_status commit_all(ls_mesh *mesh, const char *what)
     return LS_OK;
 }
 
-/* What was at hand is over. */
 static void end_collective(ls_mesh *mesh)
 {
     mesh->number++;
@@ -298,7 +299,8 @@ static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
     return frame;
 }
 
-/* Whether the coordinator, to whom all are ready, lets a newcomer in instead of a commit: by this announcement. */
+/* Returns whether the coordinator admits a joining worker in place of a commit; fills in the
+ * announcement. */
 static bool takes_in(ls_mesh *mesh, ls_frame *announcement)
 {
     if (mesh->waits_until == 0)
@@ -319,7 +321,7 @@ static bool is_too_few(const ls_mesh *mesh)
     return mesh->waits_until > 0 && ls_peers_workers(&mesh->peers) < mesh->peers.least;
 }
 
-/* What the coordinator does when all are ready; *decided: there is nothing left to wait for. */
+/* Acts as coordinator when all are READY. *decided: false while it waits for joining workers. */
 static ls_status decide(ls_mesh *mesh, const char *what, bool *decided)
 {
     ls_frame announcement;
@@ -330,7 +332,7 @@ static ls_status decide(ls_mesh *mesh, const char *what, bool *decided)
         ls_mesh_push(mesh);
         mesh->announced = announcement;
         mesh->regroup = true;
-        mesh->peers.wishes &= ~(uint64_t)LS_WISH_WELCOME; /* it came true */
+        mesh->peers.wishes &= ~(uint64_t)LS_WISH_WELCOME; /* fulfilled */
         return LS_OK;
     }
     if (is_too_few(mesh)) {
@@ -365,7 +367,7 @@ ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const
 {
     int coordinator = mesh->peers.members[0];
     LS_TRY(ls_handshake_visit(mesh->door));
-    if (mesh->peers.count == 1) /* who waits for nobody hears nobody else */
+    if (mesh->peers.count == 1) /* no wait will read the frames of joining workers */
         LS_TRY(ls_mesh_turn(mesh, 0));
     if (coordinator == mesh->peers.rank && ls_mesh_find_newcomer(mesh) >= 0)
         mesh->peers.wishes |= LS_WISH_WELCOME;
@@ -414,7 +416,7 @@ void ls_mesh_end_all(ls_peers *peers)
     pthread_mutex_unlock(&mesh->mutex);
 }
 
-/* ---- When somebody is lost ---- */
+/* ---- Regrouping after a loss ---- */
 
 static int first_left(const ls_mesh *mesh)
 {
@@ -437,7 +439,7 @@ static ls_frame state_frame(const ls_mesh *mesh)
     return frame;
 }
 
-/* To everyone who can hear it, also to those that were silent. One that has not gone out yet is old. */
+/* Sends STATE to all members, also silent ones. Replaces an older STATE that is still unsent. */
 static ls_status tell_state(ls_mesh *mesh)
 {
     ls_frame state = state_frame(mesh);
@@ -457,7 +459,7 @@ static ls_status tell_state(ls_mesh *mesh)
     return LS_OK;
 }
 
-/* Whether another worker on this side still hears the lost worker `rank`, or nobody else is there to say. */
+/* Returns whether another worker still hears the lost worker `rank`, or no other is left to ask. */
 static bool may_be_heard(const ls_mesh *mesh, int rank)
 {
     const ls_peers *p = &mesh->peers;
@@ -472,8 +474,9 @@ static bool may_be_heard(const ls_mesh *mesh, int rank)
     return heard || alone;
 }
 
-/* Whether a broken connection is likely to come back: that of a worker whom others still hear, or of two such workers.
- * One that all have lost gets a moment: all its connections may have broken at once. */
+/* Returns whether a broken connection is likely to come back: to a worker which others still hear,
+ * or between two others. A worker that all have lost gets RECONNECT_MOMENT seconds: all its
+ * connections may have broken together. */
 static bool should_await_reconnection(const ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
@@ -492,9 +495,10 @@ static bool should_await_reconnection(const ls_mesh *mesh)
     return false;
 }
 
-/* Whether this worker, the first that is left, knows enough to announce. Everybody has said how far it is. Those before
- * it that it has lost are lost to all: otherwise one of them announces. And two workers have lost each other, or
- * neither has: if only one says so, the other one will, or is dead, which will be seen. */
+/* Returns whether this worker, the first that remains, may announce: all remaining members have
+ * sent STATE. All of them have lost the earlier members that this one has lost, else one of those
+ * announces. Any two workers have both lost each other or neither: if only one reports it, the
+ * other will follow, or is dead and will be noticed. */
 static bool may_announce(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
@@ -513,7 +517,7 @@ static bool may_announce(ls_mesh *mesh)
     return true;
 }
 
-/* Of two workers whose connection ended, and that are both there, the later one has to go. */
+/* If the connection between two remaining workers ended, drops the later one. */
 static void part_enemies(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
@@ -527,8 +531,8 @@ static void part_enemies(ls_mesh *mesh)
 
 /* ---- Quorum ---- */
 
-/* Whether a worker's process has ended for certain: its kernel closed the heartbeat connection, it ran on this machine
- * and its pid is free, or the launcher saw it end. */
+/* Returns whether a process has certainly ended: its kernel closed the heartbeat connection, or it
+ * ran on this machine and its pid is free, or the launcher saw it end. */
 static bool is_proven_dead(ls_mesh *mesh, int rank)
 {
     return (mesh->beats && ls_heartbeat_how_ended(mesh->beats, rank) == LS_CONNECTION_DIED) ||
@@ -542,14 +546,14 @@ static void look_for_proofs(ls_mesh *mesh)
             mesh->lost[r] = LS_LOST_DEAD;
 }
 
-/* Whether a lost worker may run and see this one lost. */
+/* Returns whether a lost worker may still run and consider this worker lost. */
 static bool is_doubtful(const ls_mesh *mesh, int rank)
 {
     return mesh->lost[rank] > LS_LOST_ENDED || (mesh->lost[rank] == LS_LOST_ENDED && mesh->slept);
 }
 
-/* Whether this side has most of the workers in `bits` that may run, or half of them with the first one. Two sides that
- * have lost each other cannot both have it. */
+/* Returns whether this side has most of the workers in `bits` that may still run, or half of them
+ * with the first. Two sides that have lost each other cannot both have it. */
 static bool has_quorum(const ls_mesh *mesh, const uint64_t *bits)
 {
     int here = 0, possible = 0, first = -1;
@@ -572,8 +576,8 @@ static bool is_reconnecting(const ls_mesh *mesh)
     return any && mesh->table->now(mesh->transport) - mesh->regroups_since < mesh->silence_limit;
 }
 
-/* Fails on the side that must not go on: without a quorum of the members, and of the last confirmed ones. A worker that
- * fails here writes nothing more. */
+/* Fails unless this side has a quorum of both the members and the last confirmed ones. A worker
+ * that fails here writes nothing more. */
 static ls_status check_quorum(ls_mesh *mesh)
 {
     uint64_t members[LS_MAX_CLUSTER / 64] = { 0 };
@@ -595,7 +599,6 @@ static ls_status check_quorum(ls_mesh *mesh)
                    mesh->why, here, mesh->peers.count);
 }
 
-/* Those that are left are known, and how far each is. */
 static ls_status announce(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
@@ -621,7 +624,7 @@ static ls_status announce(ls_mesh *mesh)
     frame.number = all_ready ? number + 1 : number;
     frame.wishes = all_ready ? wishes : decided;
     mesh->announced = frame;
-    for (int i = 0; i < p->count; i++) /* those that were silent may hear it, too */
+    for (int i = 0; i < p->count; i++) /* silent workers may hear it, too */
         if (p->members[i] != p->rank)
             LS_TRY(ls_mesh_send(mesh, p->members[i], &frame));
     return LS_OK;
@@ -646,7 +649,7 @@ ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame)
     return ls_mesh_send(mesh, rank, &frame);
 }
 
-/* Those that are no members any more have to know that they are out. */
+/* Sends the announcement to workers that are not members any more, and disconnects. */
 static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
@@ -660,7 +663,7 @@ static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
     return LS_OK;
 }
 
-/* The one that was not a member before; -1: there is none. */
+/* Returns the worker that was not a member yet, or -1. */
 static int find_new(const ls_mesh *mesh, const ls_frame *frame)
 {
     for (int r = 0; r < mesh->peers.size; r++)
@@ -699,7 +702,7 @@ ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcome
     return LS_OK;
 }
 
-/* The announcement counts from now on. */
+/* Puts the announcement into effect; fails with peers.again if the collective must be repeated. */
 static ls_status adopt(ls_mesh *mesh)
 {
     int newcomer;
@@ -728,7 +731,7 @@ static ls_status adopt(ls_mesh *mesh)
     return ls_fail(LS_ERR_PEER, "%s", newcomer >= 0 ? "a worker joins" : mesh->why);
 }
 
-/* Who is gone has said so, and was not torn away: maybe at the end of the job, which not all have heard of yet. */
+/* Returns whether all lost members sent LEFT: the job may be ending. */
 static bool all_took_leave(const ls_mesh *mesh)
 {
     for (int i = 0; i < mesh->peers.count; i++)
@@ -746,7 +749,7 @@ ls_status ls_mesh_regroup(ls_mesh *mesh)
     ls_mesh_wait_begins(mesh);
     mesh->regroups_since = mesh->table->now(mesh->transport);
     while (mesh->announced.kind == 0) {
-        if (mesh->committed) /* it was under way */
+        if (mesh->committed) /* COMMIT arrived meanwhile */
             return LS_OK;
         LS_TRY(check_quorum(mesh));
         mesh->reconnects = is_reconnecting(mesh);

@@ -1,16 +1,16 @@
-/* Frames over the lines of a mesh. All lines are served at the same time, by whoever waits for something; so frames of
- * any size pass each other, and nothing is allocated. */
+/* Sends and receives frames. A thread that waits serves all connections at once, so frames of any
+ * size pass each other without deadlock, and nothing is allocated. */
 #include "fabric/mesh/mesh.h"
 
 #include <string.h>
 
 #include "base/text.h"
 
-#define MOST_PARTS 64 /* handed to the system in one call */
+#define MOST_PARTS 64 /* parts passed to the transport in one call */
 
 static const char zeros[65536];
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
 _Static_assert(LS_MOST_PEERS == LS_MAX_CLUSTER, "one number of workers");
 
@@ -82,7 +82,8 @@ void ls_mesh_free(ls_mesh *mesh)
         if (mesh->links[r].line)
             mesh->table->hang_up(mesh->links[r].line);
     ls_heartbeat_stop(mesh->beats);
-    for (int r = 0; mesh->alive && r < mesh->peers.size; r++) /* none, where a thread had them */
+    /* All NULL if the heartbeat thread owned them. */
+    for (int r = 0; mesh->alive && r < mesh->peers.size; r++)
         if (mesh->alive[r])
             mesh->table->hang_up(mesh->alive[r]);
     ls_handshake_close(mesh->door);
@@ -149,9 +150,8 @@ void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_connection *line)
         mesh->alive[rank] = line;
 }
 
-/* ---- Going out ---- */
+/* ---- Sending ---- */
 
-/* The first of the queue, if there is one, is the next to go. */
 static void begin_frame(ls_link *link)
 {
     link->out_head = 0;
@@ -164,7 +164,7 @@ ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     ls_link *link = &mesh->links[rank];
     if (!link->line || link->deaf)
-        return LS_OK; /* its end will be seen */
+        return LS_OK; /* reading will find the end of the connection */
     if (link->out_count == LS_MOST_QUEUED)
         return ls_fail(LS_ERR_INTERNAL, "%d frames wait for worker %d", link->out_count, rank);
     link->out[link->out_count++] = *frame;
@@ -186,7 +186,7 @@ const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *f
     return NULL;
 }
 
-/* The parts of pieces that go between two workers, from a place on. */
+/* Lists the parts between two workers, starting at `offset` in `piece`. */
 static int list_pieces(const ls_exchange_at *at, int from, int to, size_t piece, size_t offset, struct iovec *parts,
                        int n)
 {
@@ -224,7 +224,6 @@ static int list_zeros(uint64_t bytes, struct iovec *parts, int n)
     return n;
 }
 
-/* The first frame is gone; is there another? */
 static void next_frame(ls_link *link)
 {
     memmove(link->out, link->out + 1, (size_t)--link->out_count * sizeof(*link->out));
@@ -244,7 +243,7 @@ static int list_out(const ls_mesh *mesh, int rank, struct iovec *parts)
                               : n;
 }
 
-/* A worker that does not listen any more has said why, or is gone: what it sent before is read, and tells. */
+/* If writing fails, the peer is gone or sent its reason earlier: reading finds out. */
 static void write_some(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -278,18 +277,18 @@ void ls_mesh_hang_up(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
     link->lives = false;
-    if (!mesh->beats && mesh->alive[rank]) { /* otherwise its thread sees its end */
+    if (!mesh->beats && mesh->alive[rank]) { /* else the heartbeat thread notices the end itself */
         mesh->table->hang_up(mesh->alive[rank]);
         mesh->alive[rank] = NULL;
     }
     if (!link->line)
         return;
-    write_some(mesh, rank); /* its last words */
+    write_some(mesh, rank); /* frames still in the queue */
     mesh->table->hang_up(link->line);
     link->line = NULL;
 }
 
-/* ---- Coming in ---- */
+/* ---- Receiving ---- */
 
 static ls_status check_head(const ls_mesh *mesh, int rank)
 {
@@ -302,14 +301,12 @@ static ls_status check_head(const ls_mesh *mesh, int rank)
     return LS_OK;
 }
 
-/* The next frame. */
 static void expect_head(ls_link *link)
 {
     link->reading = LS_READS_HEAD;
     link->in_head = 0;
 }
 
-/* The body of a frame is there, or was none. */
 static void end_body(ls_link *link)
 {
     if (link->reading == LS_TAKES)
@@ -328,7 +325,7 @@ static ls_status begin_body(ls_mesh *mesh, int rank)
     return LS_OK;
 }
 
-/* Who is no member may ask to be one, and nothing else. */
+/* Handles a frame from a worker that is not a member: only JOIN and BEAT are allowed. */
 static void take_newcomers_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -342,7 +339,7 @@ static void take_newcomers_head(ls_mesh *mesh, int rank)
     ls_mesh_lose(mesh, rank, LS_LOST_LEFT, "");
 }
 
-/* What is said in a frame may end the line it came over. */
+/* The frame may close its connection. */
 static ls_status take_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -371,7 +368,7 @@ static int list_in(const ls_mesh *mesh, int rank, char *sink, size_t room, struc
     return 1;
 }
 
-/* One read; *more: there may be more to read. */
+/* Reads once; *more: there may be more to read. */
 static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
 {
     ls_link *link = &mesh->links[rank];
@@ -412,7 +409,7 @@ static ls_status read_some(ls_mesh *mesh, int rank)
     return LS_OK;
 }
 
-/* ---- Both ---- */
+/* ---- Sending and receiving ---- */
 
 ls_status ls_mesh_turn(ls_mesh *mesh, double seconds)
 {
@@ -446,7 +443,7 @@ ls_status ls_mesh_look_again(ls_mesh *mesh)
     return LS_OK;
 }
 
-/* A frame that has not begun does not go at all. */
+/* Drops frames of pieces that are not partly sent. */
 static void abandon_out(ls_link *link)
 {
     bool begun = link->out_head > 0;
@@ -476,7 +473,7 @@ void ls_mesh_abandon(ls_mesh *mesh)
 
 /* ---- The end ---- */
 
-/* A last frame to everyone to whom no frame is under way, and then silence. */
+/* Sends a last frame to all workers and disconnects. A worker with unsent frames may not get it. */
 static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
 {
     ls_mesh_abandon(mesh);
@@ -484,7 +481,7 @@ static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
         ls_link *link = &mesh->links[r];
         if (!link->line)
             continue;
-        (void)ls_mesh_send(mesh, r, frame); /* or it sees the end of the line */
+        (void)ls_mesh_send(mesh, r, frame); /* on failure the peer sees the connection end */
         ls_mesh_hang_up(mesh, r);
     }
 }

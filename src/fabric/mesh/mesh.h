@@ -1,13 +1,16 @@
-/* The connections of a worker to all others, and what is said over them:
- *   door.c     workers meet
- *   mesh.c     frames go over the lines of a transport
- *   pieces.c   an exchange of pieces
- *   members.c  commits, and what happens when a worker is lost
- *   joining.c  workers that come while the job runs
+/* Connections of one worker to all others, and the protocol on them.
  *
- * What goes over a line is a sequence of frames: a head of fixed size, then head.bytes bytes. At the door each side
- * sends one HELLO. An exchange is one PIECES frame from each worker to each other one, also where there is nothing to
- * send: so both sides see at once when they do not do the same. Frames of an older epoch are dropped. */
+ *   handshake.c   connecting, HELLO, agreement to begin, reconnecting
+ *   mesh.c        frames over the connections of a transport
+ *   collective.c  exchanges of pieces
+ *   membership.c  commits, lost workers, quorum
+ *   late_join.c   workers that join while the job runs
+ *   heartbeat.h   heartbeats over connections of their own
+ *
+ * A connection carries frames: a head of fixed size (ls_frame), then head.bytes bytes. In the
+ * handshake each side sends one HELLO. In an exchange each worker sends one PIECES frame to every
+ * other worker, even without data, so both sides notice at once if workers diverged. Frames of an
+ * older generation (field `epoch`) are dropped. */
 #ifndef LS_FABRIC_MESH_MESH_H
 #define LS_FABRIC_MESH_MESH_H
 
@@ -27,292 +30,313 @@
 typedef enum ls_frame_kind {
     LS_FRAME_HELLO = 1,
     LS_FRAME_PIECES,
-    LS_FRAME_READY,    /* to the coordinator: all of collective `number` is here */
-    LS_FRAME_COMMIT,   /* from the coordinator: all were ready */
-    LS_FRAME_STATE,    /* when somebody was lost: how far this worker is, and whom it has lost */
-    LS_FRAME_ANNOUNCE, /* from the coordinator: who is there, and what was committed last */
-    LS_FRAME_OVER,     /* the cluster is over, for the reason given */
-    LS_FRAME_BEAT,     /* the sender waits, and is alive */
-    LS_FRAME_LEFT,     /* the sender goes, the others go on; nothing follows */
-    LS_FRAME_JOIN,     /* from a newcomer: it has met `members` of the epoch, and waits in fit number `tag` */
-    LS_FRAME_MEMBERS,  /* to a newcomer: who they are now, and that they are in fit number `tag` */
-    LS_FRAME_MET,      /* at the door, to the first of those that are left: all are met; hash[0]: which processes */
-    LS_FRAME_BEGIN,    /* from the first, passed on by everyone: all have met the same processes, hash[0] */
+    LS_FRAME_READY,    /* to the coordinator: the sender has all data of collective `number` */
+    LS_FRAME_COMMIT,   /* from the coordinator: all members were READY */
+    LS_FRAME_STATE,    /* after a loss: the sender's progress, and the workers it has lost */
+    LS_FRAME_ANNOUNCE, /* from the coordinator: the new members, and the next collective */
+    LS_FRAME_OVER,     /* the job ends for all; `what` is the reason */
+    LS_FRAME_BEAT,     /* the sender waits and is alive */
+    LS_FRAME_LEFT,     /* the sender leaves, the others continue; its last frame */
+    LS_FRAME_JOIN,     /* from a joining worker: the members it has met; `tag` is its fit */
+    LS_FRAME_MEMBERS,  /* to a joining worker: the current members; `tag` is their fit */
+    LS_FRAME_MET,      /* to the first worker left: the sender has met all, see `hash` */
+    LS_FRAME_BEGIN,    /* from the first worker, forwarded by all: the job begins */
     LS_FRAME_KINDS
 } ls_frame_kind;
 
 typedef struct ls_frame {
     uint32_t magic;
     uint16_t version, kind;
-    uint32_t from; /* rank of the sender */
+    uint32_t from; /* rank */
     uint32_t epoch;
-    uint64_t number;   /* of the collective; HELLO: size of the cluster */
-    uint64_t sequence; /* HELLO: 0, or 1 for a line with signs of life; PIECES: the how manieth exchange of the epoch;
-                          STATE: 1 if READY for `number` */
-    uint64_t tag;      /* PIECES: what is exchanged, compared; READY: nanoseconds of the sender's own work; HELLO: since
-                          which epoch the sender is a member, 0: it is none */
-    uint64_t bytes;    /* that follow */
-    uint64_t hash[2];  /* READY, STATE: of what the sender has; HELLO: [0] tells the sender's process, and which of its
-                          meetings it is, from others that have its rank, [1] is the job, once it has begun; MET, BEGIN:
-                          [0] of  all these */
-    uint64_t wishes;   /* READY, STATE: the sender's; COMMIT, ANNOUNCE: what was decided; HELLO: an ls_hello_wish */
+    uint64_t number; /* number of the collective; HELLO: size of the cluster */
+    /* HELLO: 1 for a heartbeat connection, else 0. PIECES, READY: number of exchanges in this
+     * generation so far. STATE: 1 if the sender is READY for `number`. */
+    uint64_t sequence;
+    /* PIECES: identifies the exchange; a difference is an error. READY: nanoseconds of the sender's
+     * own work. STATE: the sender's peers.decided. HELLO: generation in which the sender became a
+     * member, 0: it is none. JOIN, MEMBERS: number of the fit. */
+    uint64_t tag;
+    uint64_t bytes; /* size of the body that follows */
+    /* READY, STATE: hash of the sender's result. HELLO: [0] mark of the sender (handshake.c), [1]
+     * id of the job, 0 until it begins. MET, BEGIN: hash of all ranks and marks. */
+    uint64_t hash[2];
+    /* READY, STATE: of the sender. COMMIT, ANNOUNCE: decided ones. HELLO: bits of ls_hello_wish. */
+    uint64_t wishes;
     union {
-        char what[LS_FRAME_WHAT]; /* PIECES, READY: the same for people; OVER, LEFT: the reason; ends with a zero */
+        /* PIECES, READY: what is done, for messages. OVER, LEFT: the reason. Ends with a zero. */
+        char what[LS_FRAME_WHAT];
         struct {
-            uint64_t members[LS_MAX_CLUSTER / 64]; /* a bit for each rank; STATE: lost; others: a member */
-            ls_process_id process;                 /* HELLO: the sender's */
+            /* Bit set of ranks. STATE: lost workers. Otherwise: members. */
+            uint64_t members[LS_MAX_CLUSTER / 64];
+            ls_process_id process; /* HELLO: of the sender */
         };
     };
 } ls_frame;
 
-/* What a HELLO says beside who the sender is. */
+/* Flags in `wishes` of a HELLO. */
 typedef enum ls_hello_wish {
-    LS_HELLO_REFUSES = 1,   /* this line is none from now on; the caller may call again */
-    LS_HELLO_JOINS = 2,     /* the caller wants to join a job that runs, and not to begin one */
+    LS_HELLO_REFUSES = 1,   /* the sender closes this connection; call again later */
+    LS_HELLO_JOINS = 2,     /* the caller wants to join a running job */
     LS_HELLO_RECONNECTS = 4 /* the caller is a member whose connection broke */
 } ls_hello_wish;
 
-#define LS_BEAT_EVERY 0.1 /* seconds between signs of life of a worker that waits */
+#define LS_BEAT_EVERY 0.1 /* seconds between heartbeats of a waiting worker */
 
-#define LS_MOST_QUEUED 8 /* frames to one worker */
+#define LS_MOST_QUEUED 8 /* frames for one worker */
 
 typedef enum ls_reading { LS_READS_HEAD, LS_HOLDS, LS_TAKES, LS_SKIPS } ls_reading;
 
-/* How a worker was lost. All but LEFT and DEAD are doubtful: the worker may run, and see this one lost. */
+/* How a worker was lost. With BROKEN and SILENT it may still run and consider this worker lost;
+ * with ENDED only if this process was stopped for a while (ls_mesh.slept). */
 typedef enum ls_absence {
     LS_NOT_LOST,
-    LS_LOST_LEFT,   /* it said goodbye */
-    LS_LOST_DEAD,   /* its process has ended */
-    LS_LOST_ENDED,  /* it ended, or closed the connection because this worker had been silent for too long */
-    LS_LOST_BROKEN, /* the connection broke, or was closed without a goodbye; members try to reconnect */
-    LS_LOST_SILENT, /* it sent nothing for too long */
+    LS_LOST_LEFT, /* it sent LEFT, or is not a member yet */
+    LS_LOST_DEAD,
+    /* It ended, or closed the connection because this worker was silent. */
+    LS_LOST_ENDED,
+    /* The connection broke or closed without LEFT; members try to reconnect. */
+    LS_LOST_BROKEN,
+    LS_LOST_SILENT, /* it sent nothing for too long, or has lost this worker */
 } ls_absence;
 
-/* What is under way to and from one worker. */
+/* Traffic with one worker. */
 typedef struct ls_link {
-    ls_connection *line; /* NULL: this worker itself, or it is not there */
-    bool lives;          /* there is a line for signs of life, too */
-    double heard;        /* when the last byte came */
-    bool deaf;           /* it does not listen any more: what it sent before is still read, and says why */
+    ls_connection *line; /* NULL: this worker itself, or not connected */
+    bool lives;          /* there is a heartbeat connection */
+    double heard;        /* time of the last byte received */
+    /* Writing failed. Reading goes on: the peer may have sent the reason. */
+    bool deaf;
 
-    ls_reading reading; /* a frame's head; a body that has to wait; that goes to pieces; that nobody wants */
+    /* Read next: a head; or the body of `in`, which must wait (HOLDS), goes to the pieces
+     * (TAKES) or is dropped (SKIPS). */
+    ls_reading reading;
     ls_frame in;
-    size_t in_head;           /* bytes of it that are there */
-    uint64_t in_left;         /* bytes of the body that are not */
-    size_t in_piece, in_from; /* where the next go */
-    uint64_t taken;           /* the last exchange of the epoch whose frame is here */
+    size_t in_head;           /* bytes of `in` received */
+    uint64_t in_left;         /* bytes of the body to come */
+    size_t in_piece, in_from; /* piece and offset for the next bytes */
+    uint64_t taken;           /* last exchange received in this generation */
 
-    ls_frame out[LS_MOST_QUEUED]; /* the first is under way */
+    ls_frame out[LS_MOST_QUEUED]; /* the first is being sent */
     int out_count;
     size_t out_head;
     uint64_t out_left;
     size_t out_piece, out_from;
-    bool padding; /* what is left of its body is of no use: zeros go out */
+    /* The exchange was abandoned: zeros replace the rest of the body. */
+    bool padding;
 } ls_link;
 
 typedef struct ls_exchange_at {
-    const ls_piece *pieces; /* NULL and 0 between exchanges */
+    const ls_piece *pieces; /* NULL and count 0 between exchanges */
     size_t count;
     bool going;
     ls_frame head;
 } ls_exchange_at;
 
-/* Exchanges under way: the one that is waited for, and one that was posted before it. Frames of both go in order. */
+/* Exchanges in progress: one that the caller waits for, and one posted earlier. Their frames are
+ * sent in order. */
 typedef enum ls_under_way { LS_WAITED_FOR, LS_POSTED, LS_MOST_UNDER_WAY } ls_under_way;
 
 typedef struct ls_handshake ls_handshake;
 
 typedef struct ls_mesh {
-    ls_peers peers; /* the first member: what runs are given */
+    ls_peers peers; /* first field: runs get a pointer to it */
     pthread_mutex_t mutex;
     const ls_transport_table *table;
     ls_transport *transport;
-    ls_logger *log; /* NULL: nobody reads what happens */
+    ls_logger *log; /* may be NULL */
     double join_limit, silence_limit;
-    ls_link *links; /* of each rank */
+    ls_link *links; /* by rank */
     ls_want *wants;
-    ls_connection **alive; /* by rank: lines for signs of life */
-    ls_heartbeat *beats;   /* NULL: workers give them while they wait */
-    ls_handshake *door;    /* for those that come later */
+    ls_connection **alive; /* by rank: heartbeat connections */
+    ls_heartbeat *beats;   /* NULL: workers send BEAT frames while they wait */
+    ls_handshake *door;    /* also serves workers that join later */
     bool begun;            /* this worker is a member */
-    int *members;          /* who is longer there comes first, then the lower rank */
-    uint32_t *since;       /* by rank: the epoch in which it became a member */
-    double *seconds;       /* by rank: what peers.seconds shows */
-    uint32_t *weights;     /* what peers.weights shows */
-    double outside;        /* seconds between calls of this collective: this worker's own work */
-    double left;           /* when the last call ended; 0: there was none */
-    atomic_int waits_for;  /* what peers.waits_for shows */
+    int *members;          /* earliest member first, then lowest rank */
+    uint32_t *since;       /* by rank: generation in which it became a member */
+    double *seconds;       /* by rank; published as peers.seconds */
+    uint32_t *weights;     /* published as peers.weights */
+    /* Seconds of this worker's own work in this collective: between calls of the mesh. */
+    double outside;
+    double left;          /* when the last call returned; 0: none yet */
+    atomic_int waits_for; /* published as peers.waits_for */
     ls_exchange_at at[LS_MOST_UNDER_WAY];
     uint64_t sequence;
 
-    uint64_t number; /* of the collective at hand */
-    bool ready;      /* all of it is here */
-    bool committed;  /* and it is known that all have it */
+    uint64_t number; /* number of the current collective */
+    bool ready;      /* this worker has all its data */
+    bool committed;  /* all members were READY for it */
     uint64_t hash[2];
-    ls_frame *readies;        /* by rank: what it said last; kind 0: nothing */
-    ls_frame *states;         /* likewise */
-    ls_frame announced;       /* kind 0: nothing */
+    ls_frame *readies;        /* by rank: its last READY or MET; kind 0: none */
+    ls_frame *states;         /* by rank: its last STATE; kind 0: none */
+    ls_frame announced;       /* kind 0: none */
     ls_absence *lost;         /* by rank */
     unsigned changes;         /* counts changes of `lost` */
-    ls_process_id *processes; /* by rank: from its HELLO */
-    /* Members of the last generation in which a commit was made. Until one is made in the present generation, a side
-     * that goes on needs a quorum of both: the announcement may have reached this side alone. */
+    ls_process_id *processes; /* by rank, from its HELLO */
+    /* Members of the last generation with a commit. Until the present one has a commit, a side
+     * needs a quorum of both to continue: the announcement may have reached this side only. */
     uint64_t confirmed[LS_MAX_CLUSTER / 64];
-    bool quorum;                              /* this side may go on */
-    bool reconnects;                          /* a connection is broken and may come back */
-    double regroups_since;                    /* broken connections have the silence limit from then on to come back */
-    ls_frame *joins;                          /* by rank: a newcomer's; kind 0: nothing */
-    double waits_until;                       /* for newcomers; 0: not at all */
-    bool asked;                               /* as a newcomer: to be let in, */
-    double told;                              /* when it last asked, or was told who the members are, */
-    uint64_t their_fit;                       /* and in which fit they are, if that is known */
-    uint64_t heard_from[LS_MAX_CLUSTER / 64]; /* as a newcomer: the announcement */
-    bool slept;    /* so long that the others may have lost this worker, since the last commit */
-    double beat;   /* when the others last heard that this one waits */
-    char why[160]; /* the first of the members was lost */
-    bool regroup;  /* somebody of the members is lost, or another one says so */
-    bool leaves;   /* the failure at hand is this worker's alone: the others go on */
-    ls_error over; /* status LS_OK: it is not */
+    bool quorum;     /* this side may continue */
+    bool reconnects; /* a connection is broken and may come back */
+    /* When regrouping began; broken connections get the silence limit to come back. */
+    double regroups_since;
+    ls_frame *joins;    /* by rank: its JOIN; kind 0: none */
+    double waits_until; /* deadline for joining workers; 0: do not wait */
+    bool asked;         /* joining worker: JOIN is sent */
+    /* Joining worker: when it last sent JOIN or received MEMBERS. */
+    double told;
+    uint64_t their_fit; /* joining worker: fit of the members; 0: unknown */
+    /* Joining worker: ranks that sent the announcement, a bit set. */
+    uint64_t heard_from[LS_MAX_CLUSTER / 64];
+    /* This process was stopped since the last commit, so that others may have lost it. */
+    bool slept;
+    double beat;   /* when BEAT was last sent */
+    char why[160]; /* first loss that made the members regroup */
+    bool regroup;  /* a member is lost, or the members have changed */
+    bool leaves;   /* a failure is this worker's only: the others continue */
+    ls_error over; /* why the mesh ended; status LS_OK: it has not */
 } ls_mesh;
 
-/* Meets the others. about: the text that must be the same on all, library and bit class; number: the how manieth
- * meeting of this process it is, for contexts of one job do not meet each other's. */
+/* Connects to the other workers. about: library version and bit class, which must be equal on all.
+ * number: of this cluster in the process; contexts with different numbers do not meet. */
 ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out);
-void ls_mesh_close(ls_mesh *mesh); /* tells the others */
+void ls_mesh_close(ls_mesh *mesh); /* sends LEFT to the others */
 
-/* ---- door.c ---- */
+/* ---- handshake.c ---- */
 
-/* Moves on what is said at the door, without waiting. */
+/* Advances all handshakes without waiting. */
 ls_status ls_handshake_visit(ls_handshake *door);
-/* As a newcomer: the members are now these. Lines to others are ended. */
+/* Sets the members that a joining worker knows; disconnects from others. */
 void ls_handshake_learn(ls_handshake *door, const ls_frame *members);
 bool ls_handshake_has_met(const ls_handshake *door, const uint64_t *members);
-/* Whether this worker's launcher has seen a worker end for good. */
+/* Returns whether the launcher saw the worker end for good. */
 bool ls_handshake_launcher_saw_end(const ls_handshake *door, int rank);
-/* MET or BEGIN has come of a worker that this one has met. */
+/* Handles MET or BEGIN. */
 void ls_handshake_hear(ls_handshake *door, int rank, const ls_frame *frame);
-/* Tells the launcher when this worker has become the chief. */
+/* Reports to the launcher, once, that this worker is the chief. */
 void ls_handshake_say_chief(ls_handshake *door);
 void ls_handshake_close(ls_handshake *door);
 
 /* ---- mesh.c ---- */
 
-/* A mesh without connections, and its end without a word. */
+/* Creates a mesh without connections; ls_mesh_free sends no LEFT. */
 ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out);
 void ls_mesh_free(ls_mesh *mesh);
 
 ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what);
 void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame);
 
-/* A line to a worker; a line for signs of life. */
+/* Installs the data or heartbeat connection to a worker. */
 void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *line);
 void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_connection *line);
 
-/* What another worker's frame says, fit to be printed. */
+/* Copies frame->what, made printable. */
 const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT]);
 
-/* Puts a frame behind those that are under way to a worker. */
+/* Queues a frame for a worker; does nothing if it is not connected. */
 ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame);
 
-/* Moves what can go out at once. */
+/* Writes what can be written without waiting. */
 void ls_mesh_push(ls_mesh *mesh);
 
-/* Waits for at most so many seconds until something can be moved, and moves it. The line of a worker that is lost stays
- * open until ls_mesh_hang_up. */
+/* Waits at most `seconds` until bytes can be moved, and moves them. */
 ls_status ls_mesh_turn(ls_mesh *mesh, double seconds);
 
-/* No more of these exchanges: frames that are under way end with zeros, and those that come are skipped. */
+/* Ends the exchanges in progress: pads partly sent frames with zeros, skips incoming ones. */
 void ls_mesh_abandon(ls_mesh *mesh);
 
-/* Frames that wait for this exchange are taken now. */
+/* Resumes frames that were held for the exchange that has begun. */
 ls_status ls_mesh_look_again(ls_mesh *mesh);
 
+/* Closes the connection to a worker, after writing what it accepts at once. */
 void ls_mesh_hang_up(ls_mesh *mesh, int rank);
 
-/* Whether everything that was to go to a worker went. */
+/* Returns whether all frames for a worker are sent, or cannot be. */
 bool ls_mesh_is_sent(const ls_link *link);
 
-/* The exchange under way that a frame of pieces belongs to; NULL: none of them. */
+/* Returns the exchange that a PIECES frame belongs to, or NULL. */
 const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *frame);
 
-/* A call of a run begins and ends. A failure is the end of the cluster, unless what failed is begun again: every worker
- * is told, and each later call fails with this status. */
+/* Begin and end every call of a run; they lock and unlock the mutex. A failure without peers.again
+ * ends the mesh: ls_mesh_exit sends the reason to all, and each later call fails with it. */
 ls_status ls_mesh_enter(ls_mesh *mesh);
 ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status);
 
-/* This worker goes; the others go on. */
+/* Sends LEFT to all and disconnects; the others continue. */
 void ls_mesh_leave(ls_mesh *mesh, const char *why);
-/* Nobody goes on. */
+/* Sends OVER to all and disconnects; no worker continues. */
 void ls_mesh_end(ls_mesh *mesh, const char *why);
 
-/* ---- pieces.c ---- */
+/* ---- collective.c ---- */
 
 ls_status ls_mesh_exchange(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
 ls_status ls_mesh_post(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
 ls_status ls_mesh_settle(ls_peers *peers);
 void ls_mesh_move_on(ls_peers *peers);
 
-/* Whether a piece goes to, or comes from, a worker. */
+/* Returns whether worker `from` sends the piece to worker `to`. */
 static inline bool ls_piece_goes(const ls_piece *piece, int from, int to)
 {
     return piece->from == from && (piece->to == LS_ALL_WORKERS || piece->to == to);
 }
 
-/* What to do with a body whose head is there. */
+/* Decides what to do with the body of a PIECES frame. */
 ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out);
 
-/* ---- members.c ---- */
+/* ---- membership.c ---- */
 
 ls_status ls_mesh_commit(ls_peers *peers, const uint64_t hash[2], const char *what);
 void ls_mesh_give_up(ls_peers *peers);
 void ls_mesh_end_all(ls_peers *peers);
 
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits);
-/* A commit was made in this generation: all its members have adopted it, and none acts by an older one any more. */
+/* Call after a commit: all members have adopted this generation, none acts on an older one. */
 void ls_mesh_confirm_members(ls_mesh *mesh);
 
-/* All members say how far they are; the coordinator waits until each has. */
+/* Sends READY; the coordinator waits for all members, then commits or admits a joining worker. */
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what);
 
-/* A frame of another worker goes on, to this one. */
+/* Forwards a frame of another worker to `rank`. */
 ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame);
 
-/* What was announced counts from now on, and goes to all members from everyone who has it. *newcomer: the one that was
- * no member before; -1: there is none. */
+/* Puts an announcement into effect and forwards it to all members. *newcomer: the new member, or
+ * -1. */
 ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *announcement, int *newcomer);
 
-/* A frame without a body has come. */
+/* Handles a frame without a body. */
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);
 
-/* The line to a worker has ended, or it was silent for too long. */
+/* Records a worker as lost; keeps its connection. If it is a member, the members regroup. */
 void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why);
 
-/* Waiting for something that the caller looks for: who is silent meanwhile is lost. */
+/* Wait for a condition that the caller checks: ls_mesh_wait_begins once, then ls_mesh_wait in a
+ * loop. Silent members are lost. */
 void ls_mesh_wait_begins(ls_mesh *mesh);
 ls_status ls_mesh_wait(ls_mesh *mesh);
 
-/* When something last came of a worker, on any of its lines. */
+/* Returns when a byte last arrived from a worker. */
 double ls_mesh_heard(const ls_mesh *mesh, int rank);
 
-/* A sign of life to all, where it is due. */
+/* Sends BEAT to all workers if it is due. */
 ls_status ls_mesh_beat(ls_mesh *mesh);
 
-/* Agrees with those that are left on who they are. With LS_OK either what was at hand is committed (mesh->committed),
- * or it is begun again. */
+/* Agrees with the remaining members on the membership. LS_OK: the current collective is committed.
+ * Failure with peers.again: all begin it again. */
 ls_status ls_mesh_regroup(ls_mesh *mesh);
 
-/* ---- joining.c ---- */
+/* ---- late_join.c ---- */
 
-/* This worker is a newcomer to a job of these members. */
+/* Makes this worker a joining worker of a job with these members. */
 void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t epoch);
 
 ls_status ls_mesh_join(ls_peers *peers, ls_answer *answer);
 ls_status ls_mesh_welcome(ls_peers *peers);
 
-/* A newcomer that can be let in now; -1: none. Those that know too little are told. For the coordinator. */
+/* For the coordinator: returns a worker that can join now, or -1. Sends MEMBERS to workers whose
+ * JOIN is outdated. */
 int ls_mesh_find_newcomer(ls_mesh *mesh);
 
-/* A frame of or to a newcomer has come. */
+/* Handle a frame from a joining worker; as a joining worker, a frame from a member. */
 void ls_mesh_hear_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
 void ls_mesh_hear_as_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
 

@@ -1,5 +1,5 @@
-/* The post: a thread that moves letters over the lines of a transport (post.h). Only that thread touches lines; others
- * put letters into queues, under a mutex, and ring its bell. */
+/* The messenger's thread (messenger.h). Only this thread uses connections; others put messages into
+ * queues, under the mutex, and wake it by `bell`. */
 #include "fabric/messages/messenger.h"
 
 #include <errno.h>
@@ -16,19 +16,19 @@
 
 #define MAGIC        0x74733070u /* "p0st" */
 #define VERSION      1
-#define MOST_ABOUT   4096 /* bytes of a HELLO's text */
-#define MOST_GUESTS  64   /* callers that have not said who they are; the oldest has to go when there are more */
+#define MOST_ABOUT   4096 /* bytes of the text in a HELLO */
+#define MOST_GUESTS  64   /* callers without a HELLO yet; above it one is dropped */
 #define GUEST_LIMIT  10.0 /* seconds for a HELLO */
-#define CALL_AGAIN   0.05 /* seconds until somebody who is not there is called again */
-#define BEAT_EVERY   0.1  /* seconds between signs of life */
-#define FLUSH_LIMIT  2.0  /* seconds for what is under way at the end */
-#define MOST_WAITING 64   /* letters of one process that nobody has taken: then its line is not read */
-#define SILENCE      1.0  /* seconds, where the options do not say */
+#define CALL_AGAIN   0.05 /* seconds until a missing process is called again */
+#define BEAT_EVERY   0.1  /* seconds between heartbeats */
+#define FLUSH_LIMIT  2.0  /* seconds to send the queues when closing */
+#define MOST_WAITING 64   /* messages of one process not received yet; above it stops reading */
+#define SILENCE      1.0  /* seconds, by default */
 
-/* Kinds on the wire below those of users. */
+/* Kinds on the wire, below the user's kinds. */
 enum { HELLO = 1, REFUSE, BEAT };
 
-/* ---- Parcels ---- */
+/* ---- Payloads ---- */
 
 struct ls_payload {
     atomic_int users;
@@ -77,38 +77,39 @@ size_t ls_payload_size(const ls_payload *p)
     return p->size;
 }
 
-/* ---- Lines ---- */
+/* ---- Connections ---- */
 
 typedef struct head {
     uint32_t magic;
     uint16_t version, kind;
     uint32_t from, to;
     int64_t numbers[LS_MESSAGE_NUMBERS];
-    uint64_t bytes; /* of the body, which follows */
+    uint64_t bytes; /* size of the body that follows */
 } head;
 
 typedef struct item {
     struct item *next;
     head head;
-    ls_message letter; /* of those that came; of those that go out its body alone */
+    ls_message letter; /* received: all of it; to send: its body only */
 } item;
 
 typedef struct queue {
     item *first, **last;
 } queue;
 
-/* A connection: of a process that is known by its rank, or a guest. */
+/* A connection to a process with a known rank, or to a caller without a HELLO. */
 typedef struct connection {
     ls_connection *line;
-    bool met;    /* both have said HELLO */
+    bool met;    /* both sides have sent HELLO */
     bool caller; /* this side called */
     double began, heard, said;
     head in;
-    size_t in_done; /* bytes of head and body that are there */
+    size_t in_done; /* bytes of head and body received */
     ls_payload *body;
-    item *out; /* under way */
+    item *out; /* being sent */
     size_t out_done;
-    queue ready; /* to go out behind it, before what is in the rank's queue: HELLO and the like */
+    /* Sent next, before the queue of the rank: HELLO and REFUSE. */
+    queue ready;
 } connection;
 
 struct ls_messenger {
@@ -117,30 +118,30 @@ struct ls_messenger {
     ls_cluster_options cluster;
     ls_messenger_options options;
     char *about;
-    double limit, beat; /* seconds of silence that are too many; between signs of life */
+    double limit, beat; /* seconds: limit of silence, heartbeat interval */
     int bell;
     pthread_t thread;
     bool started;
     atomic_bool ends;
-    ls_error failed; /* of the thread */
+    ls_error failed; /* why the thread ended */
 
     connection links[LS_MAX_CLUSTER]; /* by rank */
     connection guests[MOST_GUESTS];
     int guest_count;
-    bool never[LS_MAX_CLUSTER]; /* it has refused this process */
+    bool never[LS_MAX_CLUSTER]; /* it refused this process */
     double call_again[LS_MAX_CLUSTER];
     double awake;
     ls_want wants[LS_MAX_CLUSTER + MOST_GUESTS + 2];
-    queue arrived; /* in this turn */
+    queue arrived; /* in this turn of the thread */
 
     pthread_mutex_t mutex;
     pthread_cond_t come;
-    /* Under the mutex: */
+    /* Guarded by the mutex, with all fields that follow: */
     queue out[LS_MAX_CLUSTER], in;
     bool reachable[LS_MAX_CLUSTER];
-    int waiting[LS_MAX_CLUSTER]; /* letters in `in`, by rank */
+    int waiting[LS_MAX_CLUSTER]; /* by rank: messages in `in` and `arrived` */
     bool over;                   /* the thread has ended */
-    char why[300];               /* the last line that came to nothing did; "": none did */
+    char why[300];               /* why the last failed connection failed; "": none */
 };
 
 static void put(queue *q, item *i)
@@ -185,7 +186,7 @@ static double now(const ls_messenger *post)
     return post->table->now(post->transport);
 }
 
-/* ---- What goes out ---- */
+/* ---- Sending ---- */
 
 static ls_status make_item(const ls_messenger *post, int kind, int to, const int64_t *numbers, ls_payload *body,
                            item **out)
@@ -206,7 +207,7 @@ static ls_status make_item(const ls_messenger *post, int kind, int to, const int
     return LS_OK;
 }
 
-/* HELLO, or a refusal with its reason. */
+/* Queues a HELLO, or a refusal with its reason. */
 static ls_status say(ls_messenger *post, connection *l, int kind, int to, const char *text)
 {
     ls_payload *body = NULL;
@@ -251,7 +252,6 @@ static item *next_out(ls_messenger *post, connection *l, int rank)
     return i;
 }
 
-/* Writes what can be written at once. */
 static ls_status push(ls_messenger *post, connection *l, int rank)
 {
     for (;;) {
@@ -281,14 +281,14 @@ static ls_status push(ls_messenger *post, connection *l, int rank)
     }
 }
 
-/* ---- Ends of lines ---- */
+/* ---- The end of a connection ---- */
 
 static void tell(ls_messenger *post, int rank, int kind, const head *h, ls_payload *body, const char *text)
 {
     item *i = calloc(1, sizeof(*i));
     if (!i) {
         ls_payload_drop(body);
-        return; /* who waits has a limit */
+        return; /* a waiting caller has a time limit */
     }
     i->letter = (ls_message){ .rank = rank, .kind = kind, .body = body };
     if (h)
@@ -308,7 +308,6 @@ static void end_link(ls_messenger *post, connection *l)
     *l = (connection){ .line = NULL };
 }
 
-/* A call of this process came to nothing. */
 static void note_why(ls_messenger *post, int rank, const char *why)
 {
     pthread_mutex_lock(&post->mutex);
@@ -330,7 +329,7 @@ static void lose(ls_messenger *post, int rank, const char *why)
         tell(post, rank, LS_MESSAGE_LOST, NULL, NULL, why);
 }
 
-/* ---- What comes ---- */
+/* ---- Receiving ---- */
 
 static ls_status check_head(const ls_messenger *post, const connection *l, int rank)
 {
@@ -349,7 +348,7 @@ static ls_status check_head(const ls_messenger *post, const connection *l, int r
     return LS_OK;
 }
 
-/* Reads one letter as far as it is there; *whole: all of it. */
+/* Reads one message as far as possible; *whole: it is complete. */
 static ls_status pull(ls_messenger *post, connection *l, int rank, bool *whole)
 {
     *whole = false;
@@ -392,7 +391,6 @@ static void forget_letter(connection *l)
     l->in_done = 0;
 }
 
-/* Both have said who they are. */
 static void meet(ls_messenger *post, connection *l, int rank)
 {
     l->met = true;
@@ -408,7 +406,7 @@ static bool says_the_same(const ls_messenger *post, const connection *l)
     return l->body ? l->body->size == bytes && memcmp(l->body->bytes, post->about, bytes) == 0 : bytes == 0;
 }
 
-/* Of somebody whom this process called. */
+/* Handles the answer to a call of this process. */
 static void hear_answer(ls_messenger *post, connection *l, int rank)
 {
     char text[200];
@@ -423,7 +421,6 @@ static void hear_answer(ls_messenger *post, connection *l, int rank)
     lose(post, rank, text);
 }
 
-/* A whole letter of a process that is known. */
 static void hear(ls_messenger *post, int rank)
 {
     connection *l = &post->links[rank];
@@ -449,7 +446,8 @@ static bool is_heard(ls_messenger *post, int rank)
     return out;
 }
 
-/* A line that takes nothing any more is read first: the last letter may say why. */
+/* After a failed write, reads before it ends the connection: the last message may have the
+ * reason. */
 static void move_link(ls_messenger *post, int rank)
 {
     connection *l = &post->links[rank];
@@ -468,7 +466,7 @@ static void move_link(ls_messenger *post, int rank)
     ls_clear_error();
 }
 
-/* ---- Guests ---- */
+/* ---- Callers ---- */
 
 static void end_guest(ls_messenger *post, int g)
 {
@@ -490,7 +488,7 @@ static ls_status let_in(ls_messenger *post)
     }
 }
 
-/* A guest has said who it is: an older line of it is over. One of another job is told so. */
+/* A new connection replaces an older one of the same rank. Processes of another job are refused. */
 static void hear_guest(ls_messenger *post, int g)
 {
     connection *guest = &post->guests[g];
@@ -545,7 +543,7 @@ static void call_others(ls_messenger *post)
         post->call_again[r] = now(post) + CALL_AGAIN;
         ls_connection *line = NULL;
         if (post->table->call(post->transport, r, &line) != LS_OK)
-            note_why(post, r, ls_last_error()); /* it may be there later */
+            note_why(post, r, ls_last_error()); /* it may appear later */
         ls_clear_error();
         if (!line)
             continue;
@@ -555,7 +553,7 @@ static void call_others(ls_messenger *post)
     }
 }
 
-/* Whoever was silent for too long is lost; unless this process has slept itself. */
+/* Silence counts only if this process itself was not stopped. */
 static void look_for_silence(ls_messenger *post)
 {
     double at = now(post);
@@ -575,7 +573,7 @@ static void look_for_silence(ls_messenger *post)
     }
 }
 
-/* Callers that the transport did not let in are told of. */
+/* Records and logs callers that the transport refused. */
 static void look_for_strangers(ls_messenger *post)
 {
     char why[300];
@@ -584,14 +582,14 @@ static void look_for_strangers(ls_messenger *post)
     ls_make_printable(why, strlen(why));
     pthread_mutex_lock(&post->mutex);
     bool again = strcmp(post->why, why) == 0;
-    if (!strstr(post->why, "another key")) /* that is the reason; what follows from it tells less */
+    if (!strstr(post->why, "another key")) /* the root cause; keep it */
         snprintf(post->why, sizeof(post->why), "%s", why);
     pthread_mutex_unlock(&post->mutex);
     if (post->options.log && !again)
         ls_log_write(post->options.log, LS_LOG_INFO, "not let in: %s", why);
 }
 
-/* Letters of this turn go to whoever hears them first, and then to the queue. */
+/* Passes the messages of this turn to options.hear first, else to the queue `in`. */
 static void hand_over(ls_messenger *post)
 {
     for (item *i; (i = take(&post->arrived)) != NULL;) {
@@ -719,7 +717,7 @@ ls_status ls_messenger_open(const ls_messenger_options *options, ls_messenger **
     pthread_cond_init(&post->come, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&post->mutex, NULL);
-    *out = post; /* before the thread, which may send with it */
+    *out = post; /* before the thread starts, as options.hear may send */
     ls_status status = start(post);
     if (status == LS_OK)
         return LS_OK;
@@ -785,7 +783,7 @@ ls_status ls_messenger_receive(ls_messenger *post, double seconds, ls_message *o
     bool over = post->over;
     pthread_mutex_unlock(&post->mutex);
     if (full)
-        ring(post); /* its line is read again */
+        ring(post); /* the thread reads its connection again */
     if (i) {
         *out = i->letter;
         *got = true;

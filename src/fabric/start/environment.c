@@ -1,4 +1,4 @@
-/* What the environment says about a cluster: our own variables, and those of programs that start workers of others. */
+/* Reads the cluster from the environment: Lockstep's own variables, or those of other launchers. */
 #include <string.h>
 #include <unistd.h>
 
@@ -11,12 +11,12 @@
 #include "fabric/transport/mpi.h"
 #include "fabric/transport/transport.h"
 
-/* What was found: `options` with the place to meet in any case, and whether it is needed. */
+/* `options` has the rendezvous, if one is known; settle() removes it if it is not needed. */
 typedef struct found {
     ls_cluster_options options;
-    bool mpi;                /* Open MPI's mpirun started them */
-    bool elsewhere;          /* not all workers are on this machine, */
-    char elsewhere_why[300]; /* as this says */
+    bool mpi;                /* Open MPI's mpirun started the workers */
+    bool elsewhere;          /* not all workers are on this machine */
+    char elsewhere_why[300]; /* why, for messages */
 } found;
 
 /* ---- Reading variables ---- */
@@ -27,7 +27,7 @@ static const char *get(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-/* One that must be there because its companion is. */
+/* Reads a variable that must be set because its companion is. */
 static ls_status need(const char *name, const char *companion, const char **out)
 {
     *out = get(name);
@@ -66,14 +66,14 @@ static ls_status read_seconds(const char *name, double *out)
     return LS_OK;
 }
 
-/* Limits are set by our own variables, whoever started the workers. */
+/* The limits apply with any launcher. */
 static ls_status read_limits(ls_cluster_options *out)
 {
     LS_TRY(read_seconds("LOCKSTEP_JOIN_LIMIT", &out->join_limit));
     return read_seconds("LOCKSTEP_SILENCE_LIMIT", &out->silence_limit);
 }
 
-/* A name for the job that is too long is told by its end, which the hash at the door would hide. */
+/* Workers compare only the name's hash, which would hide that it was cut. */
 static ls_status set_job(ls_cluster_options *out, const char *variable, const char *job)
 {
     if (strlen(job) >= sizeof(out->job))
@@ -97,7 +97,7 @@ static void be_elsewhere(found *f, const char *format, ...)
     f->elsewhere = true;
 }
 
-/* Somebody else's count of the workers on this machine; *here: it is all of them. */
+/* Reads a launcher's count of workers on this machine; *here: it is all of them. */
 static ls_status count_here(found *f, const char *name, bool *here)
 {
     const char *text = get(name);
@@ -125,7 +125,7 @@ static void set_rendezvous(found *f, const char *host, int port)
              host, port);
 }
 
-/* ---- Our own variables ---- */
+/* ---- Lockstep's own variables ---- */
 
 static bool is_place(const char *text)
 {
@@ -143,7 +143,7 @@ static ls_status read_text(const char *name, char *out, size_t room)
     return LS_OK;
 }
 
-/* What counts whoever started the workers. */
+/* Reads the variables that apply with any launcher. */
 static ls_status read_own(ls_cluster_options *out)
 {
     const char *rendezvous = get(LS_RENDEZVOUS_VARIABLE);
@@ -156,14 +156,15 @@ static ls_status read_own(ls_cluster_options *out)
     return LS_OK;
 }
 
-/* LOCKSTEP_SERVERS=1: the last rank of those that begin is a parameter server. Those of TF_CONFIG are its own. */
+/* LOCKSTEP_SERVERS=1: the last rank of the initial workers is a parameter server. TF_CONFIG has its
+ * own servers. */
 static ls_status read_servers(ls_cluster_options *out)
 {
     const char *text = get("LOCKSTEP_SERVERS");
     return text && out->size > 1 ? read_int("LOCKSTEP_SERVERS", text, 0, out->size - 1, &out->servers) : LS_OK;
 }
 
-/* Workers that are all on this machine need no place to meet, unless somebody wants it so. */
+/* Removes the rendezvous if all workers are on this machine, unless the user asked for it. */
 static ls_status settle(found *f)
 {
     ls_cluster_options *o = &f->options;
@@ -175,7 +176,7 @@ static ls_status settle(found *f)
     if (f->mpi && any && !asked && ls_mpi_is_there())
         snprintf(o->transport, sizeof(o->transport), "%s", ls_transport_mpi.name);
     if (strcmp(o->transport, ls_transport_mpi.name) == 0)
-        return LS_OK; /* it knows where everybody is */
+        return LS_OK; /* MPI finds the other workers itself */
     if (f->elsewhere && (strcmp(o->transport, "shm") == 0 || strcmp(o->transport, "unix") == 0))
         return ls_fail(LS_ERR_INVALID, "%s, which LOCKSTEP_TRANSPORT=%s does not reach", f->elsewhere_why,
                        o->transport);
@@ -193,8 +194,8 @@ static ls_status settle(found *f)
 
 /* ---- lockstep launch and ls_spawn ---- */
 
-/* LOCKSTEP_ELASTIC=2:8: the world begins with its size, may shrink to 2, and grow to 8, with ranks up to 7. Parameter
- * servers are not counted; with one of them, ranks go up to 8. */
+/* LOCKSTEP_ELASTIC=2:8: the cluster begins with its size, may shrink to 2 and grow to 8 workers,
+ * with ranks up to 7. Parameter servers are not counted; with one of them, ranks go up to 8. */
 static ls_status read_elastic(ls_cluster_options *out)
 {
     const char *text = get("LOCKSTEP_ELASTIC");
@@ -226,7 +227,8 @@ static ls_status read_own_rank(ls_cluster_options *out)
     return read_int(LS_RANK_VARIABLE, rank, 0, out->size - 1, &out->rank);
 }
 
-/* A place to meet alone makes nobody a worker: who started the program may say the rest. */
+/* A rendezvous alone does not make this process a worker: another launcher's variables may have the
+ * rank. */
 ls_status ls_cluster_own_environment(ls_cluster_options *out)
 {
     const char *job = get(LS_RENDEZVOUS_VARIABLE);
@@ -239,11 +241,11 @@ ls_status ls_cluster_own_environment(ls_cluster_options *out)
     return read_own(out);
 }
 
-/* ---- torchrun, and what has its variables ---- */
+/* ---- torchrun, and launchers with its variables ---- */
 
-/* An indexed Job of Kubernetes has its index in place of a rank; the rest is written into its pods. */
-/* torchrun waits at MASTER_PORT itself: the next port is ours. Without a count of the workers on each machine, an
- * address that is not loopback's is taken for one that others call, where there is a key. */
+/* An indexed Job of Kubernetes has JOB_COMPLETION_INDEX in place of RANK. torchrun listens at
+ * MASTER_PORT itself, so Lockstep uses the next port. Without a count of the workers here, but with
+ * a key, a MASTER_ADDR that is not loopback is taken to serve other machines. */
 static ls_status read_torchrun(found *f)
 {
     const char *host, *port;
@@ -267,7 +269,7 @@ static ls_status read_torchrun(found *f)
 
 /* ---- TF_CONFIG ---- */
 
-/* "host:port"; a port must be there. */
+/* The port is required. The first address becomes the rendezvous. */
 static ls_status check_address(found *f, const ls_json_at *at, const char **out)
 {
     ls_host_port where;
@@ -280,7 +282,7 @@ static ls_status check_address(found *f, const ls_json_at *at, const char **out)
     return LS_OK;
 }
 
-/* The addresses of a kind of task; they are also what the job is named by. */
+/* The addresses are also the job's name. */
 static ls_status count_tasks(found *f, const ls_json_at *cluster, const char *type, int *count, ls_text *job)
 {
     ls_json_at list, element;
@@ -301,7 +303,6 @@ static ls_status count_tasks(found *f, const ls_json_at *cluster, const char *ty
     return LS_OK;
 }
 
-/* This worker's own address, which was checked before. */
 static ls_status find_listen(found *f, const ls_json_at *cluster, const char *type, int index)
 {
     ls_json_at list, element;
@@ -313,7 +314,7 @@ static ls_status find_listen(found *f, const ls_json_at *cluster, const char *ty
     return LS_OK;
 }
 
-/* The chief is rank 0; without one, the first worker is. Parameter servers are the last. */
+/* The chief, or else the first worker, is rank 0; parameter servers have the last ranks. */
 static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *cluster, int chiefs, int workers,
                            int servers)
 {
@@ -329,7 +330,7 @@ static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *c
     bool chief = strcmp(type, "chief") == 0 || strcmp(type, "master") == 0;
     bool server = strcmp(type, "ps") == 0;
     out->evaluator = strcmp(type, "evaluator") == 0;
-    if (out->evaluator) { /* it need not be listed, and meets nobody */
+    if (out->evaluator) { /* it need not be listed, and connects to no worker */
         out->rendezvous[0] = '\0';
         f->elsewhere = false;
         return LS_OK;
@@ -385,7 +386,7 @@ static ls_status read_tf_config(const char *text, found *f)
     ls_text_put(&job, "TF_CONFIG");
     ls_status status = read_tf_root(f, &root, &job);
     char hex[65];
-    if (status == LS_OK) /* many addresses are longer than a name may be */
+    if (status == LS_OK) /* the addresses may be longer than a name */
         status = ls_sha256_of(ls_text_get(&job), job.length, hex);
     if (status == LS_OK)
         snprintf(f->options.job, sizeof(f->options.job), "TF_CONFIG/%s", hex);
@@ -409,8 +410,8 @@ static ls_status read_mpirun(found *f)
     return set_job(&f->options, "PMIX_NAMESPACE", job);
 }
 
-/* MPICH, Intel MPI and others that speak PMI have no name for the job in a variable; on one machine the process that
- * started the workers is theirs alone. */
+/* PMI launchers (MPICH, Intel MPI) may have no name for the job. On one machine the parent's pid is
+ * unique to it. */
 static ls_status read_pmi(found *f)
 {
     const char *id = get("PMI_JOBID");
@@ -422,7 +423,7 @@ static ls_status read_pmi(found *f)
     return set_job(&f->options, "PMI_JOBID", job);
 }
 
-/* The first host of "node[03-05,7],other": "node03". */
+/* "node[03-05,7],other" gives "node03". */
 static void first_host(const char *list, char *out, size_t room)
 {
     size_t n = 0;
@@ -441,7 +442,7 @@ static void first_host(const char *list, char *out, size_t room)
     out[n] = '\0';
 }
 
-#define SLURM_PORTS 16384 /* the first; below those that the system gives out, and 16 for each of 1,000 jobs */
+#define SLURM_PORTS 16384 /* first port: below the ephemeral ones; 16 for each of 1,000 jobs */
 
 /* Worker 0 is on the first node. */
 static ls_status find_slurm_place(found *f, const char *id, const char *step)
@@ -480,9 +481,9 @@ static ls_status read_srun(found *f)
     return set_job(&f->options, "SLURM_JOB_ID", job);
 }
 
-/* ---- The first of all ---- */
+/* ---- All launchers ---- */
 
-/* *by: the variable that describes the cluster; NULL: none does. */
+/* *by: the variable that describes the cluster; NULL: none. */
 static ls_status read_any(found *f, const char **by)
 {
     *by = "TF_CONFIG";
@@ -522,7 +523,7 @@ ls_status ls_cluster_environment(ls_cluster_options *out)
     return LS_OK;
 }
 
-/* Where the others are does not matter, so no name is looked up. */
+/* Looks up no host names: where workers run does not matter here. */
 const char *ls_cluster_described(ls_cluster_options *out)
 {
     found f = { .options = { .size = 1 }, .elsewhere = true };

@@ -9,7 +9,7 @@
 #include "base/bitset.h"
 #include "fabric/start/environment.h"
 
-/* A program may have clusters of its own, whose ranks are others than those of the launcher. */
+/* Returns -1 for other clusters of the program: their ranks differ from the launcher's. */
 static int open_file(const ls_cluster_options *options, int flags)
 {
     ls_cluster_options own;
@@ -36,7 +36,7 @@ void ls_launcher_say_chief(const ls_cluster_options *options)
         restart = 0;
     uint16_t said[2] = { (uint16_t)(options->rank + 1), (uint16_t)restart };
     if (pwrite(fd, said, sizeof(said), LS_MAX_CLUSTER) < 0) {
-        /* the launcher goes by ranks */
+        /* the launcher then uses the ranks */
     }
     close(fd);
 }

@@ -1,17 +1,16 @@
-/* A file that `lockstep launch` shares with the workers that it has started. The launcher writes which workers have
- * ended and are not started again: a worker that has met another one sees its end by itself, but one that still waits
- * for it would wait for the whole join limit. The chief writes that it is the chief: the launcher's exit status is that
- * of the chief.
+/* A file that `lockstep launch` shares with its workers. The launcher writes which workers have
+ * ended for good: a worker that still waits for them would wait for the whole join limit. The chief
+ * writes that it is the chief: the launcher returns its exit status.
  *
  * clang-format off
- *     bytes of the file
- *       0 256  by rank: 1, this worker is gone
- *     256   2  rank of the chief plus 1; 0: no worker is chief yet
- *     258   2  the chief's LOCKSTEP_RESTART
+ *       bytes of the file
+ *         0 256  by rank: 1 if the worker has ended
+ *       256   2  rank of the chief plus 1; 0: no worker is chief yet
+ *       258   2  the chief's LOCKSTEP_RESTART
  * clang-format on
  *
- * The file is in the launcher's memory. The variable has a path to it by way of the launcher's descriptor, so nothing
- * of it is on disk. */
+ * The file is in the launcher's memory, never on disk: the variable has a path by way of the
+ * launcher's descriptor. */
 #ifndef LS_FABRIC_START_LAUNCHER_H
 #define LS_FABRIC_START_LAUNCHER_H
 
@@ -19,16 +18,16 @@
 
 #define LS_LAUNCHER_VARIABLE "LOCKSTEP_LAUNCHER"
 
-/* A descriptor of that file; -1: these are no workers of a launcher, or it is not to be read. */
+/* -1: this worker was not started by a launcher, or the file cannot be read. */
 int ls_launcher_open(const ls_cluster_options *options);
 
-/* The ranks that are gone, as bits. */
+/* Reads the ranks that have ended, as a bit set. */
 void ls_launcher_read(int fd, uint64_t gone[LS_MAX_CLUSTER / 64]);
 
-/* This process is the chief from now on. */
+/* Records that this process is the chief from now on. */
 void ls_launcher_say_chief(const ls_cluster_options *options);
 
-/* Whether one of them is; for those who look now and then. */
+/* Reads whether a worker has ended; opens and closes the file. */
 bool ls_launcher_has_seen_end(const ls_cluster_options *options, int rank);
 
 #endif

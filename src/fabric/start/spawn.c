@@ -1,4 +1,4 @@
-/* ls_spawn: the workers of a cluster as children of this process. */
+/* ls_spawn: runs the workers of a cluster as children of this process. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,22 +16,22 @@
 #include "fabric/start/launcher.h"
 #include "base/socket_folder.h"
 
-#define GRACE 10.0 /* seconds that the others have to end by themselves when one has failed */
+#define GRACE 10.0 /* seconds for the others to end after SIGTERM when one has failed */
 #define LOOK  20   /* milliseconds between looks at the children */
 
 typedef struct child {
     pid_t pid; /* 0: it has ended, or was not started */
-    int fd;    /* its last words: an ls_error */
+    int fd;    /* pipe for its error, an ls_error */
 } child;
 
-/* ---- Whether it may fork ---- */
+/* ---- Checks ---- */
 
 static int count_threads(void)
 {
     DIR *folder = opendir("/proc/self/task");
     int count = 0;
     if (!folder)
-        return 1; /* nobody can say */
+        return 1; /* unknown: assume one */
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
         count += entry->d_name[0] != '.';
     closedir(folder);
@@ -60,10 +60,10 @@ static void set_variables(int rank, int count, const char *job)
     snprintf(text, sizeof(text), "%d", count);
     setenv(LS_WORLD_SIZE_VARIABLE, text, 1);
     setenv(LS_RENDEZVOUS_VARIABLE, job, 1);
-    unsetenv(LS_LAUNCHER_VARIABLE); /* it has other workers */
+    unsetenv(LS_LAUNCHER_VARIABLE); /* its file is for another cluster */
 }
 
-/* A message is smaller than what a pipe takes at once. */
+/* Runs the function. An ls_error fits into a pipe, so writing it never blocks. */
 _Noreturn static void be_worker(int fd, int rank, int count, const char *job, ls_worker_function function, void *user)
 {
     ls_error last = { .status = LS_OK };
@@ -73,7 +73,7 @@ _Noreturn static void be_worker(int fd, int rank, int count, const char *job, ls
     if (status != LS_OK) {
         ls_error_keep(&last, status);
         if (write(fd, &last, sizeof(last)) != (ssize_t)sizeof(last)) {
-            /* its exit status says that it failed */
+            /* the exit status shows the failure */
         }
     }
     fflush(NULL);
@@ -89,7 +89,7 @@ static ls_status start(child *c, pid_t parent, int rank, int count, const char *
     pid_t pid = fork();
     if (pid == 0) {
         close(ends[0]);
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* it does not outlive who waits for it */
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* ends together with the parent */
         if (getppid() != parent)
             _exit(1);
         be_worker(ends[1], rank, count, job, function, user);
@@ -128,7 +128,7 @@ static void signal_all(const child *list, int count, int number)
             kill(list[i].pid, number);
 }
 
-/* Waits for each by its own number: other children of this process are not ours to wait for. */
+/* Waits for each worker by its pid, as the program may have other children. */
 static ls_status wait_for_all(child *list, int count, ls_status status)
 {
     ls_error first = { .status = LS_OK };
@@ -179,7 +179,7 @@ ls_status ls_spawn(int count, ls_worker_function function, void *user)
         random = (uint64_t)(1e9 * ls_clock_now());
     snprintf(job, sizeof(job), "spawn-%ld-%d-%016llx", (long)getpid(), atomic_fetch_add(&spawns, 1),
              (unsigned long long)random);
-    fflush(NULL); /* or each worker writes what is still to be written here */
+    fflush(NULL); /* else each worker would print the same buffered text */
     pid_t parent = getpid();
     ls_status status = LS_OK;
     int started = 0;
@@ -189,6 +189,6 @@ ls_status ls_spawn(int count, ls_worker_function function, void *user)
     status = wait_for_all(list, started, status);
     for (int i = 0; i < started; i++)
         close(list[i].fd);
-    ls_socket_folders_clean(); /* workers that were killed left theirs */
+    ls_socket_folders_clean(); /* sockets of workers that were killed */
     return status;
 }

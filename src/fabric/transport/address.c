@@ -1,4 +1,4 @@
-/* Addresses of doors: text, names, sockets and the wire. */
+/* Addresses of listening workers: parsing, names, sockets and the packed form. */
 #include "fabric/transport/address.h"
 
 #include <arpa/inet.h>
@@ -87,7 +87,7 @@ static bool is_localhost(const char *host)
     return strcasecmp(host, "localhost") == 0;
 }
 
-/* 127.0.0.1: a machine without /etc/hosts may not resolve "localhost". */
+/* Uses 127.0.0.1 for "localhost": a machine without /etc/hosts may not resolve it. */
 static int use_loopback(int port, ls_address *out, int *count)
 {
     *out = (ls_address){ .bytes = sizeof(out->v4) };
@@ -132,7 +132,7 @@ ls_status ls_address_towards(const ls_address *there, ls_address *out)
 {
     char text[LS_ADDRESS_CHARS];
     ls_address own = { .bytes = sizeof(own.v6) };
-    int fd = socket(there->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* connecting it sends nothing */
+    int fd = socket(there->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* connect sends nothing */
     bool known = fd >= 0 && connect(fd, &there->any, there->bytes) == 0 && getsockname(fd, &own.any, &own.bytes) == 0;
     int error = errno;
     if (fd >= 0)
@@ -144,11 +144,12 @@ ls_status ls_address_towards(const ls_address *there, ls_address *out)
     return LS_OK;
 }
 
-/* Addresses of one link alone need an interface's name beside them: they are left out. */
+/* Returns false for link-local addresses (fe80::, 169.254): others could use them only with an
+ * interface's name. */
 static bool is_reachable(const ls_address *a)
 {
     return a->any.sa_family == AF_INET6 ? !IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr)
-                                        : ntohl(a->v4.sin_addr.s_addr) >> 16 != 0xa9fe; /* 169.254 */
+                                        : ntohl(a->v4.sin_addr.s_addr) >> 16 != 0xa9fe;
 }
 
 int ls_address_own(int port, ls_address *out, int room)
@@ -166,7 +167,7 @@ int ls_address_own(int port, ls_address *out, int room)
     return count;
 }
 
-/* An address is this machine's when a socket can be bound to it. */
+/* Checks whether a socket can be bound to the address: then it is this machine's. */
 static bool can_bind(ls_address *a)
 {
     ls_address_set_port(a, 0);
@@ -200,7 +201,7 @@ bool ls_host_is_loopback(const char *host)
     return is_localhost(host) || (ls_address_read(&where, &address) && is_loopback(&address));
 }
 
-/* ---- The wire ---- */
+/* ---- Packed form ---- */
 
 static const unsigned char mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
 

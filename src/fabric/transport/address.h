@@ -1,4 +1,4 @@
-/* Addresses of doors: read from text, looked up, printed, and packed for the wire. IPv4 and IPv6. */
+/* Addresses that workers listen at, IPv4 and IPv6: parsed, looked up, printed, packed. */
 #ifndef LS_FABRIC_TRANSPORT_ADDRESS_H
 #define LS_FABRIC_TRANSPORT_ADDRESS_H
 
@@ -17,7 +17,7 @@ typedef struct ls_address {
 } ls_address;
 
 #define LS_ADDRESS_CHARS  64 /* "[2001:db8::1]:2222", and its zero */
-#define LS_MOST_ADDRESSES 16 /* that one door may have */
+#define LS_MOST_ADDRESSES 16 /* addresses of one worker */
 
 /* "host:2222" or "[::1]:2222"; port 0 to 65535. */
 typedef struct ls_host_port {
@@ -26,9 +26,9 @@ typedef struct ls_host_port {
 } ls_host_port;
 bool ls_host_port_read(const char *text, ls_host_port *out);
 
-/* Every address of a host, up to `room`; asks the name service, which may take seconds. */
+/* Finds up to `room` addresses of a host. Asks the name service, which may take seconds. */
 ls_status ls_address_look_up(const ls_host_port *where, ls_address *out, int room, int *count);
-/* An address in digits; false: it is a name, or nothing. */
+/* Parses a numeric address; false: it is a name, or empty. */
 bool ls_address_read(const ls_host_port *where, ls_address *out);
 
 int ls_address_port(const ls_address *a);
@@ -36,13 +36,14 @@ void ls_address_set_port(ls_address *a, int port);
 bool ls_address_is_any(const ls_address *a); /* 0.0.0.0 or :: */
 char *ls_address_print(const ls_address *a, char out[LS_ADDRESS_CHARS]);
 
-/* The address that packets to `there` come from; port 0. */
+/* Finds the local address of packets to `there`; port 0. */
 ls_status ls_address_towards(const ls_address *there, ls_address *out);
-/* The addresses of this machine by which others may reach it, with that port; loopback alone where it has no other. */
+/* Lists the addresses by which others may reach this machine; loopback only if there is no
+ * other. */
 int ls_address_own(int port, ls_address *out, int room);
-/* Whether a host is this machine: one of its addresses is. false also when nobody knows it. */
+/* Returns whether one of the host's addresses is this machine's; false if the host is unknown. */
 bool ls_host_is_here(const char *host);
-/* Whether every address of the host is loopback's. */
+/* Returns whether the host is "localhost" or a numeric loopback address. */
 bool ls_host_is_loopback(const char *host);
 
 /* 16 bytes of an IPv6 address (IPv4: ::ffff:a.b.c.d), then the port; all zero: none. */

@@ -1,4 +1,4 @@
-/* Making and reading the key of a job. */
+/* Creates and reads the key of a job. */
 #include "fabric/transport/key.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct ls_key {
     unsigned char bytes[LS_KEY_BYTES];
 };
 
-/* ---- Making one ---- */
+/* ---- Creating ---- */
 
 static ls_status make_random(const char *path, unsigned char out[LS_KEY_BYTES])
 {
@@ -33,14 +33,14 @@ static ls_status make_random(const char *path, unsigned char out[LS_KEY_BYTES])
 
 static ls_status fill_file(const char *path, int fd, const unsigned char key[LS_KEY_BYTES])
 {
-    errno = ENOSPC; /* where only a part of it is written */
+    errno = ENOSPC; /* for a short write */
     if (fchmod(fd, 0600) < 0 || write(fd, key, LS_KEY_BYTES) != LS_KEY_BYTES || fsync(fd) < 0)
         return ls_file_fail("write", path, errno);
     return LS_OK;
 }
 
-/* The whole file appears at once, and only where there is none. Some file systems have no links, others no renaming
- * that keeps what is there. */
+/* Makes the complete file appear at once, and never replaces one. Some file systems have no hard
+ * links, others no rename that keeps an existing file. */
 static ls_status put_in_place(const char *temporary, const char *path)
 {
     if (link(temporary, path) == 0)
@@ -68,7 +68,7 @@ static ls_status make_file(const char *path, const unsigned char key[LS_KEY_BYTE
         status = ls_file_fail("write", path, errno);
     if (status == LS_OK)
         status = put_in_place(temporary, path);
-    unlink(temporary); /* renamed: it is not there any more */
+    unlink(temporary); /* fails if it was renamed */
     return status;
 }
 
@@ -84,7 +84,7 @@ ls_status ls_cluster_make_key(const char *path)
     return ls_fail_within(status, "ls_cluster_make_key");
 }
 
-/* ---- Reading one ---- */
+/* ---- Reading ---- */
 
 static ls_status check_file(const char *path, int fd)
 {
@@ -113,7 +113,7 @@ static ls_status read_checked(const char *path, int fd, ls_key **out)
     ls_key *key = mmap(NULL, sizeof(*key), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (key == MAP_FAILED)
         return ls_fail(LS_ERR_MEMORY, "no memory for a key");
-    madvise(key, sizeof(*key), MADV_DONTDUMP); /* a kernel without it dumps the page, as any other */
+    madvise(key, sizeof(*key), MADV_DONTDUMP); /* kernels without it may dump the page */
     ssize_t got = pread(fd, key->bytes, sizeof(key->bytes), 0);
     if (got != (ssize_t)sizeof(key->bytes)) {
         int error = got < 0 ? errno : EIO;

@@ -1,3 +1,4 @@
+/* Byte streams over messages: see message_lines.h. */
 #include "fabric/transport/message_lines.h"
 
 #include <sched.h>
@@ -6,11 +7,11 @@
 
 #include "base/clock.h"
 
-#define SPIN        50e-6  /* seconds */
-#define MOST_PAUSE  250000 /* nanoseconds */
-#define CLOSE_LIMIT 1.0    /* seconds for what is under way when a line is closed */
+#define SPIN        50e-6  /* seconds of waiting without a pause */
+#define MOST_PAUSE  250000 /* nanoseconds; the longest pause */
+#define CLOSE_LIMIT 1.0    /* seconds to finish transfers when closing */
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
 static char *out_memory(const ls_message_line *line, int slot)
 {
@@ -52,7 +53,7 @@ ls_status ls_message_line_open(ls_message_line *line)
     return LS_OK;
 }
 
-/* Whether bytes can pass. */
+/* Continues to open the connection. */
 static bool is_open(ls_message_line *line)
 {
     if (!line->open && !line->ended && line->library->prepare && line->library->prepare(line) != LS_OK)
@@ -60,9 +61,8 @@ static bool is_open(ls_message_line *line)
     return line->open && !line->ended;
 }
 
-/* ---- Going out ---- */
+/* ---- Sending ---- */
 
-/* Whether the next slot is free. */
 static bool can_write(ls_message_line *line)
 {
     ls_message_slot *slot = &line->out[line->out_next];
@@ -78,7 +78,7 @@ static bool can_write(ls_message_line *line)
     return done && is_open(line) && !line->deaf;
 }
 
-/* As much of the parts as a slot holds, from a place on. */
+/* Copies as much of the parts as a slot holds, starting at byte `from`. */
 static size_t fill(char *memory, const struct iovec *parts, int count, size_t from)
 {
     size_t used = 0;
@@ -129,9 +129,9 @@ ls_status ls_message_line_write(ls_connection *of, const struct iovec *parts, in
     return (line->ended || line->deaf) && *moved == 0 ? ended() : LS_OK;
 }
 
-/* ---- Coming in ---- */
+/* ---- Receiving ---- */
 
-/* Whether there is something in the slot whose turn it is. What the other side sent before it went comes first. */
+/* Bytes that the peer sent before it ended are read first. */
 static bool can_read(ls_message_line *line)
 {
     ls_message_slot *slot = &line->in[line->in_next];
@@ -234,7 +234,7 @@ static bool all_sent(ls_message_line *line)
         bool done = false;
         size_t bytes;
         if (slot->busy && line->library->test(line, &slot->request, false, &done, &bytes) != LS_OK)
-            done = true; /* it failed, and is over */
+            done = true; /* it failed, so it is over */
         slot->busy = slot->busy && !done;
         all &= !slot->busy;
     }

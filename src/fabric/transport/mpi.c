@@ -1,11 +1,12 @@
-/* Workers that mpirun started, over MPI. The library is Open MPI's, loaded when it is asked for: nothing is needed at
- * build time, so what is used of its binary interface is written down here. (MPICH's is another one; under its mpirun
- * workers meet as elsewhere.)
+/* MPI, for workers that mpirun started. Open MPI's library is loaded at run time, not needed at
+ * build time; the part of its binary interface in use is declared here. (MPICH has another one; its
+ * workers use other transports.)
  *
- * Lines are messages (messages.c) with tags of their own, in a communicator of ours: the tag has the number of the
- * cluster, that of the line, which the caller chose, and a bit for the direction. Line 0 is the door's.
+ * A connection is a pair of message streams (message_lines.h) with tags of their own, in a
+ * communicator of Lockstep's. A tag has the cluster's number, the connection's number, which the
+ * caller chose, and a bit for the direction. Number 0 is for calls.
  *
- * MPI cannot lose a worker: mpirun ends the others. So a job over it is not elastic. */
+ * MPI cannot survive the loss of a worker, as mpirun ends the others. So it is not elastic. */
 #include "fabric/transport/mpi.h"
 
 #include <dlfcn.h>
@@ -18,7 +19,7 @@
 
 /* ---- Open MPI's interface ---- */
 
-#define LIBRARY                   "libmpi.so.40" /* of Open MPI 1.10 to 5 */
+#define LIBRARY                   "libmpi.so.40" /* Open MPI 1.10 to 5 */
 #define ANY_SOURCE                (-1)
 #define ONE_AT_A_TIME             2 /* MPI_THREAD_SERIALIZED */
 #define LINE_BITS                 12
@@ -53,9 +54,10 @@ static struct {
     bool loaded, started, ours;
 } mpi;
 
-static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* around every call: threads take turns */
+static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* around every MPI call */
 static atomic_int lines_open;
-static ls_message_line *unfinished; /* messages of lines that were closed and whose other side never took them */
+/* Closed connections whose peer never received the last messages. */
+static ls_message_line *unfinished;
 
 static bool load(void)
 {
@@ -85,7 +87,7 @@ static bool load(void)
     };
     if (mpi.loaded)
         return true;
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL); /* its plugins look for its names */
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL); /* for its plugins' symbols */
     bool all = library;
     for (size_t i = 0; all && i < sizeof(names) / sizeof(*names); i++) {
         void *found = dlsym(library, names[i].name);
@@ -106,14 +108,15 @@ bool ls_mpi_is_there(void)
     return there;
 }
 
-/* With a worker lost it would wait for ever; mpirun is told by the status of this process. */
+/* Skips MPI_Finalize after the loss of a worker, as it would wait forever; mpirun sees the exit
+ * status. */
 static void finalize(void)
 {
     if (mpi.ours && atomic_load(&lines_open) == 0 && !unfinished)
         mpi.finalize();
 }
 
-/* Once in a process; a program that uses MPI itself has started it, and ends it. */
+/* Starts MPI once per process. A program that has started MPI itself ends it. */
 static ls_status start(void)
 {
     int flag = 0, provided = 0;
@@ -141,7 +144,7 @@ static ls_status start(void)
 
 /* ---- Messages ---- */
 
-/* Without a text: whoever reads or writes says that the connection ended. */
+/* Without a message: reading and writing report that the connection ended. */
 static ls_status check(int error)
 {
     return error == 0 ? LS_OK : LS_ERR_PEER;
@@ -189,12 +192,12 @@ static void mpi_cancel(ls_message_line *line, void **request)
     pthread_mutex_unlock(&one);
 }
 
-/* ---- The door ---- */
+/* ---- The transport ---- */
 
 typedef struct mpi_transport {
     const ls_transport_table *table;
     int number;
-    int called[LS_MAX_CLUSTER]; /* lines that this worker called, by rank */
+    int called[LS_MAX_CLUSTER]; /* by rank: calls that this worker made */
 } mpi_transport;
 
 static bool is_called(ls_transport *transport)
@@ -253,7 +256,7 @@ static void mpi_hang_up(ls_connection *of)
         return;
     }
     pthread_mutex_lock(&one);
-    line->inner = unfinished; /* MPI still has its memory */
+    line->inner = unfinished; /* MPI still uses its memory */
     unfinished = line;
     pthread_mutex_unlock(&one);
 }
@@ -275,7 +278,7 @@ static ls_status make_line(ls_transport *transport, int rank, int number, bool c
     return LS_OK;
 }
 
-/* A few bytes to the door, which MPI takes at once. */
+/* Announces a call: a few bytes, which MPI sends at once. */
 static ls_status ring(const mpi_transport *t, int rank, int number)
 {
     handle request;
@@ -312,7 +315,7 @@ static ls_status mpi_answer(ls_transport *transport, ls_connection **out)
         mpi.receive(&number, sizeof(number), mpi.byte, ANY_SOURCE, (int)TAG(t->number, 0, 1), mpi.comm, &status);
     pthread_mutex_unlock(&one);
     if (error != 0 || number < 1 || number >= 1 << LINE_BITS || status.source < 0 || status.source >= LS_MAX_CLUSTER)
-        return LS_OK; /* that was no call of ours */
+        return LS_OK; /* not a valid call */
     return make_line(transport, status.source, number, false, out);
 }
 

@@ -1,19 +1,19 @@
 /* The first bytes of a connection. All numbers are big-endian:
  *
  * clang-format off
- *     bytes of an opening                     bytes of a reply
+ *     bytes of a preamble                     bytes of a reply
  *      0  8  "LOCKSTEP"                        0  8  "LOCKSTEP"
  *      8  2  version                           8  2  version
  *     10  2  kind                             10  2  code
  *     12  4  number of the cluster            12  4  zero
  *     16  4  rank of the caller
  *     20  4  rank that is called
- *     24 18  address of the caller's door
+ *     24 18  address where the caller listens
  *     42  2  zero
  *     44 20  hash of the job's name
  * clang-format on
  *
- * Later versions keep the first ten. */
+ * Later versions keep the first ten bytes. */
 #include "fabric/transport/preamble.h"
 
 #include <string.h>

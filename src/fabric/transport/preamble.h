@@ -1,6 +1,6 @@
-/* The first bytes of a connection, which anybody may have sent: 64 from the caller, 16 in answer, each of fixed size.
- * They only say whether the two can mean each other: what is behind them is TLS, whose secret is made from the job's
- * key and from these 64 bytes, so a byte that somebody changed on the way ends the connection there. */
+/* The first bytes of a connection, in clear text: 64 from the caller, 16 in reply. They only show
+ * whether the two processes belong together. TLS follows; its secret is derived from the job's key
+ * and these 64 bytes, so TLS fails if a byte was changed. */
 #ifndef LS_FABRIC_TRANSPORT_PREAMBLE_H
 #define LS_FABRIC_TRANSPORT_PREAMBLE_H
 
@@ -13,38 +13,37 @@
 #define LS_JOB_HASH_BYTES 20
 
 typedef enum ls_preamble_kind {
-    LS_PREAMBLE_CALL = 1, /* a line for the workers themselves */
-    LS_PREAMBLE_ASK,      /* where do others wait? (rendezvous.h) */
+    LS_PREAMBLE_CALL = 1, /* a connection between two workers */
+    LS_PREAMBLE_ASK,      /* a query for addresses of others (rendezvous.c) */
 } ls_preamble_kind;
 
 typedef struct ls_preamble {
     uint16_t version;
     uint16_t kind;
-    uint32_t number;    /* of the cluster in its process */
+    uint32_t number;    /* number of the cluster in its process */
     uint32_t from, to;  /* ranks */
-    ls_address address; /* of the caller's own door; none: nobody can call it back */
+    ls_address address; /* where the caller listens; none: it cannot be called */
     unsigned char job[LS_JOB_HASH_BYTES];
 } ls_preamble;
 
 typedef enum ls_reply_code {
     LS_REPLY_WELCOME,
-    LS_REPLY_NO_OPENING, /* not said: strangers get no answer */
+    LS_REPLY_NO_OPENING, /* never sent: other programs get no reply */
     LS_REPLY_OTHER_VERSION,
     LS_REPLY_OTHER_JOB,
     LS_REPLY_OTHER_WORKER, /* or another cluster of the same process */
     LS_REPLY_CODES
 } ls_reply_code;
 
-/* Hash of a job's name. */
 ls_status ls_preamble_set_job(ls_preamble *opening, const char *job);
 
 void ls_preamble_write(const ls_preamble *opening, unsigned char out[LS_PREAMBLE_BYTES]);
-/* What a door of `own` (its to, number and job count) answers to these bytes; *out is what they say, as far as it can
- * be read. */
+/* Returns the reply of `own` (its to, number and job count) to a preamble. *out: the preamble, as
+ * far as it can be read. */
 ls_reply_code ls_preamble_judge(const unsigned char in[LS_PREAMBLE_BYTES], const ls_preamble *own, ls_preamble *out);
 
 void ls_reply_write(ls_reply_code code, unsigned char out[LS_REPLY_BYTES]);
-/* LS_REPLY_NO_OPENING: these bytes are not a door's. *version: what the door speaks. */
+/* LS_REPLY_NO_OPENING: these bytes are not a reply. *version: the peer's. */
 ls_reply_code ls_reply_read(const unsigned char in[LS_REPLY_BYTES], int *version);
 
 #endif

@@ -1,9 +1,11 @@
-/* Where workers wait for each other.
+/* How workers find each other's addresses.
  *
- * tcp://host:port: worker 0 waits there. The opening of every call says where its caller waits itself, so worker 0
- * learns all addresses, and whoever needs one asks it over a line of its own, the desk: four bytes with a rank, and 22
- * in answer. Addresses that are known stay known without worker 0. file:///folder: every worker has a file there with
- * its addresses, one a line; it is removed when the worker leaves, and a worker that comes again replaces it. */
+ * tcp://host:port: worker 0 listens there. The preamble of every call has the caller's address, so
+ * worker 0 learns all of them. Others query it over a connection of their own (the desk): 4 bytes
+ * with a rank, 22 bytes in reply. Known addresses stay known without worker 0.
+ *
+ * file:///folder: every worker has a file there with its addresses, one per line. It removes the
+ * file when it leaves; a worker that comes back replaces it. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -15,12 +17,12 @@
 #include "fabric/transport/tcp.h"
 
 #define BACKLOG    512
-#define CONTEXTS   16   /* contexts of a process that are open at once: a port each for worker 0 */
-#define ASK_AGAIN  0.02 /* seconds until worker 0 is asked again for somebody whom it did not know */
-#define CALL_AGAIN 0.05 /* until the desk is called again */
-#define LOOK_AGAIN 0.2  /* until a name is looked up again */
-#define MOST_FILE  4096 /* bytes of a file of addresses */
-#define JOIN_LIMIT 30.0 /* seconds that names are looked up, where the options do not say */
+#define CONTEXTS   16   /* open contexts of a process; worker 0 has a port for each */
+#define ASK_AGAIN  0.02 /* seconds until worker 0 is queried again for an unknown rank */
+#define CALL_AGAIN 0.05 /* seconds until the desk is called again */
+#define LOOK_AGAIN 0.2  /* seconds until a name is looked up again */
+#define MOST_FILE  4096
+#define JOIN_LIMIT 30.0 /* seconds to look up names by default */
 
 /* ---- Reading options ---- */
 
@@ -31,7 +33,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* "tcp://10.0.0.1:2222" or "file:///shared/folder"; folder: the latter's, otherwise "". */
+/* Parses "tcp://10.0.0.1:2222" or "file:///shared/folder". folder: the folder, "" for tcp. */
 static ls_status read_rendezvous(const ls_cluster_options *o, ls_host_port *where, const char **folder)
 {
     const char *text = o->rendezvous;
@@ -56,7 +58,7 @@ static ls_status read_listen(const ls_cluster_options *o, ls_host_port *where)
                : ls_fail(LS_ERR_INVALID, "this worker cannot listen at \"%s\": expected \"host:2222\"", o->listen);
 }
 
-/* Names may be known only later, as those of machines that are just being started. */
+/* Retries until the join limit: machines that are just starting may get their names late. */
 static ls_status look_up_patiently(const ls_tcp *tcp, const ls_host_port *where, ls_address *out, int *count)
 {
     double limit = tcp->options.join_limit > 0 ? tcp->options.join_limit : JOIN_LIMIT;
@@ -77,8 +79,8 @@ static ls_status listen_at(ls_tcp *tcp, const ls_address *at)
     int on = 1, off = 0, fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return ls_fail(LS_ERR_PEER, "no socket for the other workers: %s", strerror(errno));
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on,
-               sizeof(on)); /* connections of an earlier job are still being closed */
+    /* Connections of an earlier job may still be closing. */
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (at->any.sa_family == AF_INET6 && ls_address_is_any(at))
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     if (bind(fd, &at->any, at->bytes) == 0 && listen(fd, BACKLOG) == 0) {
@@ -99,7 +101,7 @@ static ls_status listen_at(ls_tcp *tcp, const ls_address *at)
     return ls_fail(LS_ERR_PEER, "cannot wait for the other workers at %s: %s", text, strerror(error));
 }
 
-/* A name may stand for another address on this machine than on others: then any address is listened at. */
+/* Listens at any address if `where` is a name: it may resolve differently on other machines. */
 static ls_status listen_at_name(ls_tcp *tcp, const ls_host_port *where)
 {
     ls_address any = { .v6 = { .sin6_family = AF_INET6 }, .bytes = sizeof(any.v6) };
@@ -115,7 +117,8 @@ static ls_status listen_at_name(ls_tcp *tcp, const ls_host_port *where)
     ls_address_set_port(&any, where->port);
     ls_address_set_port(&any_4, where->port);
     ls_status status = listen_at(tcp, &any);
-    return status == LS_OK || status == LS_ERR_STATE ? status : listen_at(tcp, &any_4); /* there may be no IPv6 */
+    /* There may be no IPv6. */
+    return status == LS_OK || status == LS_ERR_STATE ? status : listen_at(tcp, &any_4);
 }
 
 static ls_status find_own(ls_tcp *tcp, const ls_address *reach)
@@ -156,7 +159,7 @@ static ls_status meet_at_address(ls_tcp *tcp, ls_host_port where)
     if (tcp->options.rank == 0)
         listen.port += number % CONTEXTS;
     else if (number > 0)
-        listen.port = 0; /* the others are asked for, wherever they are */
+        listen.port = 0; /* any port: the others query it */
     if (tcp->options.rank == 0 || tcp->options.listen[0])
         LS_TRY(listen_at_name(tcp, &listen));
     else
@@ -188,7 +191,7 @@ static ls_status publish(ls_tcp *tcp)
     ls_status status = ls_file_write(path, ls_text_get(&lines), lines.length);
     ls_text_free(&lines);
     if (ls_address_is_any(&tcp->own.address))
-        tcp->own.address = (ls_address){ .bytes = 0 }; /* an opening has room for one */
+        tcp->own.address = (ls_address){ .bytes = 0 }; /* a preamble has room for one */
     return ls_fail_within(status, "the rendezvous \"%s\"", tcp->options.rendezvous);
 }
 
@@ -208,7 +211,7 @@ static ls_status meet_in_folder(ls_tcp *tcp, const char *folder)
     return publish(tcp);
 }
 
-/* The next address of a file; one that cannot be read, or not wholly, is as if it were not there. */
+/* Takes the next address in the worker's file. A file that cannot be read counts as missing. */
 static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
 {
     char path[PATH_MAX], *data = NULL, *rest = NULL;
@@ -228,7 +231,7 @@ static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
         *out = list[tcp->places[rank].turn++ % count];
 }
 
-/* ---- The desk: asking ---- */
+/* ---- The desk: queries ---- */
 
 static void close_desk(ls_tcp *tcp)
 {
@@ -307,16 +310,16 @@ static void hear_desk(ls_tcp *tcp)
             close_desk(tcp);
             return;
         }
-        tcp->news |= on_its_way && tcp->desk->state == TCP_OPEN; /* now it can be asked */
+        tcp->news |= on_its_way && tcp->desk->state == TCP_OPEN; /* queries are possible now */
         tcp->told_done += moved;
         if (tcp->told_done == TCP_TOLD_BYTES)
             hear_told(tcp);
     }
 }
 
-/* ---- The desk: answering ---- */
+/* ---- The desk: replies ---- */
 
-/* Questions and answers are small: one that is not taken at once is of somebody who does not listen. */
+/* Queries and replies are small: if one does not pass at once, the peer is not reading. */
 static bool answer_one(ls_tcp *tcp, tcp_line *line, bool *again)
 {
     unsigned char asked[TCP_ASKED_BYTES], told[TCP_TOLD_BYTES] = { 0 };
@@ -350,7 +353,7 @@ void ls_tcp_desks_step(ls_tcp *tcp)
     hear_desk(tcp);
 }
 
-/* ---- All of it ---- */
+/* ---- Rendezvous ---- */
 
 ls_status ls_tcp_meet(ls_tcp *tcp)
 {
@@ -360,8 +363,7 @@ ls_status ls_tcp_meet(ls_tcp *tcp)
     return folder[0] ? meet_in_folder(tcp, folder) : meet_at_address(tcp, where);
 }
 
-/* A file that another worker of this rank has put there in the meantime is not ours any more: its address is another.
- */
+/* Keeps a file with another port: another worker of this rank has replaced it. */
 void ls_tcp_unmeet(ls_tcp *tcp)
 {
     char path[PATH_MAX], port[16], *data = NULL;
@@ -403,7 +405,7 @@ ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out)
         if (place->address.bytes > 0 && !place->stale)
             *out = place->address;
         else if (tcp->options.rank == 0)
-            place->stale = false; /* nobody else knows better; so it is tried again */
+            place->stale = false; /* no other source exists: try it again */
     }
     return LS_OK;
 }

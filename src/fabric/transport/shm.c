@@ -1,13 +1,13 @@
-/* Shared memory between processes of one user on one machine: two rings of bytes for each line, one each way. The
- * line's Unix socket stays: whoever calls hands the memory over by it, a byte on it wakes a worker that sleeps, and its
- * end is the end of the line.
+/* Shared memory between processes of one user on one machine: two rings of bytes for each
+ * connection, one per direction. The Unix socket stays open: the caller passes the memory over it,
+ * a byte on it wakes a sleeping peer, and its end is the end of the connection.
  *
- * The other side can write anything at any time into the memory. So each side keeps its own place in a ring to itself,
- * and looks at the other's place only as a number, which is checked against the size each time; nothing else is read
- * from there but bytes. The memory is sealed: it cannot shrink.
+ * The peer can write anything into the memory at any time. So each side keeps its own positions in
+ * private memory and checks the peer's position against the ring's size each time; all else read
+ * from there is payload. The memory is sealed: it cannot shrink.
  *
- * Who waits looks for a short while whether something comes, giving the core away to whoever needs it, and sleeps then;
- * for how long it looks depends on whether that was worth it before. */
+ * A waiting thread first spins for a while, yielding its core, then sleeps. It spins longer if that
+ * paid off before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -22,8 +22,8 @@
 #include "fabric/transport/shm.h"
 #include "fabric/transport/unix.h"
 
-#define CHUNK     (64 << 10) /* bytes that are passed on at once: the other side copies while this one does */
-#define MOST_SPIN 100e-6     /* seconds */
+#define CHUNK     (64 << 10) /* bytes published at once, so that both sides copy at the same time */
+#define MOST_SPIN 100e-6     /* seconds of spinning */
 #define SEALS     (F_SEAL_SHRINK | F_SEAL_GROW)
 
 typedef struct shm_transport {
@@ -34,13 +34,15 @@ typedef struct shm_transport {
 typedef struct shm_line {
     const ls_transport_table *table;
     int fd;
-    ls_shm_memory *memory; /* NULL: who called has not handed it over yet */
+    ls_shm_memory *memory; /* NULL: the caller has not passed it yet */
     bool caller;
-    bool ended;         /* the socket has: what is in the ring can still be read */
-    bool quiet;         /* the last read found nothing */
-    const char *broken; /* not NULL: nothing more can be read or written, and why */
-    uint64_t sent, got; /* own places in the two rings */
-    double spin;        /* seconds */
+    /* The socket has ended; bytes in the ring can still be read. */
+    bool ended;
+    bool quiet; /* the last read found nothing */
+    /* Why nothing more can be read or written; NULL: it can. */
+    const char *broken;
+    uint64_t sent, got; /* own positions in the rings */
+    double spin;        /* seconds to spin */
 } shm_line;
 
 static ls_shm_ring *ring_out(const shm_line *line)
@@ -63,7 +65,7 @@ int ls_shm_descriptor(const ls_connection *line)
     return ((const shm_line *)line)->fd;
 }
 
-/* ---- Making lines ---- */
+/* ---- Creating connections ---- */
 
 static void shm_hang_up(ls_connection *of)
 {
@@ -93,7 +95,7 @@ static bool map(shm_line *line, int file)
     return line->memory;
 }
 
-/* One byte with the file of the memory goes to the other side; the socket is empty, so it is taken. */
+/* Sends the descriptor of the memory with one byte; the socket is empty, so it never blocks. */
 static bool hand_over(int fd, int file)
 {
     union {
@@ -112,7 +114,7 @@ static bool hand_over(int fd, int file)
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-/* Pages of it are there when they are first used. */
+/* Pages are allocated when they are first used. */
 static ls_status share_memory(shm_line *line)
 {
     int file = memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -159,9 +161,9 @@ static ls_status shm_answer(ls_transport *transport, ls_connection **out)
     return LS_OK;
 }
 
-/* ---- What comes over the socket ---- */
+/* ---- The socket ---- */
 
-/* The file that came with a message; -1: none did. Others that came, too, are closed. */
+/* Returns the descriptor in a message, or -1. Closes all further ones. */
 static int file_of(struct msghdr *message)
 {
     int file = -1;
@@ -212,7 +214,7 @@ static void receive_memory(shm_line *line)
         close(file);
 }
 
-/* Bytes that woke this side mean nothing more. */
+/* Receives the memory, or discards bytes that woke this side; notices the end. */
 static void look_at_socket(shm_line *line)
 {
     char sink[64];
@@ -228,7 +230,6 @@ static void look_at_socket(shm_line *line)
 
 /* ---- Rings ---- */
 
-/* Bytes that can be read. */
 static size_t filled(shm_line *line)
 {
     uint64_t bytes = line->memory ? atomic_load_explicit(&ring_in(line)->head, memory_order_acquire) - line->got : 0;
@@ -238,7 +239,6 @@ static size_t filled(shm_line *line)
     return 0;
 }
 
-/* Bytes that can be written. */
 static size_t space(shm_line *line)
 {
     if (!line->memory)
@@ -250,7 +250,8 @@ static size_t space(shm_line *line)
     return 0;
 }
 
-/* Wakes the other side if it sleeps. What was changed before is seen by it, or its sleep by this one. */
+/* Wakes the peer if it sleeps. Thanks to the fence the peer sees the new position before it sleeps,
+ * or this side sees its flag. */
 static void wake(const shm_line *line, atomic_uint *sleeps)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -261,7 +262,7 @@ static void wake(const shm_line *line, atomic_uint *sleeps)
     }
 }
 
-/* Copies at most one part's bytes and a chunk, up to the end of the ring. */
+/* Returns the bytes of one copy: limited by the part, a chunk and the end of the ring. */
 static size_t one_copy(size_t place, size_t room, size_t bytes)
 {
     size_t to_end = LS_SHM_RING - place;
@@ -299,11 +300,11 @@ static ls_status shm_write(ls_connection *of, const struct iovec *parts, int cou
     return LS_OK;
 }
 
-/* What the other side wrote before it ended is all there when its end is seen. */
+/* When the socket's end is seen, all that the peer wrote is in the ring. */
 static size_t to_read(shm_line *line)
 {
     size_t bytes = filled(line);
-    if (bytes > 0 || !line->quiet) { /* nothing behind something is not worth a look at the socket */
+    if (bytes > 0 || !line->quiet) { /* check the socket only at the second empty read in a row */
         line->quiet = bytes == 0;
         return bytes;
     }
@@ -329,7 +330,7 @@ static ls_status shm_read(ls_connection *of, const struct iovec *parts, int coun
             left -= bytes;
             *moved += bytes;
         }
-    /* A writer sleeps when the ring is full, and is worth waking when there is room for much. */
+    /* Wake a writer, which sleeps on a full ring, only when much room is free. */
     if (*moved > 0 && filled(line) <= LS_SHM_RING / 2)
         wake(line, &ring_in(line)->writer_sleeps);
     return LS_OK;
@@ -337,7 +338,6 @@ static ls_status shm_read(ls_connection *of, const struct iovec *parts, int coun
 
 /* ---- Waiting ---- */
 
-/* Whether something is there; at least one want has `ready`. */
 static bool look(ls_want *wants, int count)
 {
     bool any = false;
@@ -370,12 +370,12 @@ static bool spin(ls_want *wants, int count, double seconds)
         for (int i = 0; i < 16; i++)
             if (look(wants, count))
                 return true;
-        sched_yield(); /* with more workers than cores, it may be the other one's turn */
+        sched_yield(); /* the peer may need this core */
     }
     return false;
 }
 
-/* Longer when a sleep turned out to be short, and less and less when that is not so. */
+/* Restores the full spin after a short sleep; halves it after each long one. */
 static void learn_spin(ls_want *wants, int count, double slept)
 {
     for (int i = 0; i < count; i++) {
@@ -399,7 +399,7 @@ static void say_sleeps(const ls_want *wants, int count, unsigned sleeps)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* *any: there is something, or the time is over. */
+/* *any: something is ready, or the time is over. */
 static ls_status sleep_until(const shm_transport *t, ls_want *wants, int count, double end, bool *any)
 {
     struct pollfd polls[LS_MOST_POLLS];
@@ -445,7 +445,7 @@ static double shm_now(ls_transport *transport)
     return ls_clock_now();
 }
 
-/* ---- The door ---- */
+/* ---- Opening and closing ---- */
 
 static void shm_close(ls_transport *transport)
 {

@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 
-#define MOST_LINES  (2 * LS_MAX_CLUSTER + 128) /* that one thread waits for */
-#define CALL_AGAIN  0.02 /* seconds between calls of one worker: a line may end as soon as it was made */
-#define CLOSE_LIMIT 2.0  /* seconds that closing waits for last bytes to arrive */
-#define LONG_WAIT   1e6  /* seconds, at most */
+#define MOST_LINES  (2 * LS_MAX_CLUSTER + 128) /* wants in one wait */
+#define CALL_AGAIN  0.02                       /* seconds between calls to one worker */
+#define CLOSE_LIMIT 2.0                        /* seconds in which closing waits for delivery */
+#define LONG_WAIT   1e6                        /* seconds; the longest wait */
 
 /* ---- Opening and closing ---- */
 
@@ -130,7 +130,7 @@ static bool tcp_refused(ls_transport *transport, char *why, size_t bytes)
 
 /* ---- Waiting ---- */
 
-/* What one line waits for; whether it need not wait. */
+/* Returns whether a connection is ready without waiting. */
 static bool list_line(ls_want *want, struct pollfd *out, double *end)
 {
     tcp_line *line = (tcp_line *)want->line;
@@ -162,7 +162,7 @@ static bool list_door(ls_tcp *tcp, const ls_want *want, struct pollfd *out)
     return ready;
 }
 
-/* Lines that are on their way, and the door, are looked at again after something came: only then it is known. */
+/* For connections that are not open, and incoming calls, the next round finds out. */
 static bool look(const ls_want *want, const struct pollfd *polled)
 {
     const tcp_line *line = (const tcp_line *)want->line;

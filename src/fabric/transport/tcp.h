@@ -1,6 +1,7 @@
-/* Inside of the tcp transport: tcp.c is its table, tcp_line.c one connection, tcp_door.c who calls, rendezvous.c where
- * others wait. Everything of the transport that several lines share is under its mutex; a line that was handed out is
- * its user's. */
+/* Internals of the tcp transport: tcp.c the table of functions, tcp_line.c one connection,
+ * tcp_listener.c incoming calls, rendezvous.c addresses of other workers. The mutex guards
+ * everything in ls_tcp that connections share; a connection that was handed out belongs to its
+ * user. */
 #ifndef LS_FABRIC_TRANSPORT_TCP_H
 #define LS_FABRIC_TRANSPORT_TCP_H
 
@@ -11,15 +12,16 @@
 #include "fabric/transport/tls.h"
 #include "fabric/transport/transport.h"
 
-#define TCP_MOST_GUESTS  64   /* callers that are not let in yet; somebody has to go when there are more */
-#define TCP_MOST_LEAVING 64   /* lines that were hung up and whose last bytes are on their way */
-#define TCP_ASKED_BYTES  4    /* of a question for an address: the rank */
-#define TCP_TOLD_BYTES   22   /* of its answer: the rank, and a packed address */
-#define TCP_MEET_LIMIT   10.0 /* seconds from calling until a line is open */
+#define TCP_MOST_GUESTS  64   /* callers; above it one that is not authenticated is dropped */
+#define TCP_MOST_LEAVING 64   /* closed connections with bytes still to send */
+#define TCP_ASKED_BYTES  4    /* query for an address: the rank */
+#define TCP_TOLD_BYTES   22   /* its reply: the rank and a packed address */
+#define TCP_MEET_LIMIT   10.0 /* seconds from calling until a connection is open */
 
-/* ---- Lines ---- */
+/* ---- Connections ---- */
 
-/* On its way, a caller goes through all of these; who was called begins with hearing. */
+/* The calling side goes through all states; the called side begins with HEARING, then SAYING.
+ * SHAKING is the TLS handshake. */
 typedef enum tcp_state { TCP_CONNECTING, TCP_SAYING, TCP_HEARING, TCP_SHAKING, TCP_OPEN, TCP_ENDED } tcp_state;
 
 typedef struct ls_tcp ls_tcp;
@@ -29,104 +31,110 @@ typedef struct tcp_line {
     int fd;
     tcp_state state;
     bool caller;                            /* this side called */
-    bool refused;                           /* who called is told why it is not let in, and then it ends */
-    double end;                             /* by when it must be open, or gone */
-    ls_address there;                       /* of the other side */
-    ls_preamble opening;                    /* what was said, or heard */
-    unsigned char bytes[LS_PREAMBLE_BYTES]; /* the opening, then the reply; or the other way round */
+    bool refused;                           /* preamble does not match: close after the reply */
+    double end;                             /* deadline to be open; after closing: to be sent */
+    ls_address there;                       /* address of the peer */
+    ls_preamble opening;                    /* preamble of the calling side */
+    unsigned char bytes[LS_PREAMBLE_BYTES]; /* preamble and reply, while sent or received */
     size_t done;
-    unsigned char said[LS_PREAMBLE_BYTES]; /* the opening again: the secret is made of it */
+    unsigned char said[LS_PREAMBLE_BYTES]; /* the preamble; the TLS secret depends on it */
     ls_secured *secured;
-    bool wants_write; /* TCP_SHAKING: that is what it waits for */
-    bool learned;     /* a guest's address is known */
+    bool wants_write; /* TCP_SHAKING: waits until it can write */
+    bool learned;     /* the caller's address was recorded */
     bool goodbye;     /* close_notify was sent */
-    bool deaf;        /* nothing can be written any more; what the other side said before can still be read */
-    bool drained;     /* the last read found nothing more */
-    bool owed;        /* of the unfinished record one byte was not counted yet: see ls_tcp_line_write */
-    size_t record;    /* bytes in the buffer that are on their way */
+    /* Writing failed; what the peer sent before can still be read. */
+    bool deaf;
+    bool drained; /* the last read found nothing more */
+    /* One byte of an unfinished record is not reported as moved: see ls_tcp_line_write. */
+    bool owed;
+    size_t record; /* bytes in the buffer not written yet */
     unsigned char *buffer;
-    char why[300]; /* it ended, or is deaf */
+    char why[300]; /* why it ended, or is deaf */
 } tcp_line;
 
 ls_status ls_tcp_line_call(ls_tcp *tcp, ls_preamble_kind kind, int rank, const ls_address *there, tcp_line **out);
-ls_status ls_tcp_line_answer(ls_tcp *tcp, int fd, const ls_address *there, tcp_line **out); /* takes the socket */
+/* Takes ownership of fd. */
+ls_status ls_tcp_line_answer(ls_tcp *tcp, int fd, const ls_address *there, tcp_line **out);
 void ls_tcp_line_free(tcp_line *line);
-/* Goes on as far as it can without waiting. */
+/* Advances as far as possible without waiting. */
 void ls_tcp_line_step(tcp_line *line);
-/* What it waits for until it is open. */
+/* Poll events until the connection is open. */
 short ls_tcp_line_events(const tcp_line *line);
-bool ls_tcp_line_flush(tcp_line *line); /* whether nothing is on its way any more */
+/* Returns whether all of the buffer is written. */
+bool ls_tcp_line_flush(tcp_line *line);
 ls_status ls_tcp_line_write(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
 ls_status ls_tcp_line_read(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
 void ls_tcp_line_hang_up(ls_connection *line);
 ls_connection_end ls_tcp_line_how_ended(const ls_connection *line);
-/* Lines that were hung up; under the mutex. */
+/* Frees closed connections that are delivered or out of time. Needs the mutex. */
 void ls_tcp_leave_some(ls_tcp *tcp);
 
 /* ---- The transport ---- */
 
-/* Where a worker waits, as far as it is known. */
+/* The known address of a worker. */
 typedef struct tcp_place {
-    ls_address address; /* bytes 0: not known */
-    bool stale;         /* nobody was there */
-    bool asked;         /* worker 0 was; under way */
+    ls_address address; /* bytes 0: unknown */
+    bool stale;         /* calling it failed */
+    bool asked;         /* a query to worker 0 is in progress */
     double ask_again, call_again;
-    int turn; /* which of several addresses is next */
+    int turn; /* index of the address to try next */
 } tcp_place;
 
 struct ls_tcp {
     const ls_transport_table *table;
     ls_cluster_options options;
-    ls_preamble own; /* as if this worker called itself: job, number, its rank and address */
+    ls_preamble own; /* this worker's rank, number, job, address */
     ls_key *key;
     ls_tls *tls;
     pthread_mutex_t mutex;
 
-    pthread_t thread; /* of the door */
+    pthread_t thread; /* runs tcp_listener.c */
     bool has_thread, closing;
-    int bell, wake; /* eventfds: to those who wait, and to the thread */
+    int bell, wake; /* eventfds: wake waiting callers, wake the thread */
     int listener;
-    double accept_again;               /* when there were no descriptors left */
+    double accept_again;               /* when to accept again; descriptors ran out */
     tcp_line *guests[TCP_MOST_GUESTS]; /* oldest first */
     int guest_count;
     tcp_line *leaving[TCP_MOST_LEAVING];
     int leaving_count;
-    long refused; /* callers that were not let in; since the last question */
+    long refused; /* callers refused since the last report */
     char refused_why[300];
 
     /* rendezvous.c */
-    ls_address meeting[LS_MOST_ADDRESSES]; /* tcp://: of worker 0 */
+    ls_address meeting[LS_MOST_ADDRESSES]; /* tcp://: addresses of worker 0 */
     int meeting_count;
-    char folder[256]; /* file:// */
+    char folder[256]; /* file://: the shared folder; "": none */
     tcp_place places[LS_MAX_CLUSTER];
-    tcp_line *desk; /* to worker 0, who is asked for addresses */
+    tcp_line *desk; /* connection to worker 0 for queries */
     double desk_again;
     unsigned char told[TCP_TOLD_BYTES];
     size_t told_done;
-    bool news;                       /* an address came since the last look */
-    tcp_line *desks[LS_MAX_CLUSTER]; /* of worker 0: of those who ask */
+    bool news;                       /* an address arrived since the last look */
+    tcp_line *desks[LS_MAX_CLUSTER]; /* worker 0: for queries of others */
 };
 
-/* ---- The door (tcp_door.c) ---- */
+/* ---- Incoming calls (tcp_listener.c) ---- */
 
-/* A thread of its own lets callers in, answers who asks for addresses and sees last bytes off, whatever the workers are
- * doing. `bell` can be read when somebody waits to be answered, or an address has become known. */
+/* Starts a thread that authenticates callers, answers queries and delivers the last bytes of closed
+ * connections. `bell` becomes readable when an authenticated caller waits, or an address has become
+ * known. */
 ls_status ls_tcp_door_open(ls_tcp *tcp);
 void ls_tcp_door_close(ls_tcp *tcp);
-void ls_tcp_door_wake(ls_tcp *tcp); /* there is something new to look after */
-/* Under the mutex: whether the bell has rung, which then is silent again; and who waits, NULL: nobody. */
+void ls_tcp_door_wake(ls_tcp *tcp); /* wakes the thread */
+/* Return whether `bell` has a reason, clearing it if not; and the next authenticated caller, or
+ * NULL. Need the mutex. */
 bool ls_tcp_door_look(ls_tcp *tcp);
 tcp_line *ls_tcp_door_take(ls_tcp *tcp);
 
-/* ---- Where others wait (rendezvous.c); all under the mutex ---- */
+/* ---- Addresses of workers (rendezvous.c); all need the mutex ---- */
 
-/* Finds the place to meet, opens the listener and says where it is. */
+/* Finds the rendezvous, opens the listener and publishes its address. */
 ls_status ls_tcp_meet(ls_tcp *tcp);
 void ls_tcp_unmeet(ls_tcp *tcp);
 /* bytes 0: it is not known yet. */
 ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out);
-void ls_tcp_learn(ls_tcp *tcp, const ls_preamble *opening); /* of one who has the key */
-/* Answers those who ask, and hears what worker 0 answered. */
+void ls_tcp_learn(ls_tcp *tcp, const ls_preamble *opening); /* the caller is authenticated */
+/* Answers queries, and reads worker 0's replies. */
 void ls_tcp_desks_step(ls_tcp *tcp);
 
 #endif

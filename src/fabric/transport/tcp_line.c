@@ -1,4 +1,4 @@
-/* One connection: called or answered, opened, read, written, hung up. */
+/* One connection of the tcp transport. */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
@@ -10,12 +10,12 @@
 #include "base/clock.h"
 #include "fabric/transport/tcp.h"
 
-#define LEAVE_LIMIT 10.0      /* seconds for the last bytes of a line that was hung up */
-#define MOST_WRITE  (1 << 20) /* bytes of one call: others have their turn, too */
+#define LEAVE_LIMIT 10.0      /* seconds to deliver the last bytes after closing */
+#define MOST_WRITE  (1 << 20) /* bytes of one call; others get their turn */
 
-/* ---- Beginning and end ---- */
+/* ---- Creation and end ---- */
 
-/* Connections of hosts that vanished end by themselves, though long after heartbeats have told. */
+/* Keepalive ends connections to vanished hosts, though long after heartbeats noticed. */
 static void set_options(int fd)
 {
     static const struct {
@@ -73,7 +73,7 @@ void ls_tcp_line_free(tcp_line *line)
 {
     if (!line)
         return;
-    if (line->state == TCP_OPEN && !line->goodbye) /* FIN alone would say that this process has ended */
+    if (line->state == TCP_OPEN && !line->goodbye) /* reset: FIN alone means a dead process */
         setsockopt(line->fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 }, sizeof(struct linger));
     ls_secured_free(line->secured);
     close(line->fd);
@@ -81,7 +81,7 @@ void ls_tcp_line_free(tcp_line *line)
     free(line);
 }
 
-/* A worker that is not where it was is asked for again. */
+/* If the connection was never open, the worker's address is stale and queried again. */
 static void end_line(tcp_line *line, const char *format, ...) LS_PRINTF(2, 3);
 static void end_line(tcp_line *line, const char *format, ...)
 {
@@ -106,7 +106,7 @@ static void end_line(tcp_line *line, const char *format, ...)
     line->state = TCP_ENDED;
 }
 
-/* ---- On its way ---- */
+/* ---- Opening ---- */
 
 static bool go_connecting(tcp_line *line)
 {
@@ -119,7 +119,7 @@ static bool go_connecting(tcp_line *line)
     return false;
 }
 
-/* Hands are shaken with a secret made of the key and of the opening. */
+/* The TLS secret is derived from the key and the preamble. */
 static void begin_shaking(tcp_line *line)
 {
     static const char label[] = "lockstep tls 1.3 secret, version 1";
@@ -156,7 +156,7 @@ static bool go_saying(tcp_line *line)
     if (line->caller)
         line->state = TCP_HEARING;
     else if (line->refused)
-        line->state = TCP_ENDED; /* why was said when it was heard */
+        line->state = TCP_ENDED; /* `why` is set already */
     else
         begin_shaking(line);
     return true;
@@ -300,14 +300,14 @@ bool ls_tcp_line_flush(tcp_line *line)
     return !line->deaf;
 }
 
-/* A place in a list of parts. */
+/* A position in a list of parts. */
 typedef struct cursor {
     const struct iovec *parts;
     int count;
-    size_t offset; /* in the first one */
+    size_t offset; /* in the first part */
 } cursor;
 
-/* Copies up to `bytes`; out NULL: they are only passed. */
+/* Copies up to `bytes`; out NULL: skips them. */
 static size_t take(cursor *c, unsigned char *out, size_t bytes)
 {
     size_t taken = 0;
@@ -327,8 +327,9 @@ static size_t take(cursor *c, unsigned char *out, size_t bytes)
     return taken;
 }
 
-/* A record that the system takes only in part is finished later, when its user comes again. So that it does come, one
- * byte of the record is not counted as moved until then: it is the first one that is offered again, and passed over. */
+/* If the kernel takes only a part of a record, the next call sends the rest. To make the user call
+ * again, one byte of the record is not reported as moved; the user offers it again, and it is
+ * skipped. */
 ls_status ls_tcp_line_write(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
     tcp_line *line = (tcp_line *)of;
@@ -356,7 +357,7 @@ ls_status ls_tcp_line_write(ls_connection *of, const struct iovec *parts, int co
 
 /* ---- Reading ---- */
 
-/* As much of a part as there is; false: there is no more now. */
+/* false: no more bytes now. */
 static bool read_part(tcp_line *line, const struct iovec *part, size_t *sum)
 {
     size_t moved;
@@ -393,9 +394,9 @@ ls_status ls_tcp_line_read(ls_connection *of, const struct iovec *parts, int cou
     return LS_OK;
 }
 
-/* ---- Hanging up ---- */
+/* ---- Closing ---- */
 
-/* FIN follows close_notify, or nothing: without it the peer would take this process for dead. */
+/* Sends FIN only after close_notify: without it the peer would take this process for dead. */
 static void say_goodbye(tcp_line *line)
 {
     line->goodbye = ls_secured_say_end(line->secured);
@@ -411,7 +412,7 @@ ls_connection_end ls_tcp_line_how_ended(const ls_connection *of)
     return line->secured && ls_secured_died(line->secured) ? LS_CONNECTION_DIED : LS_CONNECTION_BROKEN;
 }
 
-/* Whether the other side has all that was sent, or is gone. */
+/* Returns whether the peer has acknowledged all bytes, or is gone. */
 static bool is_sent(int fd)
 {
     struct tcp_info info;
@@ -422,8 +423,8 @@ static bool is_sent(int fd)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) < 0 || info.tcpi_state == TCP_CLOSE;
 }
 
-/* Whether all that was written has arrived, or never will. A socket that is closed with bytes unread loses what it has
- * still to send; so it stays open until the other side has all, though nobody reads from it any more. */
+/* Returns whether all bytes are delivered, or never will be. Closing a socket with unread bytes
+ * would discard what it still has to send. */
 static bool has_left(tcp_line *line)
 {
     if (line->record > 0 && ls_tcp_line_flush(line))

@@ -1,6 +1,6 @@
-/* Who calls at the door. Anybody may: a guest has a bounded time to say who it is and to show that it has the key,
- * costs little until then, and there are only so many of them. When there are more, the oldest one goes that has not
- * said anything yet, then the oldest that has not shown the key. */
+/* Incoming calls. Anyone can call, so callers are limited in number and time (TCP_MEET_LIMIT) and
+ * cost little until they are authenticated. If there are too many, the oldest one without a
+ * preamble is dropped, then the oldest without the key. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -10,13 +10,13 @@
 #include "base/thread.h"
 #include "fabric/transport/tcp.h"
 
-#define MOST_ACCEPTED 256   /* in one step: guests have their turn, too */
-#define NO_MORE_FILES 0.1   /* seconds until it is tried again when there was no descriptor for a guest */
-#define LEAVING       0.002 /* between looks at lines that are leaving */
+#define MOST_ACCEPTED 256   /* in one step; other work gets its turn */
+#define NO_MORE_FILES 0.1   /* seconds until accept is tried again without descriptors */
+#define LEAVING       0.002 /* seconds between looks at closing connections */
 #define LONGEST_SLEEP 10.0
 #define MOST_POLLS    (3 + TCP_MOST_GUESTS + LS_MAX_CLUSTER)
 
-/* Of several the last one is told that was a worker at all. */
+/* Keeps the reason of the last refused caller that was a worker, else of the first. */
 static void note_refused(ls_tcp *tcp, const char *why, bool worker)
 {
     if (tcp->refused++ == 0 || worker)
@@ -31,7 +31,7 @@ static tcp_line *remove_guest(ls_tcp *tcp, int i)
     return line;
 }
 
-/* false: all of them have the key. */
+/* false: all callers are authenticated. */
 static bool send_one_away(ls_tcp *tcp)
 {
     for (int shaking = 0; shaking < 2; shaking++)
@@ -66,12 +66,12 @@ static void accept_some(ls_tcp *tcp)
             return;
         if (fd >= 0 && ls_tcp_line_answer(tcp, fd, &there, &line) == LS_OK) {
             tcp->guests[tcp->guest_count++] = line;
-            ls_tcp_line_step(line); /* a worker has spoken already, and does not make room for who is silent */
+            ls_tcp_line_step(line); /* reads its preamble: silent callers are dropped first */
         }
     }
 }
 
-/* Somebody who wants to ask has its place at the desk; one who comes again has lost the line before. */
+/* Replaces the worker's earlier connection for queries, which is lost. */
 static void seat_at_desk(ls_tcp *tcp, tcp_line *line)
 {
     tcp_line **seat = &tcp->desks[line->opening.from];
@@ -83,7 +83,7 @@ static void ring(int bell)
 {
     uint64_t one = 1;
     if (write(bell, &one, sizeof(one)) < 0) {
-        /* it is ringing already */
+        /* it is readable already */
     }
 }
 
@@ -91,7 +91,7 @@ static void silence(int bell)
 {
     uint64_t count;
     if (read(bell, &count, sizeof(count)) < 0) {
-        /* it was silent */
+        /* it was not readable */
     }
 }
 
@@ -125,11 +125,11 @@ static void look_after_guests(ls_tcp *tcp)
     }
 }
 
-/* What there is to wait for, and until when. */
+/* Lists what to poll for; *end: until when. */
 static int list_polls(const ls_tcp *tcp, struct pollfd *out, double *end)
 {
     int count = 0;
-    bool full = tcp->guest_count == TCP_MOST_GUESTS; /* and all of them have the key: they wait to be answered */
+    bool full = tcp->guest_count == TCP_MOST_GUESTS; /* with authenticated callers */
     for (int i = 0; i < tcp->guest_count; i++) {
         const tcp_line *line = tcp->guests[i];
         if (line->state == TCP_OPEN)
@@ -191,7 +191,7 @@ void ls_tcp_door_wake(ls_tcp *tcp)
     ring(tcp->wake);
 }
 
-/* ---- The others ---- */
+/* ---- Called by other threads ---- */
 
 bool ls_tcp_door_look(ls_tcp *tcp)
 {

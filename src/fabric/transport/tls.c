@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define IDENTITY "lockstep" /* of the secret; there is only one */
+#define IDENTITY "lockstep" /* name of the only secret */
 
-/* AES-GCM is safe for 2^24 records of a key, small ones, too. */
+/* AES-GCM is safe for 2^24 records with a key, so even a small record counts as this many bytes. */
 #define RECORD_COSTS 4096
 uint64_t ls_tls_rekey_bytes = (uint64_t)1 << 36;
 
@@ -24,19 +24,18 @@ struct ls_tls {
 struct ls_secured {
     SSL *ssl;
     int fd;
-    unsigned char secret[LS_KEY_BYTES]; /* wiped when hands are shaken */
-    uint64_t written;                   /* since the last change of keys */
-    bool pending;                       /* a record is on its way */
-    int error;                          /* errno of the socket; 0: none */
+    unsigned char secret[LS_KEY_BYTES]; /* wiped after the handshake */
+    uint64_t written;                   /* bytes since the last change of keys */
+    bool pending;                       /* a record is partly sent */
+    int error;                          /* last errno of the socket; 0: none */
     int first_error;                    /* the first one; EPIPE: the peer sent FIN */
     char why[160];
 };
 
-/* ---- The socket: as OpenSSL's own, but a connection that has ended raises no signal ---- */
+/* ---- The socket: like OpenSSL's own, but without SIGPIPE ---- */
 
-/* A reset after FIN is EPIPE, any other reset ECONNRESET; the system reports it once, and end of file from then on. So
- * the first error decides, and an end of file counts as FIN only while the connection waits to be closed by this side.
- */
+/* A reset after FIN is EPIPE, any other reset ECONNRESET; the kernel reports it once, then end of
+ * file. So the first error decides, and an end of file counts as FIN only in CLOSE_WAIT. */
 static void note_error(ls_secured *s, int error)
 {
     s->error = error;
@@ -94,7 +93,7 @@ static int socket_create(BIO *bio)
 
 /* ---- The secret ---- */
 
-/* The session that stands for it; OpenSSL frees it. */
+/* OpenSSL frees the session. */
 static SSL_SESSION *make_session(SSL *ssl)
 {
     static const unsigned char aes_128_gcm_sha256[] = { 0x13, 0x01 };
@@ -127,7 +126,7 @@ static int find_secret(SSL *ssl, const unsigned char *identity, size_t length, S
 
 /* ---- Shared by all connections ---- */
 
-/* Without a certificate on one side and without anybody to trust on the other, the secret is the only way in. */
+/* Without a certificate on one side and trust on the other, only the secret authenticates. */
 static bool set_up(SSL_CTX *ctx)
 {
     SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
@@ -191,7 +190,7 @@ ls_status ls_secured_open(ls_tls *tls, int fd, bool caller, const unsigned char 
     SSL_set_bio(ssl, bio, bio);
     SSL_set_app_data(ssl, s);
     if (caller) {
-        SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL); /* a certificate would be no way in */
+        SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL); /* so that a certificate is never accepted */
         SSL_set_connect_state(ssl);
     } else {
         SSL_set_accept_state(ssl);
@@ -248,7 +247,7 @@ ls_tls_result ls_secured_shake_hands(ls_secured *s)
     if (result != LS_TLS_DONE)
         return result;
     OPENSSL_cleanse(s->secret, sizeof(s->secret));
-    if (SSL_session_reused(s->ssl)) /* that is: by the secret */
+    if (SSL_session_reused(s->ssl)) /* the secret was used */
         return LS_TLS_DONE;
     snprintf(s->why, sizeof(s->why), "the other side did not use the job's key");
     return LS_TLS_FAILED;
@@ -286,7 +285,7 @@ bool ls_secured_say_end(ls_secured *s)
     bool can = SSL_is_init_finished(s->ssl) && !s->pending;
     ERR_clear_error();
     if (can)
-        can = SSL_shutdown(s->ssl) >= 0; /* the peer's close_notify is not awaited */
+        can = SSL_shutdown(s->ssl) >= 0; /* does not wait for the peer's close_notify */
     ERR_clear_error();
     return can;
 }

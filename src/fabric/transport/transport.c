@@ -1,4 +1,4 @@
-/* Which transport a job has. */
+/* Chooses the transport of a job. */
 #include "fabric/transport/transport.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
-/* UCX: shared memory, RDMA and whatever else it finds between workers. It is for fabrics that one trusts: what it
- * carries is not encrypted.
+/* UCX: shared memory, RDMA and other fabrics. For trusted networks only: nothing is encrypted.
  *
- * Workers meet as over another transport: by Unix sockets on one machine, over tcp, with the job's key, where there is
- * a place to meet. The line of that transport stays beside UCX's: over it both sides say first where UCX finds them and
- * by which tag, and its end is the end of the line. Bytes go as messages of UCX (messages.c).
+ * Workers connect by another transport first (the inner one): Unix sockets on one machine, or tcp
+ * with the job's key if there is a rendezvous. That connection stays open: over it both sides
+ * exchange their UCX addresses and tags, and its end is the end of the connection. Bytes are sent
+ * as UCX messages (message_lines.h).
  *
- * UCX's header is needed at build time, and its library is loaded when somebody asks for it. */
+ * UCX's header is needed at build time; its library is loaded when first used. */
 #include "fabric/transport/ucx.h"
 
 #if !defined(LS_NO_UCX) && defined(__has_include)
@@ -49,7 +49,7 @@ const ls_transport_table ls_transport_ucx = { .name = "ucx", .open = ucx_open };
 #define MAGIC        0x7863754cu /* "Lucx" */
 #define MOST_ADDRESS 8192        /* bytes */
 #define BYE          'b'
-#define BYE_LIMIT    1.0 /* seconds from the other side's goodbye until its last message */
+#define BYE_LIMIT    1.0 /* seconds from the peer's BYE until its last message */
 #define CLOSE_LIMIT  1.0
 
 /* ---- The library ---- */
@@ -108,9 +108,10 @@ static bool load_all(void)
                   ROW(ucp_request_cancel),
                   ROW(ucp_request_free) };
 #undef ROW
-    /* It would catch signals, patch the memory functions of the program and print what a lost worker leaves behind. It
-     * takes these from the environment alone, and whoever has set them is not overruled. Messages go without a
-     * rendezvous, which needs the sender's help, and which 1.13 now and then cancels while lines are being opened. */
+    /* By default UCX catches signals, patches memory functions and prints messages about lost
+     * workers. It reads these options from the environment only; values set by the user are kept.
+     * UCX's rendezvous protocol is off: it needs the sender's help, and UCX 1.13 sometimes cancels
+     * it while connections are opened. */
     setenv("UCX_HANDLE_ERRORS", "none", 0);
     setenv("UCX_MEM_EVENTS", "no", 0);
     setenv("UCX_LOG_LEVEL", "fatal", 0);
@@ -123,7 +124,7 @@ static bool load_all(void)
         memcpy(names[i].to, &found, sizeof(found));
         all = found;
     }
-    return all; /* a library that was loaded stays: it has threads */
+    return all; /* never unloaded: it has threads */
 }
 
 bool ls_ucx_is_there(const char **why)
@@ -135,42 +136,42 @@ bool ls_ucx_is_there(const char **why)
     return api.loaded;
 }
 
-/* ---- A worker ---- */
+/* ---- State of a worker ---- */
 
 typedef struct ucx_transport {
     const ls_transport_table *table;
     const ls_transport_table *inner_table;
     ls_transport *inner;
-    ls_connection *caller; /* somebody is at the door */
+    ls_connection *caller; /* incoming call that is not answered yet; or NULL */
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_address_t *address;
     size_t address_bytes;
-    pthread_mutex_t mutex; /* around every call for the worker */
-    unsigned tags;         /* that were given to lines */
-    /* A worker was lost. UCX may then end the process when it is stopped (1.13: "Assertion `req->flags &
-     * UCP_REQUEST_FLAG_RELEASED' failed"), and still has memory of lines whose other side never took what is under way:
-     * all of it stays as it is until the process ends. */
+    pthread_mutex_t mutex; /* around every UCX call */
+    unsigned tags;         /* given to connections so far */
+    /* A worker was lost. UCX may then abort the process when it is stopped (1.13: "Assertion
+     * `req->flags & UCP_REQUEST_FLAG_RELEASED' failed"), and still uses memory of connections with
+     * pending messages. So everything stays allocated until the process ends. */
     atomic_bool harmed;
     ls_message_line *unfinished;
     struct ucx_transport *next;
 } ucx_transport;
 
-static ucx_transport *kept; /* those that were harmed: they are no leaks */
+static ucx_transport *kept; /* harmed transports; referenced, so not leaks */
 
-/* What both sides say first; then the address. */
+/* First message of both sides; the UCX address follows. */
 typedef struct greeting {
     uint32_t magic, tag, bytes;
 } greeting;
 
 typedef struct ucx_line {
-    ls_connection *line; /* of the inner transport */
+    ls_connection *line; /* connection of the inner transport */
     ucp_ep_h endpoint;
-    size_t said, heard; /* bytes of the greetings */
+    size_t said, heard; /* bytes sent and received of the greetings */
     greeting own, theirs;
     char address[MOST_ADDRESS];
-    bool gone;  /* the inner line has ended */
-    double bye; /* when the other side said so; 0: not yet */
+    bool gone;  /* the inner connection has ended */
+    double bye; /* when the peer's BYE arrived; 0: not yet */
 } ucx_line;
 
 static ucx_transport *transport_of(const ls_message_line *line)
@@ -178,7 +179,7 @@ static ucx_transport *transport_of(const ls_message_line *line)
     return (ucx_transport *)line->transport;
 }
 
-/* Without a text: whoever reads or writes says that the connection ended. */
+/* Without a message: reading and writing report that the connection ended. */
 static ls_status check(ucx_transport *t, ucs_status_t status)
 {
     if (status == UCS_OK || status == UCS_INPROGRESS)
@@ -187,7 +188,7 @@ static ls_status check(ucx_transport *t, ucs_status_t status)
     return LS_ERR_PEER;
 }
 
-/* A request, nothing, or an error. */
+/* Stores the request; NULL: done at once. */
 static ls_status keep_request(ucx_transport *t, ucs_status_ptr_t result, void **request)
 {
     *request = UCS_PTR_IS_PTR(result) ? result : NULL;
@@ -234,7 +235,7 @@ static ls_status ucx_test(ls_message_line *line, void **request, bool receives, 
     return check(t, status);
 }
 
-/* Until a request is over; false: it did not end. */
+/* Waits until a request is complete; false: CLOSE_LIMIT is over. */
 static bool finish(ucx_transport *t, void *request)
 {
     double end = ls_clock_now() + CLOSE_LIMIT;
@@ -263,7 +264,7 @@ static void ucx_cancel(ls_message_line *line, void **request)
     finish(t, *request);
 }
 
-/* ---- Opening a line ---- */
+/* ---- Opening a connection ---- */
 
 static ls_status say(const ucx_transport *t, ucx_line *u)
 {
@@ -280,7 +281,7 @@ static ls_status say(const ucx_transport *t, ucx_line *u)
     return LS_OK;
 }
 
-/* The head is looked at before anything behind it is read. */
+/* Checks the head before it reads the address that follows. */
 static ls_status hear(const ucx_transport *t, ucx_line *u)
 {
     for (size_t moved = 1; moved > 0; u->heard += moved) {
@@ -296,7 +297,7 @@ static ls_status hear(const ucx_transport *t, ucx_line *u)
     return LS_OK;
 }
 
-/* An error of the endpoint is seen by what is sent. */
+/* Errors of an endpoint are noticed by its sends. */
 static void ignore(void *user, ucp_ep_h endpoint, ucs_status_t status)
 {
     (void)user, (void)endpoint, (void)status;
@@ -331,7 +332,8 @@ static ls_status ucx_prepare(ls_message_line *line)
     return ls_message_line_open(line);
 }
 
-/* Behind the greeting the inner line says goodbye, and then ends. Who ends without it was killed. */
+/* After the greeting the inner connection carries only BYE. If it ends without BYE, the peer was
+ * killed. */
 static bool ucx_is_gone(ls_message_line *line)
 {
     const ucx_transport *t = transport_of(line);
@@ -348,7 +350,7 @@ static bool ucx_is_gone(ls_message_line *line)
     return u->gone && (u->bye == 0 || ls_clock_now() > u->bye + BYE_LIMIT);
 }
 
-/* The inner line knows how the peer's process ended; UCX alone does not. */
+/* The inner connection knows how the peer's process ended; UCX does not. */
 static ls_connection_end ucx_how_ended(const ls_connection *of)
 {
     ls_message_line *line = (ls_message_line *)of;
@@ -386,14 +388,14 @@ static const ls_message_library library = { .send = ucx_send,
                                             .prepare = ucx_prepare,
                                             .is_gone = ucx_is_gone };
 
-/* ---- Lines ---- */
+/* ---- Connections ---- */
 
 static bool wait_for(ucx_transport *t, ucs_status_ptr_t result)
 {
     return !UCS_PTR_IS_PTR(result) || finish(t, result);
 }
 
-/* When all that was sent has arrived, the endpoint is closed. Where a worker was lost it is left alone. */
+/* Closes the endpoint after all messages are delivered. Does nothing if a worker was lost. */
 static bool close_endpoint(ucx_transport *t, const ucx_line *u)
 {
     ucp_request_param_t flush = { .op_attr_mask = 0 };
@@ -418,7 +420,7 @@ static void ucx_hang_up(ls_connection *of)
     ucx_line *u = line->inner;
     size_t moved;
     ls_error before;
-    ls_error_keep(&before, LS_ERR_PEER); /* what the caller is about to say stays said */
+    ls_error_keep(&before, LS_ERR_PEER); /* keep the caller's error message */
     if (line->open)
         (void)t->inner_table->write(u->line, &(struct iovec){ (char[]){ BYE }, 1 }, 1, &moved);
     bool sent = ls_message_line_end(line) && close_endpoint(t, u);
@@ -436,7 +438,7 @@ static void ucx_hang_up(ls_connection *of)
     pthread_mutex_unlock(&t->mutex);
 }
 
-/* Takes the inner line. */
+/* Takes ownership of the inner connection. */
 static ls_status make_line(ucx_transport *t, ls_connection *inner, ls_connection **out)
 {
     ls_message_line *line = NULL;

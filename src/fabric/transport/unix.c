@@ -1,5 +1,5 @@
-/* Unix-domain stream sockets: workers that are processes of one user on one machine. Paths follow from user, job and
- * rank. */
+/* Unix-domain stream sockets between processes of one user on one machine. A socket's path follows
+ * from user, job and rank. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -36,7 +36,7 @@ ls_status ls_unix_path(const char *folder, const char *kind, const ls_cluster_op
                                                  length, LS_UNIX_PATH_CHARS - 1);
 }
 
-/* ---- The door ---- */
+/* ---- The listener ---- */
 
 static ls_status open_socket(int *out)
 {
@@ -80,8 +80,8 @@ static ls_status taken(const ls_unix_door *door)
         door->options.rank, door->options.job);
 }
 
-/* Binds in the folder that is locked. A file that is not the socket of a live process gives way. *why: the system's
- * reason where that fails. */
+/* Binds in the locked folder. Replaces a file that is not the socket of a live process. *why: errno
+ * of a failure; 0: none. */
 static ls_status bind_in(ls_unix_door *door, int *why)
 {
     struct sockaddr_un address = address_of(door->path);
@@ -104,7 +104,7 @@ static ls_status bind_in(ls_unix_door *door, int *why)
     return LS_OK;
 }
 
-/* *why: the reason why the folder cannot be used; "": the door is open. */
+/* Opens the listener in a folder. *why: why the folder cannot be used; "": the listener is open. */
 static ls_status open_in(ls_unix_door *door, const char folder[LS_SOCKET_FOLDER_CHARS], char *why, size_t bytes)
 {
     int lock, error;
@@ -151,7 +151,7 @@ ls_status ls_unix_door_open(ls_unix_door *door)
     return status;
 }
 
-/* Another process of this rank may have a socket there by now, where this one's was removed. */
+/* Removes this worker's socket only: another process of this rank may have put its own there. */
 static void remove_socket(const ls_unix_door *door)
 {
     char why[200];
@@ -184,8 +184,8 @@ static bool is_same_user(int fd, unsigned long *user)
     return known && who.uid == geteuid();
 }
 
-/* The folder is looked at on both sides of the call: in one of another user a link could lead to a worker of another
- * job of this user. */
+/* Checks the folder before and after connecting: in another user's folder a link could lead to a
+ * worker of another job of this user. */
 static ls_status call_in(ls_unix_door *door, const char *folder, int rank, int *fd)
 {
     char path[LS_UNIX_PATH_CHARS];
@@ -296,7 +296,7 @@ static ls_status unix_answer(ls_transport *transport, ls_connection **out)
     return fd >= 0 ? make_line(fd, out) : LS_OK;
 }
 
-/* ---- Lines ---- */
+/* ---- Connections ---- */
 
 static ls_status ended(void)
 {
