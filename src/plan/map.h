@@ -42,10 +42,9 @@ struct ls_task_map {
     const int *shares; /* By replica: share of the lanes; NULL: equal shares. */
     int share_count;
     ls_owners owners;
-    bool
-        /* Variables are updated only on the first device of their kind and copied from it to the
-         * others. */
-        first_updates;
+    /* Variables are updated only on the first device of their kind and copied from it to the
+     * others. */
+    bool first_updates;
     /* The lane that has progressed least goes first: all lanes go forward before any goes back. */
     bool fills;
     /* Returns the device of a piece of work; LS_ANY_DEVICE: use the default rule. NULL: always the

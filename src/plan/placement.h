@@ -47,10 +47,9 @@ typedef struct ls_place {
     size_t *stage;
     size_t kept_at, frames_at; /* Offsets in the block. */
     size_t partials_at;
-    size_t tasks_at,
-        /* Memory of `together` tasks: fed samples, then, from offset `micro`, the segment's own
-         * values. */
-        task_bytes;
+    /* Memory of `together` tasks: fed samples, then, from offset `micro`, the segment's own
+     * values. */
+    size_t tasks_at, task_bytes;
     size_t micro;
     /* Offset for partials of other devices, for the parts of joins that this device owns. */
     size_t receive;

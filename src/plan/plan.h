@@ -1,4 +1,4 @@
-/* A plan: a part of a graph, compiled for one batch size. docs/DESIGN.md defines lane, micro-batch,
+/* A plan: a part of a graph, compiled for one batch size. docs/design.md defines lane, micro-batch,
  * segment, task and join.
  *
  * The passes, in order, each in its own file:
@@ -86,6 +86,7 @@ struct ls_kernel {
     /* Reductions: a block stays open from call to call, in `chain`; it has the size of a partial
      * (docs/bits.md). */
     bool chains;
+    /* Own format only: converts the joined partial to the value; NULL: it is the value. */
     ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
     bool tiled;   /* Accepts ranges of output elements of a whole value. */
     int64_t tile; /* Elements per tile, derived only from the shape; 0: LS_TILE. */
@@ -243,10 +244,9 @@ typedef struct ls_step {
     ls_group *group;
     ls_operand *in;
     ls_operand out;
-    size_t
-        /* Kernels that chain: offset, in the thread's arena, of the block that a micro-batch leaves
-         * open. */
-        chain;
+    /* Kernels that chain: offset, in the thread's arena, of the block that a micro-batch leaves
+     * open. */
+    size_t chain;
     /* Updates that are not in place: offsets of the new slot values in the whole arena. */
     size_t slots[2];
     bool reads_input; /* Reads fed samples. */
