@@ -469,7 +469,7 @@ ls_status ls_plan_phases(ls_plan *plan);
 ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *here, size_t *offsets, size_t *bytes,
                             size_t *frame_bytes);
 
-/* Returns the default number of lanes V: see DESIGN, "What else must not depend on the devices". */
+/* Returns the default number of lanes V; plan.c has the rule. */
 int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch);
 
 static inline int ls_task_device(const ls_plan *plan, int segment, int lane)
