@@ -1,4 +1,4 @@
-/* Audits: chooses a lane and two workers, hashes what each computes for the lane, and compares. */
+/* Audits: chooses a lane and two workers, hashes what each computes, and compares. */
 #include "run/audit.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static bool has_samples(const ls_plan *plan, int lane)
     return ls_lane_first(plan->batch, plan->lanes, lane) < ls_lane_first(plan->batch, plan->lanes, lane + 1);
 }
 
-/* Returns one of the lanes that have samples; -1: none has. */
+/* -1: no lane has samples. */
 static int choose_lane(const ls_plan *plan, uint32_t random)
 {
     int count = 0;
@@ -56,8 +56,7 @@ void ls_audit_end(ls_executor *e)
     e->audited = -1;
 }
 
-/* Hashes a lane's partial of a join in the value's format: a kernel's own format may contain
- * padding. */
+/* Hashes in the value's format: a kernel's own may contain padding. */
 static ls_status hash_partial(ls_executor *e, int join, const char *partial, int worker)
 {
     const ls_join *j = &e->plan->joins[join];
@@ -73,7 +72,7 @@ static ls_status hash_partial(ls_executor *e, int join, const char *partial, int
     ls_hash_add(&hash, &join, sizeof(join));
     ls_hash_add(&hash, partial, bytes);
     ls_hash_end(&hash, out);
-    /* A sum does not depend on the order: devices of different kinds have different segments. */
+    /* Independent of the order: devices of different kinds have different segments. */
     e->audit[0] += out[0];
     e->audit[1] += out[1];
     return LS_OK;
@@ -84,8 +83,7 @@ static bool changes_bits(const ls_executor *e)
     return e->mutation == LS_MUTATE_BIT || e->mutation == LS_MUTATE_LAST_BIT;
 }
 
-/* Test mutation: flips a bit of a partial's first byte, or of its last byte if it has the value's
- * format. */
+/* Test mutation: a bit of the first byte, or of the last one if it has the value's format. */
 static void change_bit(const ls_executor *e, const ls_join *join, char *partial)
 {
     size_t bytes = (size_t)join->plain * ls_dtype_bytes(join->dtype);

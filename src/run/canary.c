@@ -29,8 +29,8 @@ static void fill(float *to, size_t count, uint32_t stream)
         to[i] = ls_random_unit_f32(ls_random_block(key, 0, 0, (uint32_t)(i / 4)).word[i % 4]) - 0.5f;
 }
 
-/* Two convolutions with bias and ReLU, a pool between them, dense, cross-entropy, and momentum (two
- * steps are trained). The first convolution has few channels, the second has a vector of them. */
+/* Two convolutions with bias and ReLU, a pool between them, dense, cross-entropy, momentum. The
+ * first convolution has few channels, the second a vector of them. */
 static ls_tensor *build(ls_graph *graph, ls_tensor **x, ls_tensor **labels, ls_tensor *variables[VARIABLES])
 {
     float values[3 * 3 * 16 * 16];
@@ -93,7 +93,7 @@ static ls_status train_canary(ls_graph *graph, char hex[65])
     return hash_variables(variables, hex);
 }
 
-/* Runs the canary on one device. Ops without a kernel there run on the CPU, as in any run. */
+/* Ops without a kernel on the device run on the CPU, as in any run. */
 static ls_status run_canary(ls_context *ctx, int device, char hex[65])
 {
     ls_graph *graph = NULL;
@@ -105,8 +105,8 @@ static ls_status run_canary(ls_context *ctx, int device, char hex[65])
     return status;
 }
 
-/* Appends the canary of the first device of each other kind, if it differs from the CPU's. A device
- * with the CPU's bits is of the same class. */
+/* Tries the first device of each other kind; one with the CPU's bits is of the same class and is
+ * not named. */
 static ls_status put_canaries(ls_context *ctx, ls_text *text)
 {
     char hex[65], other[65];
@@ -126,8 +126,7 @@ static ls_status put_canaries(ls_context *ctx, ls_text *text)
     return LS_OK;
 }
 
-/* Computes and stores the class. It stays valid: a context with a runtime does not change its
- * devices or kernels. */
+/* The class stays valid: a context with a runtime does not change its devices or kernels. */
 static ls_status find_class(ls_context *ctx)
 {
     ls_text text = { 0 };
@@ -158,8 +157,7 @@ static bool is_known(ls_context *ctx)
     return known;
 }
 
-/* A context in a cluster computes its class before it meets the other workers: later, a run would
- * involve all of them. */
+/* In a cluster, called before the workers meet: later, a run would involve all of them. */
 ls_status ls_bit_class(ls_context *ctx, char **out)
 {
     LS_OWN_FP_MODE;

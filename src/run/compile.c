@@ -24,7 +24,7 @@ static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
     return flops > SMALL_FLOPS;
 }
 
-/* Makes the placement, including memory for what other workers send. */
+/* Includes memory for what other workers send. */
 static ls_status place_together(ls_compilation *m, int together)
 {
     size_t bytes;
@@ -65,7 +65,6 @@ void ls_compilation_drop(ls_compilation *m)
     ls_plan_destroy(m->plan);
 }
 
-/* Allocates the list of states; a plan that needs one creates it. */
 static ls_status make_states(const ls_graph *graph, ls_runs *runs)
 {
     if (!runs->states)
@@ -102,8 +101,8 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
 }
 
-/* Reports idle threads: more lanes would use them but give different bits. Only logged as
- * information if the user chose the number of lanes. */
+/* More lanes would use idle threads but give different bits. Only information if the user chose the
+ * lanes. */
 static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
 {
     bool chosen = plan->options.lanes > 0;
@@ -113,7 +112,7 @@ static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
                      workers - plan->lanes, workers);
 }
 
-/* Warns that stages work at the same time, on different lanes, only between joins. */
+/* Stages work at the same time, on different lanes, only between joins. */
 static void report_meetings(ls_context *ctx, const ls_plan *plan)
 {
     int meetings = -1;
@@ -126,8 +125,8 @@ static void report_meetings(ls_context *ctx, const ls_plan *plan)
                      meetings);
 }
 
-/* Warns about work on reference kernels. Does not repeat a recent warning of the same graph, for
- * example for another batch size. */
+/* Warns about work on reference kernels, but not again for other plans of the graph (other batch
+ * sizes). */
 static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
 {
     ls_text text = { 0 };
@@ -149,8 +148,8 @@ static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
     ls_text_free(&text);
 }
 
-/* Returns whether a device had memory for the plan but not for the scratch memory of its kernels,
- * whose size is known only after they are created. */
+/* A device had memory for the plan but not for the scratch of its kernels, whose size is known only
+ * after they are created. */
 static bool lacks_scratch(const ls_context *ctx)
 {
     for (int d = ctx->cpu_count; d < ctx->device_count; d++)
@@ -159,7 +158,6 @@ static bool lacks_scratch(const ls_context *ctx)
     return false;
 }
 
-/* Returns the largest number of lanes that a device runs together. */
 static int most_together(const ls_placement *p)
 {
     int most = 1;
@@ -168,8 +166,7 @@ static int most_together(const ls_placement *p)
     return most;
 }
 
-/* Makes the same plan with half as many lanes together. With one lane, drops a cached plan
- * instead. */
+/* Half as many lanes together; with one lane, drops a cached plan instead. */
 static bool make_smaller(ls_compilation *m, int64_t batch, int together)
 {
     m->together = together > 1 ? together / 2 : 1;

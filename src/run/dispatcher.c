@@ -1,16 +1,16 @@
-/* The dispatcher decides which thread runs which unit, and when. Phases follow each other; units of
- * a phase run in parallel. Each thread of the pool belongs to a device: it takes a unit of that
- * device, runs it on the CPU or through the device's driver, and records the result. The plan fixes
- * what a unit computes, but not which thread runs it.
+/* Decides which thread runs which unit, and when. Phases follow each other; units of a phase run in
+ * parallel. Each thread of the pool belongs to a device and takes units of that device: on the CPU
+ * directly, elsewhere through the driver. The plan fixes what a unit computes, but not which thread
+ * runs it.
  *
  * In a phase of lanes a unit is a series of segments of one lane on one device; it waits for the
  * lane's previous unit. A lane begins when every device that it visits has a free frame for it
- * (src/plan/inflight.c proves that this cannot deadlock). Among the lanes in flight the most
- * advanced goes first, because it frees its frame soonest. With a map that fills, the least
- * advanced goes first: all lanes go forward before any goes back.
+ * (src/plan/inflight.c proves that this cannot deadlock). The most advanced lane goes first: it
+ * frees its frame soonest. With a map that fills, the least advanced goes first: all lanes go
+ * forward before any goes back.
  *
- * After a unit fails, only units that precede it in the order of units still run. The reported
- * failure is therefore always the same one. Later lanes give back their frames and slots. */
+ * After a unit fails, only units before it in the order of units still run, so the reported failure
+ * is always the same one. Later lanes give back their frames and slots. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -53,8 +53,7 @@ static void begin_lanes(ls_executor *e, const ls_phase *phase)
     ls_partials_begin(e, phase->first, phase->count);
 }
 
-/* Returns whether the lane is the next on every device that it visits, and each has a free
- * frame. */
+/* Each device must have a free frame, and this lane next in its order. */
 static bool can_begin(const ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
@@ -76,7 +75,6 @@ static void begin_lane(ls_executor *e, const ls_phase_units *w, int lane)
     e->in_flight[e->in_flight_count++] = lane;
 }
 
-/* Ends a lane that is complete or given up. */
 static void end_lane(ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
@@ -90,7 +88,7 @@ static void end_lane(ls_executor *e, const ls_phase_units *w, int lane)
     e->in_flight[at] = e->in_flight[--e->in_flight_count];
 }
 
-/* Returns the end of the units to run: the first failed unit, if one failed in this phase. */
+/* Returns the number of units to run: up to the first failed one, if any in this phase. */
 static int unit_end(const ls_executor *e, const ls_phase_units *w)
 {
     return e->failure.status == LS_OK || e->failed_phase != e->phase ? w->count : e->failed_unit;
@@ -114,8 +112,8 @@ static int begin_next_lane(ls_executor *e, const ls_phase_units *w, int device, 
     return unit;
 }
 
-/* Returns the next unit of the most advanced lane in flight that waits for this device (least
- * advanced if the map fills; the first one on a tie). -1: none. */
+/* Returns the next unit of the most advanced lane in flight (least advanced if the map fills; the
+ * first on a tie). -1: none. */
 static int furthest_unit(const ls_executor *e, const ls_phase_units *w, int device, int end, bool fills)
 {
     int best = -1, far = 0;
@@ -131,7 +129,7 @@ static int furthest_unit(const ls_executor *e, const ls_phase_units *w, int devi
     return best;
 }
 
-/* Returns a unit of this device: of a lane in flight, or of a lane that can begin. -1: none now. */
+/* Returns a unit of a lane in flight, or of a lane that can begin; -1: none now. */
 static int find_lane_unit(ls_executor *e, int device)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -150,9 +148,8 @@ static int find_lane_unit(ls_executor *e, int device)
     return best;
 }
 
-/* Adds, to the unit in units[0], units of the device's next lanes that can begin and have the same
- * segments: they then run together. Does not add lanes that continue on another device. Returns the
- * number of all units. */
+/* Adds, to units[0], units of the next lanes that can begin and have the same segments, to run them
+ * together. Excludes lanes that continue on another device. Returns the number of units. */
 static int find_more_lanes(ls_executor *e, int device, int *units)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -180,7 +177,6 @@ static bool is_started(const ls_executor *e, const ls_phase_units *w, int unit)
     return number < lane->done || (number == lane->done && lane->running);
 }
 
-/* Frees what lanes hold that wait after the failed unit. */
 static void give_up_lanes(ls_executor *e, const ls_phase *phase, const ls_phase_units *w)
 {
     int end = unit_end(e, w);
@@ -201,8 +197,7 @@ static void note_failure(ls_executor *e, int phase, int unit, ls_status status)
     e->failed_unit = unit;
 }
 
-/* Marks the partials of a lane's unit as complete, so that they may be joined with their
- * neighbours. */
+/* Allows the partials of a unit to be joined with their neighbours. */
 static ls_status complete_unit(ls_executor *e, const ls_unit *u, int worker)
 {
     for (int s = u->index; s < u->index + u->count; s++)
@@ -213,7 +208,6 @@ static ls_status complete_unit(ls_executor *e, const ls_unit *u, int worker)
     return LS_OK;
 }
 
-/* The same for units that ran together. */
 static ls_status complete_units(ls_executor *e, const ls_unit *units, const int *which, int count, int worker)
 {
     int *lanes = e->complete + worker * e->plan->lanes;
@@ -237,7 +231,7 @@ static void end_lane_unit(ls_executor *e, const ls_phase_units *w, int lane)
         end_lane(e, w, lane);
 }
 
-/* Ends units of lanes. If `status` is an error, those from position `failed` on did not succeed. */
+/* If `status` is an error, units from position `failed` on did not succeed. */
 static void end_lane_units(ls_executor *e, const int *which, int count, int failed, int worker, ls_status status)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -274,13 +268,13 @@ static bool is_at_end(const ls_executor *e, const ls_phase_units *w, int queue)
     return w->queue_first[queue] + e->next[queue] == w->queue_first[queue + 1];
 }
 
-/* Returns the next unit of a queue; -1: the queue is empty. */
+/* -1: the queue is empty. */
 static int take_next(ls_executor *e, const ls_phase_units *w, int queue)
 {
     return is_at_end(e, w, queue) ? -1 : w->queue[w->queue_first[queue] + e->next[queue]++];
 }
 
-/* Returns the next unit for a thread of this device; -1: none now. */
+/* -1: none now. */
 static int find_unit(ls_executor *e, int device)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -290,7 +284,6 @@ static int find_unit(ls_executor *e, int device)
     return own < 0 && is_cpu(e, device) ? take_next(e, w, e->devices) : own;
 }
 
-/* Returns whether find_unit would find a unit. */
 static bool has_unit(const ls_executor *e, int device)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -300,8 +293,7 @@ static bool has_unit(const ls_executor *e, int device)
     return !is_at_end(e, w, device) || (is_cpu(e, device) && !is_at_end(e, w, e->devices));
 }
 
-/* Returns whether this device may get more units. After a failure: whether units before the failed
- * one remain. */
+/* After a failure: whether units before the failed one remain. */
 static bool has_more(const ls_executor *e, int device)
 {
     if (e->phase >= e->plan->phase_count)
@@ -319,15 +311,15 @@ static bool has_more(const ls_executor *e, int device)
 
 /* ---- Threads ---- */
 
-/* Returns whether idle threads of the device spin before they sleep. */
+/* Whether idle threads spin before they sleep. */
 static bool spins(const ls_executor *e, int device)
 {
     return is_cpu(e, device) && !ls_thread_pool_is_crowded(e->crew);
 }
 
-/* Wakes sleeping threads. Devices that spin are always woken: they may get a unit soon. Others are
- * woken only if they have a unit or have reached the end: with more devices than cores, most would
- * search for a unit again and again without finding one. */
+/* Wakes sleeping threads. Devices that spin are always woken: a unit may come soon. Others only if
+ * they have a unit or are at the end: with more devices than cores, most wake-ups would find
+ * nothing. */
 static void signal_progress(ls_executor *e)
 {
     atomic_fetch_add_explicit(&e->moved, 1, memory_order_release);
@@ -336,7 +328,7 @@ static void signal_progress(ls_executor *e)
             pthread_cond_broadcast(&e->sleepers[d].wake);
 }
 
-/* Waits until there is progress. The mutex is held on entry and exit. */
+/* The mutex is held on entry and exit. */
 static void wait_for_progress(ls_executor *e, int device)
 {
     int seen = atomic_load_explicit(&e->moved, memory_order_relaxed);
@@ -353,7 +345,6 @@ static void wait_for_progress(ls_executor *e, int device)
     }
 }
 
-/* Adds the time of work or of waiting to the thread's meter, by the kind of phase. */
 static void count_work(ls_meter *m, ls_phase_kind kind, double seconds)
 {
     *(kind < LS_PHASE_HOME ? &m->busy : &m->joins) += seconds;
@@ -382,8 +373,7 @@ static ls_status run_units(ls_executor *e, const ls_phase *phase, const int *whi
     return ls_driver_run_lanes(driver, e, list, count, worker, failed);
 }
 
-/* Runs a unit, or several of different lanes together, and records the result. Releases the mutex
- * while running. */
+/* Runs a unit, or several of different lanes together. Releases the mutex while running. */
 static void do_units(ls_executor *e, const int *which, int count, int worker)
 {
     const ls_phase *phase = phase_at(e, e->phase);
@@ -416,8 +406,8 @@ static void do_units(ls_executor *e, const int *which, int count, int worker)
     }
 }
 
-/* A thread's part of a run. Signals progress only if another thread may wait for it: identical
- * units of one phase need no wake-up, but a lane may free what another thread waits for. */
+/* A thread's part of a run. Identical units of one phase need no wake-up, but a lane may free what
+ * another thread waits for. */
 static void worker_loop(void *user, int worker)
 {
     ls_executor *e = user;
@@ -445,7 +435,7 @@ static void worker_loop(void *user, int worker)
     e->meters[worker].present = ls_clock_now() - begin;
 }
 
-/* Runs every unit in order on the calling thread, which may run units of any device. */
+/* The calling thread may run units of any device. */
 static void run_alone(ls_executor *e)
 {
     double begin = ls_clock_now();
@@ -454,7 +444,7 @@ static void run_alone(ls_executor *e)
         const ls_phase_units *w = &e->phases[e->phase];
         int index = e->done;
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
-            index = find_lane_unit(e, w->units[index].device); /* Lanes run one after the other. */
+            index = find_lane_unit(e, w->units[index].device);
         do_units(e, &index, 1, 0);
     }
     pthread_mutex_unlock(&e->mutex);

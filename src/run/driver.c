@@ -66,7 +66,7 @@ static ls_status settle(ls_driver *d, ls_status status)
 
 /* ---- Creation ---- */
 
-/* Returns any step of this device; a driver exists only if there is one. */
+/* A driver exists only if there is a step. */
 static const ls_step *first_step(const ls_driver *d)
 {
     const ls_plan *plan = plan_of(d);
@@ -79,7 +79,7 @@ static const ls_step *first_step(const ls_driver *d)
     return plan->updates;
 }
 
-/* Returns the size of the largest partial that is copied via the host. */
+/* The largest partial that is copied via the host. */
 static size_t part_bytes(const ls_plan *plan)
 {
     size_t most = 1;
@@ -165,7 +165,6 @@ void ls_driver_commit(ls_driver *d, const ls_variable *variable)
 
 /* ---- Copies ---- */
 
-/* Converts an offset in this driver's block to an address for the backend. */
 static ls_memory_place at(const ls_driver *d, size_t offset)
 {
     return (ls_memory_place){ d->block->region, d->block->offset + offset };
@@ -188,7 +187,6 @@ static ls_status download(ls_driver *d, size_t offset, void *to, size_t bytes)
     return download_from(d, offset, to, bytes);
 }
 
-/* Records a copy that has ended. */
 static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
 {
     char label[LS_NODE_TEXT];
@@ -203,8 +201,7 @@ static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
         ls_timeline_copy(d->executor, d->worker, value, from, to, bytes, d->began);
 }
 
-/* Copies from another device of the same backend; via the buffer `host` if the backend cannot copy
- * directly. */
+/* From another device of the same backend; via `host` if the backend cannot copy directly. */
 static ls_status fetch_from(ls_driver *d, int value, const ls_driver *other, size_t there, size_t here, void *host,
                             size_t bytes)
 {
@@ -218,8 +215,8 @@ static ls_status fetch_from(ls_driver *d, int value, const ls_driver *other, siz
     return upload(d, here, host, bytes);
 }
 
-/* Returns the device that a leaf is copied from. A constant created for this device counts as no
- * copy. Other leaves are on CPUs, no matter which device was requested. */
+/* A constant created for this device counts as no copy. Other leaves are on CPUs, no matter which
+ * device was requested. */
 static int leaf_device(const ls_driver *d, const ls_tensor *node)
 {
     bool asked = node->device != LS_ANY_DEVICE;
@@ -228,7 +225,7 @@ static int leaf_device(const ls_driver *d, const ls_tensor *node)
     return asked && d->placement->ctx->devices[node->device].kind == LS_CPU ? node->device : d->placement->home;
 }
 
-/* Copies a whole value once a run, a constant only once. State is already there. */
+/* A whole value is copied once a run, a constant only once. State is already there. */
 static ls_status bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int worker)
 {
     const ls_tensor *node = plan_of(d)->nodes[o->value].node;
@@ -258,7 +255,7 @@ static size_t task_at(const ls_driver *d, const task *t)
     return d->place->tasks_at + (size_t)t->number * d->place->task_bytes;
 }
 
-/* Copies the samples of a lane that were fed, or are rows of a gathered value. */
+/* Samples that were fed, or are rows of a gathered value. */
 static ls_status bring_samples(ls_driver *d, ls_executor *e, const ls_operand *o, int worker, const task *t)
 {
     size_t bytes = o->unit * (size_t)t->samples;
@@ -269,7 +266,6 @@ static ls_status bring_samples(ls_driver *d, ls_executor *e, const ls_operand *o
     return LS_OK;
 }
 
-/* Returns the offset of a lane's frame. */
 static size_t frame_at(const ls_driver *d, const ls_executor *e, int lane)
 {
     int frame = e->frame_of[(size_t)d->device->index * (size_t)plan_of(d)->lanes + (size_t)lane];
@@ -284,7 +280,6 @@ static size_t kept_at(const ls_driver *d, const ls_executor *e, size_t kept, int
     return d->place->kept_at + d->place->kept[kept] + k->unit * (size_t)d->place->row[lane];
 }
 
-/* Copies a kept value of a lane that another device computed. */
 static ls_status bring_kept(ls_driver *d, ls_executor *e, const ls_operand *o, int lane, int64_t samples)
 {
     const ls_placement *p = d->placement;
@@ -320,7 +315,6 @@ static ls_status bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step,
     return LS_OK;
 }
 
-/* Copies a kept value that the host needs to the host. */
 static ls_status take_back(ls_driver *d, ls_executor *e, const ls_operand *o, const task *t)
 {
     int host = d->placement->host[o->offset * (size_t)plan_of(d)->lanes + (size_t)t->lane];
@@ -334,7 +328,6 @@ static ls_status take_back(ls_driver *d, ls_executor *e, const ls_operand *o, co
 
 /* ---- Programs ---- */
 
-/* The arguments that do not depend on a lane. */
 static ls_program_run any_run(const ls_driver *d, const ls_executor *e)
 {
     ls_program_run run = { .samples = 1, .batch = plan_of(d)->batch, .seed = e->seed, .run = e->run };
@@ -344,21 +337,18 @@ static ls_program_run any_run(const ls_driver *d, const ls_executor *e)
     return run;
 }
 
-/* Runs a program that has no lanes. */
 static ls_status run_program(const ls_driver *d, const ls_executor *e, const ls_compiled *p)
 {
     ls_program_run run = any_run(d, e);
     return ls_device_plan_run(d->device, p->plan, &run);
 }
 
-/* Returns the offset of a lane's partials on this device. */
 static size_t partials_at(const ls_driver *d, const ls_executor *e, int segment, int lane)
 {
     return d->place->partials_at + ls_partials_offset(e, segment, lane);
 }
 
-/* Copies the lane's own partial for the groups that read it: the partial itself will be joined with
- * others. */
+/* Copies the lane's own partial for its readers: the original will be joined with others. */
 static ls_status keep_lane_part(ls_driver *d, ls_executor *e, const ls_step *step, int lane)
 {
     const ls_kept *kept = &plan_of(d)->kept[step->group->lane_kept];
@@ -367,7 +357,6 @@ static ls_status keep_lane_part(ls_driver *d, ls_executor *e, const ls_step *ste
                       kept->unit);
 }
 
-/* Copies what other segments and the host need of a step's output. */
 static ls_status give_kept(ls_driver *d, ls_executor *e, const ls_step *step, const task *t)
 {
     if (step->group->lane_kept >= 0) {
@@ -447,8 +436,7 @@ static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int wo
 
 /* ---- Lanes together ---- */
 
-/* Runs the same segment of several lanes: first copies the inputs of each, then runs all in one
- * call. */
+/* First copies the inputs of each lane, then runs all in one call. */
 static ls_status launch_tasks(ls_driver *d, ls_executor *e, int segment, const ls_unit *const *units, int count,
                               int worker)
 {
@@ -488,7 +476,7 @@ static ls_status run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *u
                           "lanes %d to %d", units[0]->lane, units[count - 1]->lane);
 }
 
-/* After a data error in some lane: runs the lanes one by one to find which, and the exact error. */
+/* After a data error: runs the lanes one by one to find the bad one. */
 static ls_status find_bad_lane(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int worker,
                                int *failed)
 {
@@ -516,7 +504,7 @@ ls_status ls_driver_run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const
 
 /* ---- Whole values, and updates ---- */
 
-/* Among several devices that compute the same whole value, the first copies it to the host. */
+/* If several devices compute the same whole value, the first copies it to the host. */
 static bool gives_whole(const ls_driver *d, int step)
 {
     int first = d->placement->ctx->cpu_count;
@@ -549,7 +537,6 @@ static ls_status run_whole(ls_driver *d, ls_executor *e, const ls_unit *u, int w
 
 /* ---- Checks for finite values ---- */
 
-/* Adds an array to check after everything that computes it is queued. */
 static ls_status add_check(ls_driver *d, ls_dtype dtype, ls_memory_place from, int64_t count)
 {
     LS_TRY(ls_grow(&d->checks, d->check_count, &d->check_room, sizeof(*d->checks)));
@@ -563,7 +550,7 @@ static ls_status look(ls_driver *d)
     return ls_device_finite_all(d->device, d->checks, (int)d->check_count, d->finite);
 }
 
-/* Adds the new values of a variable and its slots, which are not the current state yet. */
+/* The new values are not the current state yet. */
 static ls_status add_written(ls_driver *d, const ls_step *update)
 {
     ls_variable *written[LS_MAX_WRITES];
@@ -577,7 +564,6 @@ static ls_status add_written(ls_driver *d, const ls_step *update)
     return LS_OK;
 }
 
-/* Evaluates the results from index `first` on. */
 static ls_status check_written(const ls_driver *d, const ls_step *update, size_t first)
 {
     ls_variable *written[LS_MAX_WRITES];
@@ -658,7 +644,7 @@ ls_status ls_driver_join_siblings(ls_driver *d, ls_executor *e, int segment, int
     return settle(d, ls_fail_within(status, "lanes %d and %d", left, right));
 }
 
-/* Copies a lane's partials of one segment to host memory, in the format of the host's kernel. */
+/* Converts to the format of the host's kernel. */
 static ls_status bring_home(ls_driver *d, ls_executor *e, int segment, int lane)
 {
     const ls_plan *plan = plan_of(d);
@@ -756,7 +742,7 @@ static ls_status join_tree(const joining *j, int a, int b, ls_memory_place to, l
     return LS_OK;
 }
 
-/* Computes T of all lanes; at least one is not empty. */
+/* At least one lane is not empty. */
 static ls_status join_all(const joining *j, int lanes, ls_memory_place to)
 {
     ls_join_lanes_call call = { j->join->kind, j->join->dtype, j->count, j->lane, lanes, to };
@@ -774,14 +760,12 @@ typedef struct gathering {
     bool here;        /* Already copied here. */
 } gathering;
 
-/* Returns the offset of the nth received partial of a join. */
 static size_t received_at(const ls_driver *d, const ls_join *join, size_t n, size_t bytes)
 {
     return d->place->receive + d->place->received[join - plan_of(d)->joins] + n * ls_size_align(bytes, LS_ALIGN);
 }
 
-/* Lists the addresses of partials: own ones in place; copies this range of the others' to this
- * device. */
+/* Own partials stay in place; this range of the others' is copied here. */
 static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *g, ls_memory_place *lane)
 {
     const ls_join *join = g->join;
@@ -861,8 +845,8 @@ static ls_status join_part(ls_driver *d, ls_executor *e, int index, const ls_joi
     return is_gradient(plan_of(d), index) ? add_check(d, join->dtype, to, part->to - part->from) : LS_OK;
 }
 
-/* Copies the joined part to the host if needed and records its range. *check: index of the next
- * check result. */
+/* Copies the result to the host if needed and records its range. *check: index of the next
+ * result. */
 static ls_status end_part(ls_driver *d, ls_executor *e, int index, const ls_join_part *part, size_t *check)
 {
     const ls_join *join = &plan_of(d)->joins[index];
@@ -878,7 +862,7 @@ static ls_status end_part(ls_driver *d, ls_executor *e, int index, const ls_join
     return LS_OK;
 }
 
-/* Joins all parts that this device owns in a phase, with one call to the device for all checks. */
+/* Makes one call to the device for all checks. */
 static ls_status join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
     const ls_plan *plan = plan_of(d);
@@ -901,7 +885,6 @@ static ls_status join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, int 
     return explain_join(d, &plan->joins[u->index], "joining on", ls_device_sync(d->device));
 }
 
-/* Copies the parts that other devices own to this device. */
 static ls_status share(ls_driver *d, ls_executor *e, const ls_unit *u)
 {
     const ls_join *join = &plan_of(d)->joins[u->index];
@@ -916,7 +899,7 @@ static ls_status share(ls_driver *d, ls_executor *e, const ls_unit *u)
             continue;
         if (d->device->backend->copy)
             LS_TRY(fetch_from(d, value, owner, owner->place->whole[value] + skip, here + skip, NULL, bytes));
-        else /* The owner copied it to the host after joining. */
+        else /* The owner copied it to the host. */
             LS_TRY(upload(d, here + skip, e->whole + join->out.offset + skip, bytes));
         count(d, value, part->owner, d->device->index, bytes);
     }
@@ -940,8 +923,7 @@ static ls_status add_transfer(ls_driver *d, const ls_driver *from, size_t there,
     return LS_OK;
 }
 
-/* Lists the partials of a join's part to send to its owner, in the order in which gather_partials
- * expects them. */
+/* In the order in which gather_partials expects them. */
 static ls_status list_gathered(ls_driver *d, ls_executor *e, const ls_join *join, const ls_join_part *part)
 {
     const ls_driver *owner = e->drivers[part->owner];
@@ -959,7 +941,6 @@ static ls_status list_gathered(ls_driver *d, ls_executor *e, const ls_join *join
     return LS_OK;
 }
 
-/* Lists a join's part to send from its owner to all devices that read it. */
 static ls_status list_shared(ls_driver *d, ls_executor *e, const ls_join *join, const ls_join_part *part)
 {
     const ls_driver *owner = e->drivers[part->owner];
@@ -980,7 +961,7 @@ static ls_status list_shared(ls_driver *d, ls_executor *e, const ls_join *join, 
     return LS_OK;
 }
 
-/* Transfers for all devices of this one's kind, which are idle meanwhile. */
+/* For all devices of this one's kind, which are idle meanwhile. */
 static ls_status transfer_all(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u)
 {
     ls_context *ctx = plan_of(d)->graph->context;

@@ -1,6 +1,5 @@
-/* Runs a graph: checks feeds, finds or compiles a plan, runs the executor; then writes variables
- * and stores fetched values in their tensors. Eager runs do the same with single-use plans and
- * store all values that they compute. */
+/* Runs a graph: checks feeds, finds or compiles a plan, runs it; then writes variables and stores
+ * fetched values. Eager runs use single-use plans and store all values that they compute. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +48,6 @@ static ls_status learn_batch(run *r, const ls_tensor *from, int64_t batch)
     return LS_OK;
 }
 
-/* Checks that every row to pick exists in the fed data. */
 static ls_status check_rows(run *r, const ls_feed *feed, size_t number)
 {
     char label[LS_NODE_TEXT];
@@ -96,7 +94,7 @@ static ls_status check_feed(run *r, const ls_feed *feed, size_t number)
 
 /* ---- Values that a plan reads from outside ---- */
 
-/* Returns whether an eager run uses the value that the tensor already holds. */
+/* Whether an eager run uses the value that the tensor already holds. */
 static bool is_held(const ls_tensor *node, void *user)
 {
     const run *r = user;
@@ -113,8 +111,7 @@ static bool has_batch_axis(const ls_tensor *node)
     return false;
 }
 
-/* Finds the data that was fed to an input. Two feeds of one input are an error: one would be
- * ignored. */
+/* Two feeds of one input are an error: one would be ignored. */
 static ls_status find_feed(const run *r, const ls_tensor *input, ls_external *out)
 {
     static const char nothing; /* Address for data of zero bytes. */
@@ -133,7 +130,7 @@ static ls_status find_feed(const run *r, const ls_tensor *input, ls_external *ou
     return LS_OK;
 }
 
-/* Checks that walk over all nodes; done once for each plan. */
+/* Done once for each plan. */
 static ls_status check_node(const ls_tensor *node, int64_t batch)
 {
     char label[LS_NODE_TEXT], text[LS_SHAPE_TEXT];
@@ -165,7 +162,7 @@ static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count
     return LS_OK;
 }
 
-/* Derives the batch size from held values: an eager program feeds nothing. Values with a batch axis
+/* Eager programs feed nothing: derives the batch size from held values. Values with a batch axis
  * must agree. Whole values (two losses, for example) may come from different runs; their batch
  * counts only if all agree. */
 static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
@@ -204,7 +201,6 @@ static ls_status bring_state(const run *r)
     return LS_OK;
 }
 
-/* Sets the addresses of the plan's leaves. */
 static ls_status set_outside(run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -234,8 +230,7 @@ static void free_rooms(const run *r, ls_block **rooms)
     free(rooms);
 }
 
-/* Allocates memory for the fetched values before anything is written, so that a run fails
- * completely or not at all. */
+/* Done before anything is written, so that a run fails completely or not at all. */
 static ls_status make_room(const run *r, ls_block ***rooms)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -260,7 +255,7 @@ static ls_status make_room(const run *r, ls_block ***rooms)
     return LS_OK;
 }
 
-/* Copies a fetched input, sample by sample if rows of it were fed. */
+/* Sample by sample if rows were fed. */
 static void copy_input(run *r, ls_tensor *fetch)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -306,13 +301,13 @@ static bool writes_trainable(const run *r)
     return false;
 }
 
-/* Returns the counter that keys the random numbers of this run. */
+/* Keys the random numbers of this run. */
 static uint64_t counter_of(const run *r)
 {
     return r->of_step || writes_trainable(r) ? r->graph->step : r->graph->run;
 }
 
-/* A run that is only part of a step counts nothing. */
+/* A part of a step counts nothing. */
 static void count_run(const run *r)
 {
     if (writes_trainable(r))
@@ -321,7 +316,6 @@ static void count_run(const run *r)
         r->graph->run++;
 }
 
-/* Makes assignments, then stores fetched values. */
 static void commit(run *r, ls_block **rooms)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -371,8 +365,7 @@ static ls_status check_fetch(const ls_graph *graph, const ls_tensor *fetch, size
     return LS_OK;
 }
 
-/* Checks the nodes, unless a plan for these fetches and this batch exists: then they were checked
- * before. */
+/* If a plan exists for these fetches and this batch, its nodes were checked before. */
 static ls_status prepare(run *r)
 {
     ls_runs *runs = NULL;
@@ -387,14 +380,13 @@ static ls_status prepare(run *r)
     return status;
 }
 
-/* A run involves all workers: workers that have not met yet do so now. */
+/* A run involves all workers: those that have not met yet do so now. */
 static ls_status meet(const ls_graph *graph)
 {
     ls_context *ctx = graph->context;
     return ctx->cluster && !ctx->peers && !graph->alone ? ls_context_meet_cluster(ctx) : LS_OK;
 }
 
-/* Checks the arguments and finds the plan. */
 static ls_status begin(run *r)
 {
     if (!r->graph)
@@ -413,7 +405,6 @@ static ls_status begin(run *r)
     return ls_runs_get(r->graph, r->settings, r->fetches, r->fetch_count, r->batch, &r->executor);
 }
 
-/* Returns whether to repeat a failed run with the remaining workers. */
 static bool is_again(const run *r)
 {
     return r->graph && r->graph->context && ls_peers_again(r->graph->context->peers);
@@ -462,8 +453,8 @@ static bool fetches_input(const run *r)
     return false;
 }
 
-/* Produces the samples that this process reads: those of its lanes, or all of them in an audited
- * run, where the audited lane may be another worker's. */
+/* Makes the samples of this process's lanes; all samples in an audited run, where the lane may be
+ * another worker's. */
 static ls_status make_samples(const ls_run_request *q, const run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -537,8 +528,7 @@ ls_status ls_run_placement(ls_graph *graph, const ls_run_settings *settings, ls_
     return status;
 }
 
-/* Lists every node that must be computed. An eager run stores them all, so that values read
- * together come from the same run. */
+/* An eager run stores all computed nodes, so that values read together come from the same run. */
 static size_t keep_computed(const run *r, ls_tensor **order, size_t count)
 {
     size_t kept = 0;
@@ -619,7 +609,6 @@ static ls_status check_explain(ls_graph *graph, ls_tensor *const *fetches, size_
     return LS_OK;
 }
 
-/* Compiles a run and prints it with `print`. */
 static ls_status explain_with(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                               ls_status (*print)(ls_executor *, ls_text *), char **out)
 {
@@ -646,7 +635,7 @@ static ls_status print_placement(ls_executor *executor, ls_text *text)
     return ls_placement_print(ls_executor_placement(executor), text);
 }
 
-/* A map that puts everything of a kind on its first device, so that nothing is cut. */
+/* A map that cuts nothing: everything of a kind is on its first device. */
 static int uncut(const ls_task_map *map, const ls_task_map_point *at)
 {
     const ls_context *ctx = map->user;
@@ -656,8 +645,7 @@ static int uncut(const ls_task_map *map, const ls_task_map_point *at)
     return at->lane < 0 ? LS_ANY_DEVICE : device;
 }
 
-/* Explains the plan before any map is applied: it does not show which devices exist or what each of
- * them does. */
+/* Shows the plan before any map is applied, independent of the devices. */
 ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
 {
     LS_CLAIM(graph);

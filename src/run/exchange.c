@@ -22,7 +22,6 @@
 #include "run/audit.h"
 #include "run/partials.h"
 
-/* Returns the worker that runs a lane. */
 static int worker_of(const ls_plan *plan, int lane)
 {
     int worker = 0;
@@ -31,8 +30,7 @@ static int worker_of(const ls_plan *plan, int lane)
     return worker;
 }
 
-/* Returns the end (exclusive) of the largest subtree that begins with `lane` and stays within
- * `end`. */
+/* The end (exclusive) of the largest subtree that begins with `lane` and stays within `end`. */
 static int subtree_end(const ls_plan *plan, int lane, int end)
 {
     int size = 1;
@@ -64,15 +62,15 @@ static void list_subtrees(ls_exchange *x, const ls_plan *plan)
     }
 }
 
-/* Returns whether a join's data is received all at once; otherwise it is received in slices. */
+/* Otherwise it is received in slices. */
 static bool comes_whole(const ls_join *join)
 {
     return !join->shared || join->late;
 }
 
-/* Assigns memory, one after the other, to every subtree of other workers, or to the part of it that
- * is joined here. Returns the bytes; with memory NULL it only counts. Each address is that of the
- * join's first element, even if that element is not received. */
+/* Assigns memory to every subtree of other workers, or to the part of it that is joined here. With
+ * memory NULL it only counts. An address is that of the join's first element, even if that is not
+ * received. */
 static size_t place_received(ls_exchange *x, const ls_plan *plan)
 {
     size_t used = 0;
@@ -109,7 +107,6 @@ static bool make_list(const ls_exchange *x, const ls_plan *plan, ls_piece_list *
     return list->pieces && list->ranges;
 }
 
-/* Creates an exchange with its list of subtrees; NULL: no memory. */
 static ls_exchange *begin_making(const ls_plan *plan, ls_peers *peers)
 {
     ls_exchange *x = calloc(1, sizeof(*x));
@@ -205,14 +202,14 @@ void ls_exchange_add(const ls_executor *e, ls_piece_list *list, int from, int to
     };
 }
 
-/* Mixes a value that must be the same on all workers into the tag. */
+/* Mixes in a value that must be the same on all workers. */
 static uint64_t mix(uint64_t tag, uint64_t value)
 {
     tag = (tag ^ value) * 0x9e3779b97f4a7c15;
     return tag ^ tag >> 29;
 }
 
-/* Returns the tag that workers compare: the run, and the point in it. */
+/* Identifies the run, and the point in it. */
 static uint64_t tag_of(const ls_executor *e, int level, int point)
 {
     const ls_plan *plan = e->plan;
@@ -236,8 +233,7 @@ ls_status ls_exchange_post_list(ls_executor *e, int level, int point, const char
     return x->peers->post(x->peers, tag_of(e, level, point), text, x->posted.pieces, x->posted.count);
 }
 
-/* Joins this worker's lanes up to its subtrees, each into the slot of its first lane that has
- * one. */
+/* Joins own lanes to subtrees, each into the slot of its first lane that has one. */
 static void join_own(ls_executor *e, int segment, int worker)
 {
     const ls_exchange *x = e->exchange;
@@ -259,7 +255,7 @@ char *ls_exchange_subtree_at(const ls_executor *e, int join, const ls_subtree *s
     return e->exchange->received[ls_exchange_index(e->plan, join, subtree->first)];
 }
 
-/* Adds every worker's rows of a gathered batch, which is in host memory in the order of samples. */
+/* The batch is in host memory in the order of samples. */
 static void add_rows(const ls_executor *e, const ls_step *step, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -271,7 +267,7 @@ static void add_rows(const ls_executor *e, const ls_step *step, ls_piece_list *l
     }
 }
 
-/* Adds a subtree's partial of a join: to all workers, or to each worker the part it joins. */
+/* To all workers, or to each worker the part it joins. */
 static void add_subtree(const ls_executor *e, int join, const ls_subtree *subtree, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -290,7 +286,7 @@ static void add_subtree(const ls_executor *e, int join, const ls_subtree *subtre
     }
 }
 
-/* Adds the subtrees of a level's joins that are received whole: the late joins, or the others. */
+/* Adds the subtrees that are received whole: of late joins, or of the others. */
 static void add_subtrees(const ls_executor *e, int level, bool late, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -333,7 +329,6 @@ void ls_exchange_take_ranges(ls_executor *e, int first, int joins, const ls_piec
         ls_executor_note_range(e, first + i % joins, (ls_range)list->ranges[i]);
 }
 
-/* Adds the parts that each worker has joined. */
 static void add_joined(const ls_executor *e, int first, int joins, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -348,7 +343,7 @@ static void add_joined(const ls_executor *e, int first, int joins, ls_piece_list
     ls_exchange_add_ranges(e, first, joins, list);
 }
 
-/* Returns the late joins whose joined parts are sent after `level`: those of the level before. */
+/* The late joins whose results are sent after `level`: those of the level before. */
 static int late_spread(const ls_plan *plan, int level, int *first)
 {
     int count = ls_plan_late(plan, level - 1, first);
@@ -410,9 +405,8 @@ ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2])
     return send(e, e->plan->levels, LS_AT_AUDIT, "the audit");
 }
 
-/* Hashes the results of joins that are still in memory (gradients and losses are; on some kinds of
- * devices other values may have reused the memory of the rest), and the state as the last update
- * left it. */
+/* Hashes the joins still in memory (gradients and losses are; on some kinds of devices other values
+ * may have reused the rest), and the state as the last update left it. */
 static void hash_run(const ls_executor *e, uint64_t out[2])
 {
     const ls_plan *plan = e->plan;

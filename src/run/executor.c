@@ -13,7 +13,6 @@ static ls_status no_memory(void)
     return ls_fail(LS_ERR_MEMORY, "no memory for an executor");
 }
 
-/* Allocates a block of a device's memory; nothing for 0 bytes. */
 static ls_status take(const ls_executor *e, int device, size_t bytes, const char *what, ls_block **block, char **data)
 {
     if (bytes == 0)
@@ -39,7 +38,7 @@ static ls_status make_worker(ls_executor *e, int w)
     return e->inputs[w] && e->lanes[w] && e->places[w] ? LS_OK : no_memory();
 }
 
-/* Names the largest kept values of a device: "activations of conv2d:12, relu:30 and 14 more". */
+/* Example: "activations of conv2d:12, relu:30 and 14 more", the largest kept values of a device. */
 static void name_kept(const ls_executor *e, int device, char text[160])
 {
     const ls_plan *plan = e->plan;
@@ -82,8 +81,8 @@ static void name_whole(const ls_plan *plan, char text[160])
         snprintf(text, 160, "whole values");
 }
 
-/* Allocates what the lanes of each CPU device keep: values for the batch, frames and partials. For
- * other devices, only the partials that the host joins. */
+/* For CPU devices what lanes keep: values of the batch, frames and partials. For other devices the
+ * partials that the host joins. */
 static ls_status make_lane_rooms(ls_executor *e)
 {
     const ls_placement *p = e->placement;
@@ -102,7 +101,6 @@ static ls_status make_lane_rooms(ls_executor *e)
     return LS_OK;
 }
 
-/* Lists of free slots, for each device and each segment that reduces. */
 static ls_status make_pools(ls_executor *e)
 {
     size_t segments = (size_t)e->plan->segment_count, devices = (size_t)e->devices;
@@ -204,8 +202,7 @@ static ls_status make_phases(ls_executor *e)
     return LS_OK;
 }
 
-/* Assigns each thread to its device. Without a thread pool, the calling thread belongs to
- * `home`. */
+/* Without a thread pool, the calling thread belongs to `home`. */
 static void assign_workers(ls_executor *e)
 {
     const ls_context *ctx = e->placement->ctx;
@@ -343,7 +340,7 @@ void ls_executor_audit(ls_executor *e)
 
 /* ---- One run ---- */
 
-/* The calling thread brings the state on other devices up to date before the pool starts. */
+/* Brings the state on other devices up to date before the threads start. */
 static ls_status begin_run(ls_executor *e)
 {
     for (int d = 0; d < e->devices; d++)
@@ -356,7 +353,7 @@ static ls_status begin_run(ls_executor *e)
     return LS_OK;
 }
 
-/* Records how fast the devices were; a work split of "auto" uses it. */
+/* A work split of "auto" uses the speeds of devices. */
 static void note_speed(ls_executor *e)
 {
     for (int d = 0; d < e->devices; d++) {
@@ -398,7 +395,7 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     return status;
 }
 
-/* Records what updates have written: to host memory, or to the new state of devices. */
+/* Updates have written host memory, or the new state of devices. */
 void ls_executor_commit(ls_executor *e)
 {
     for (int i = 0; i < e->plan->update_count; i++) {

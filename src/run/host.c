@@ -1,4 +1,4 @@
-/* Units that CPU threads run. The micro-batches of a lane go through a segment in order, and a
+/* Units that CPU threads run. The micro-batches of a lane go through a segment in order; a
  * reduction continues from one to the next. Nothing is allocated during a run. */
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +9,7 @@
 
 /* ---- Addresses ---- */
 
-/* Returns the first sample of a lane's kept value: in the lane's frame, or among those of the
- * batch. */
+/* In the lane's frame, or among the samples of the batch. */
 static char *kept_lane(const ls_executor *e, size_t value, int lane)
 {
     const ls_kept *kept = &e->plan->kept[value];
@@ -67,7 +66,7 @@ void ls_executor_copy_value(ls_executor *e, int value, void *to)
     }
 }
 
-/* Returns the scratch memory after the micro-batch values; NULL: the plan needs neither. */
+/* After the micro-batch values; NULL: the plan needs neither. */
 static void *scratch_of(const ls_executor *e, int worker)
 {
     return e->arena[worker] ? e->arena[worker] + e->plan->worker_bytes : NULL;
@@ -90,7 +89,6 @@ static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, 
                              .scratch = scratch_of(e, worker) };
 }
 
-/* Adds the node to a kernel's error message. */
 static ls_status explain(ls_status status, const ls_group *group)
 {
     char label[LS_NODE_TEXT];
@@ -132,7 +130,7 @@ static ls_status run_whole_step(ls_executor *e, const ls_step *step, int worker,
     call.slots = slots;
     call.from = from;
     call.to = to;
-    if (to > 0) /* A tile: the next bytes belong to another tile. */
+    if (to > 0) /* The next bytes belong to another tile. */
         return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
     return explain(run_guarded(e, step->group, &call, step->out.unit), step->group);
 }
@@ -157,8 +155,7 @@ static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int
     return LS_OK;
 }
 
-/* Runs a step for some samples of a lane. A reduction continues the partial of the previous
- * samples. */
+/* A reduction continues the partial of the previous samples. */
 static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first,
                                int64_t samples)
 {
@@ -201,8 +198,7 @@ static void pick_inputs(ls_executor *e, const ls_step *step, int worker, int64_t
     }
 }
 
-/* Copies the lane's own partial for the groups that read it: the partial itself will be joined with
- * others. */
+/* Copies the lane's own partial for its readers: the original will be joined with others. */
 static void keep_lane_part(ls_executor *e, const ls_step *step, int worker, int lane)
 {
     const ls_group *group = step->group;
@@ -211,7 +207,6 @@ static void keep_lane_part(ls_executor *e, const ls_step *step, int worker, int 
                e->plan->kept[group->lane_kept].unit);
 }
 
-/* Runs a segment for one lane, micro-batch by micro-batch. */
 static ls_status compute_task(ls_executor *e, const ls_segment *segment, int worker, int lane)
 {
     int64_t first = ls_lane_first(e->plan->batch, e->plan->lanes, lane);
@@ -230,7 +225,7 @@ static ls_status compute_task(ls_executor *e, const ls_segment *segment, int wor
     return LS_OK;
 }
 
-/* Lists the partials of a join, NULL for empty lanes. A mutated tree swaps two of them. */
+/* Lists the partials of a join, NULL for empty lanes. A mutation swaps two of them. */
 static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
 {
     int count = e->plan->lanes;
@@ -329,8 +324,7 @@ ls_status ls_executor_overflows(const ls_variable *variable)
                    ls_node_label(variable->node, label));
 }
 
-/* Returns the range of a gradient. The join has already checked it, if the gradient comes from one
- * unchanged. */
+/* The join has already checked a gradient that comes from it unchanged. */
 static ls_range gradient_range(const ls_executor *e, const ls_step *step, int64_t from, int64_t to)
 {
     int join = ls_plan_join_of(e->plan, step);
@@ -339,7 +333,7 @@ static ls_range gradient_range(const ls_executor *e, const ls_step *step, int64_
     return range_of(e, step->group->root->dtype, ls_executor_locate(e, &step->in[0], 0, 0, 0), from, to);
 }
 
-/* Returns whether the last run of this update wrote the state, and only safe numbers. */
+/* Whether the last run of this update wrote the state, and only safe numbers. */
 static bool has_safe_state(const ls_executor *e, const ls_step *step)
 {
     ls_variable *written[LS_MAX_WRITES];
@@ -350,9 +344,9 @@ static bool has_safe_state(const ls_executor *e, const ls_step *step)
     return true;
 }
 
-/* Checks an in-place update before anything is written. On the CPU it computes the new values
- * first, unless the numbers are so small that they cannot overflow. Other devices write the new
- * state beside the old one and check it then. */
+/* Checks an in-place update before anything is written. The CPU computes the new values on trial,
+ * unless the numbers are too small to overflow. Other devices write the new state beside the old
+ * one and check it then. */
 static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
 {
     const ls_kernel_source *host = &e->plan->source;
@@ -365,7 +359,7 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int6
     ls_kernel_call call = call_for(e, step, worker, 0, 0);
     bool safe = has_safe_state(e, step);
     if (ls_apply_is_left_out(node, call.in)) {
-        /* The state stays as it is, and so does its range. */
+        /* The state and its range stay as they are. */
         if (!safe)
             atomic_store_explicit(&e->before[step - e->plan->updates].large, true, memory_order_relaxed);
         return LS_OK;
@@ -378,8 +372,7 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int6
     return broken < 0 ? LS_OK : ls_executor_overflows(written[broken]);
 }
 
-/* Runs an update that is not in place because its value is used. The variable does not get the new
- * values yet. */
+/* Not in place because its value is used. The variable does not get the new values yet. */
 static ls_status run_update_apart(ls_executor *e, const ls_step *step, int worker)
 {
     const ls_tensor *node = step->group->root;
@@ -396,8 +389,7 @@ static ls_status run_update_apart(ls_executor *e, const ls_step *step, int worke
     return LS_OK;
 }
 
-/* Checks a loss, or a value to assign. If the loss is not finite, even finite gradients are
- * useless. */
+/* Checks a loss, or a value to assign. Without a finite loss, even finite gradients are useless. */
 static ls_status run_guard(ls_executor *e, int node)
 {
     const ls_operand *o = &e->plan->value_of[node];

@@ -1,7 +1,6 @@
 /* Compares what placed plans need with what devices have, and reports both. */
 #include "run/memory_check.h"
 
-/* Returns the bytes that a plan adds to the state of a device. */
 static size_t state_bytes(const ls_placement *p, int device)
 {
     const ls_place *place = &p->places[device];
@@ -33,8 +32,7 @@ int ls_memory_check_too_small(const ls_placement *p)
     return -1;
 }
 
-/* Returns the largest batch below `batch`, which does not fit, that does; 0: not even one sample
- * fits. */
+/* 0: not even one sample fits. */
 static int64_t largest_batch(ls_compilation *m, int64_t batch)
 {
     int64_t fits = 0;

@@ -1,7 +1,6 @@
-/* Slots of lanes, and joins of siblings. A *block* is the set of lanes that T[a,b) of the tree
- * covers: it begins at a multiple of its size and has `size` lanes, or fewer at the end. block[a]
- * is the size of a complete block; JOINING while it is being joined with its sibling; otherwise
- * 0. */
+/* Slots of lanes, and joins of siblings. A *block* is the lanes that T[a,b) covers: it begins at a
+ * multiple of its size and has `size` lanes, or fewer at the end. block[a] is the size of a
+ * complete block; JOINING while it is joined with its sibling; otherwise 0. */
 #include "run/partials.h"
 
 #include "base/clock.h"
@@ -92,9 +91,8 @@ static void join_on_host(ls_executor *e, int segment, int left, int right)
     }
 }
 
-/* Joins the right block's partials to the left block's; no other thread uses either meanwhile.
- * After a failure it joins nothing but still frees slots, because lanes before the failed one need
- * them. */
+/* No other thread uses either block meanwhile. After a failure it joins nothing but still frees
+ * slots: lanes before the failed one need them. */
 static ls_status join_siblings(ls_executor *e, int segment, int left, int right, int worker)
 {
     int *to = &e->slot_of[at(e, segment, left)], *from = &e->slot_of[at(e, segment, right)];
@@ -123,8 +121,8 @@ static ls_status join_siblings(ls_executor *e, int segment, int left, int right,
     return status;
 }
 
-/* Returns whether to join siblings at once. CPUs leave the joins for which they have enough slots
- * to the phase that joins in chunks on all threads, and always the last join of the tree. */
+/* CPUs leave the joins for which they have enough slots to the phase that joins in chunks on all
+ * threads, and always the last join of the tree. */
 static bool joins_now(const ls_executor *e, int segment, int device, int size)
 {
     const ls_plan *plan = e->plan;
@@ -162,7 +160,7 @@ ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker
     return LS_OK;
 }
 
-/* Extends the block of a complete lane as far as siblings are complete; joins nothing yet. */
+/* Extends the block of a complete lane while siblings are complete; joins nothing yet. */
 static void grow_block(ls_executor *e, int segment, int lane)
 {
     int device = ls_task_device(e->plan, segment, lane), start = lane, *block = e->block + at(e, segment, 0);
@@ -180,7 +178,6 @@ static void grow_block(ls_executor *e, int segment, int lane)
     }
 }
 
-/* Joins the partials of a block into its first lane's slot. */
 static ls_status join_block(ls_executor *e, int segment, int first, int count, int worker)
 {
     int *slot = e->slot_of + at(e, segment, first), *block = e->block + at(e, segment, first), size = *block;

@@ -87,8 +87,8 @@ const uint32_t *ls_peers_weights(const ls_peers *peers, uint32_t room[LS_MOST_PE
     return workers > 0 && workers < count ? room : weights;
 }
 
-/* The message contains the membership generation in which it was made. If the generation changes,
- * members differ and shares are even again, on every worker. */
+/* The message contains the membership generation in which it was made: in a later one shares are
+ * even again, on every worker. */
 ls_status ls_peers_weigh(ls_peers *peers, const uint32_t *weights)
 {
     size_t bytes = ((size_t)peers->size + 1) * sizeof(*weights);

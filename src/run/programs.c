@@ -54,7 +54,6 @@ static ls_program_slot slot_of(const ls_programs *p, const ls_operand *o)
     return slot;
 }
 
-/* Adds the variable and its slots, old and new. */
 static ls_program_slot *add_state(const ls_programs *p, const ls_tensor *node, ls_program_slot *slot,
                                   ls_program_step *step)
 {

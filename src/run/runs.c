@@ -68,8 +68,7 @@ static void drop(ls_graph *graph)
     free(runs);
 }
 
-/* Brings the newest value of a variable from a device that has it. If that fails, tries other
- * devices that may have it too. */
+/* If a device fails, tries others that may have the newest value too. */
 static ls_status bring(ls_variable *variable)
 {
     const ls_graph *graph = variable->node->graph;

@@ -1,5 +1,5 @@
-/* The self-check: see self_check.h. One graph contains all checks. Each column of its inputs has
- * numbers of one magnitude, so that sums and batch norms of the column also have that magnitude. */
+/* See self_check.h. One graph contains all checks. Each column of its inputs has numbers of one
+ * magnitude, so that its sums and batch norms have that magnitude too. */
 #include "run/self_check.h"
 
 #include <math.h>
@@ -79,7 +79,6 @@ typedef struct numbers {
     float x[SAMPLES * COLUMNS], y[SAMPLES * COLUMNS], variable[COLUMNS], slot[2][COLUMNS];
 } numbers;
 
-/* Returns a number from half a power of two up to the power. */
 static float draw(int exponent, int index)
 {
     ls_philox_key key = ls_random_key(0, LS_RANDOM_TEST, 100, 0);
@@ -164,8 +163,7 @@ static ls_status run_graph(ls_graph *graph, results *out)
     return LS_OK;
 }
 
-/* Runs on one device, or with the CPU's reference kernels. Ops without a kernel on the device run
- * on the CPU, as in any run. */
+/* Ops without a kernel on the device run on the CPU, as in any run. */
 static ls_status run_on(ls_context *ctx, int device, bool reference, results *out)
 {
     ls_graph *graph = NULL;
@@ -189,8 +187,7 @@ static const char *about(const ls_context *ctx, const ls_device *device)
     return "";
 }
 
-/* Devices of one kind with the same description compute the same: only the first of them is
- * checked. */
+/* Devices of one kind with the same description compute the same. */
 static bool is_distinct(const ls_context *ctx, int device)
 {
     const ls_device *d = &ctx->devices[device];
@@ -200,7 +197,6 @@ static bool is_distinct(const ls_context *ctx, int device)
     return true;
 }
 
-/* Reports the device, with a hash of its results, if any result differs from the expected one. */
 static ls_status report(ls_context *ctx, int device, const results *expected, const results *got, ls_text *text)
 {
     const ls_kind *kind = &ctx->kinds[ctx->devices[device].kind];

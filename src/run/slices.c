@@ -1,7 +1,7 @@
 /* Joins that workers share out, slice by slice. A worker's part is a sequence of ranges of
  * elements, cut into slices that fit in the cache. While one slice is joined, the partials of the
- * next one are received, and the result of the previous one is sent to all. Slices depend only on
- * the plan and the transport: every worker computes the same list. */
+ * next are received and the results of the previous are sent. Slices depend only on the plan and
+ * the transport: every worker computes the same list. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -23,15 +23,13 @@ static bool is_sliced(const ls_join *join)
     return join->shared && !join->late;
 }
 
-/* Bytes of a slice of any worker's part. */
 static size_t slice_bytes(const ls_exchange *x)
 {
     size_t most = x->peers->slice;
     return most < GRAIN * 16 ? GRAIN * 16 : most / (GRAIN * 16) * (GRAIN * 16);
 }
 
-/* Returns the next range of an owner's slice, of which `used` bytes are already listed; false: no
- * more. */
+/* `used`: bytes of the owner's slice that are already listed. Returns false at its end. */
 static bool next_range(const ls_exchange *x, const ls_plan *plan, const ls_phase *phase, int owner, ls_slice_place *at,
                        size_t *used, range *out)
 {
@@ -54,7 +52,6 @@ static bool next_range(const ls_exchange *x, const ls_plan *plan, const ls_phase
     return false;
 }
 
-/* Returns where to receive a slice of another worker's subtree. */
 static char *slice_at(const ls_exchange *x, int subtree, int64_t slice)
 {
     return x->slices + ((size_t)subtree * 2 + (size_t)(slice % 2)) * slice_bytes(x);
@@ -116,7 +113,7 @@ static void begin(ls_exchange *x, const ls_plan *plan, const ls_phase *phase)
             x->places[i][w] = (ls_slice_place){ .join = phase->first };
 }
 
-/* Returns the number of slices of the worker that has the most. */
+/* The number of slices of the worker that has the most. */
 static int64_t count_slices(ls_exchange *x, const ls_plan *plan, const ls_phase *phase)
 {
     int64_t most = 0;

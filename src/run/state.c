@@ -119,8 +119,8 @@ static ls_status take_blocks(ls_state *s, size_t bytes)
     return LS_OK;
 }
 
-/* Allocates larger vectors. Values of the old ones come from the host again; first copies them
- * there if the host does not have them. */
+/* Values of the old vectors come from the host again; first copies them there if it does not have
+ * them. */
 static ls_status grow(ls_state *s, size_t bytes)
 {
     for (size_t i = 0; i < s->graph->variable_count; i++)
@@ -168,7 +168,7 @@ static ls_memory_place place_of(const ls_state *s, int which, const ls_variable 
     return at;
 }
 
-/* Returns the vector that has the newest value; -1: neither. */
+/* -1: neither vector has the newest value. */
 static int newest(const ls_state *s, const ls_variable *variable)
 {
     if (!is_here(s, variable) || !s->block[0])
@@ -185,7 +185,7 @@ static void count_copy(const ls_state *s, const ls_variable *variable, int from,
     ls_context_count_copy(s->graph->context, ls_node_label(variable->node, label), from, to, variable->bytes);
 }
 
-/* Copies from a device of the same backend, after its queue has finished with the value. */
+/* Waits until the other device's queue has finished with the value. */
 static ls_status copy_from(ls_state *s, ls_state *from, const ls_variable *variable)
 {
     ls_memory_place to = place_of(s, s->read, variable), at = place_of(from, newest(from, variable), variable);
@@ -205,8 +205,7 @@ static ls_status upload(ls_state *s, ls_variable *variable)
     return ls_device_upload(s->device, to.memory, to.offset, variable->data, variable->bytes);
 }
 
-/* Copies from this device, another device or the host. If another device fails, tries the next
- * source. */
+/* From this device, another one or the host. If another device fails, tries the next source. */
 static ls_status bring(ls_state *s, ls_state *const *others, ls_variable *variable)
 {
     part_of(s, variable)->coming = true;
@@ -221,9 +220,8 @@ static ls_status bring(ls_state *s, ls_state *const *others, ls_variable *variab
     return upload(s, variable);
 }
 
-/* Chooses the vector to read: the one that has more of what the run writes. The rest is copied to
- * it once and is then in both. A run that writes nothing reads the vector that has more of
- * everything. */
+/* Runs read the vector that has more of what they write; the rest is copied to it once and is then
+ * in both. A run that writes nothing reads the vector that has more of everything. */
 static void choose_vector(ls_state *s, ls_variable *const *variables, int count)
 {
     size_t bytes[2] = { 0, 0 };
@@ -234,7 +232,6 @@ static void choose_vector(ls_state *s, ls_variable *const *variables, int count)
     s->read = bytes[1] > bytes[0] ? 1 : bytes[0] > bytes[1] ? 0 : s->read;
 }
 
-/* Requests missing values and waits until all have arrived. */
 static ls_status bring_all(ls_state *s, ls_state *const *others, ls_variable *const *variables, int count)
 {
     const ls_variable *last = NULL;

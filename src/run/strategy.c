@@ -1,5 +1,5 @@
-/* Converts a strategy to its task map: the devices that it names ("cpu:0,cpu:1", "gpu:0-3"; by
- * default all of the fastest kind), its stages, and the shares of lanes. */
+/* Converts a strategy to its task map: devices ("cpu:0,cpu:1", "gpu:0-3"; by default all of the
+ * fastest kind), stages, and shares of lanes. */
 #include "run/strategy.h"
 
 #include <stdlib.h>
@@ -103,8 +103,7 @@ static ls_status check_devices(const ls_strategy *s, int *count)
     return LS_OK;
 }
 
-/* A run in which some devices use the vendor's kernels and others use ours would belong to no bit
- * class. */
+/* Mixing the vendor's kernels with ours would give bits of no class. */
 static ls_status check_kernels(const ls_context *ctx, const int *list, int count)
 {
     char name[LS_SHORT_NAME];
@@ -147,7 +146,7 @@ static ls_status read_shares(const char *text, int *shares, int replicas)
                                        text, count, replicas);
 }
 
-/* Returns the speed of a replica: that of its slowest stage. 0: not known yet. */
+/* As fast as its slowest stage; 0: not known yet. */
 static double speed_of(ls_context *ctx, const int *devices, int stages)
 {
     double least = 0;
@@ -159,7 +158,7 @@ static double speed_of(ls_context *ctx, const int *devices, int stages)
     return least;
 }
 
-/* Sets shares by measured speed; even shares until all speeds are known. */
+/* Even shares until all speeds are known. */
 static void measure_shares(ls_context *ctx, const int *devices, int count, int *shares, int replicas)
 {
     double most = 0;

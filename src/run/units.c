@@ -97,7 +97,6 @@ static void list_visits(const ls_executor *e, const ls_phase *phase, ls_phase_un
         w->order_end[d] = d * lanes;
 }
 
-/* Adds a unit for each series of segments that stays on one device. */
 void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_phase_units *w, int lane)
 {
     w->first[lane] = w->count;
@@ -143,8 +142,7 @@ static ls_status make_lanes(const ls_executor *e, const ls_phase *phase, ls_phas
 
 /* ---- Joins in pairs ---- */
 
-/* Returns the device that holds the joined value of these lanes: that of the first lane with
- * samples; -1: none has samples. */
+/* The device of the first lane with samples, which holds the joined value; -1: none has samples. */
 static int holder_of(const ls_plan *plan, int segment, int from, int to)
 {
     for (int lane = from; lane < to && lane < plan->lanes; lane++)
@@ -153,8 +151,8 @@ static int holder_of(const ls_plan *plan, int segment, int from, int to)
     return -1;
 }
 
-/* Adds pairs of blocks that are on two devices, as units of the left one's device. Blocks on one
- * device are joined there, earlier or later. */
+/* Pairs of blocks on two devices, for the left one's device. Blocks on one device are joined there,
+ * earlier or later. */
 static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int s = phase->first; s < phase->first + phase->count; s++)
@@ -171,7 +169,7 @@ static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_phase_unit
 
 /* ---- Other phases ---- */
 
-/* Adds one unit for a CPU; on other kinds, one for each device that computes the values. */
+/* One unit for a CPU; on other kinds, one for each device that computes the values. */
 static void add_whole(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     ls_unit unit = { .device = e->placement->whole_device[phase->first], .index = phase->first, .count = phase->count };
@@ -186,7 +184,7 @@ static void add_whole(const ls_executor *e, const ls_phase *phase, ls_phase_unit
         }
 }
 
-/* Adds a unit for each device that has partials in its own memory. */
+/* One for each device that has partials in its own memory. */
 static void add_home(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int d = e->placement->ctx->cpu_count; d < e->devices; d++) {
@@ -198,8 +196,8 @@ static void add_home(const ls_executor *e, const ls_phase *phase, ls_phase_units
     }
 }
 
-/* Adds one unit for each kind whose backend has `transfer`, on the first device that computes
- * partials of these joins. */
+/* One for each kind whose backend has `transfer`, on the first device with partials of these
+ * joins. */
 static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int kind = 1; kind < e->placement->ctx->kind_count; kind++) {
@@ -214,8 +212,7 @@ static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_phase_
     }
 }
 
-/* Adds chunks of what CPUs own, for their threads; in a cluster, of the part that this process
- * joins. */
+/* Chunks of what CPUs own; in a cluster, of the part that this process joins. */
 static void add_join(const ls_executor *e, int join, ls_phase_units *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
@@ -229,7 +226,7 @@ static void add_join(const ls_executor *e, int join, ls_phase_units *w)
         add_pieces(w, place->parts[i].owner, join, place->parts[i].from, place->parts[i].to, JOIN_CHUNK);
 }
 
-/* Other kinds: adds one unit for everything that a device owns. */
+/* Other kinds: one unit for everything that a device owns. */
 static void add_joins(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int d = e->placement->ctx->cpu_count; !e->plan->at_home && d < e->devices; d++) {
@@ -244,7 +241,7 @@ static void add_joins(const ls_executor *e, const ls_phase *phase, ls_phase_unit
     }
 }
 
-/* Adds a unit for each device that reads a join which others own. */
+/* One for each device that reads a join which others own. */
 static void add_share(const ls_executor *e, int join, ls_phase_units *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
@@ -261,7 +258,7 @@ static void add_share(const ls_executor *e, int join, ls_phase_units *w)
     }
 }
 
-/* A gradient that comes from a join unchanged was checked there: one unit reads the result.
+/* A gradient that comes from a join unchanged was checked there; one unit reads the result.
  * Otherwise the first device that has the gradient checks it. */
 static void add_check(const ls_executor *e, int update, ls_phase_units *w)
 {
@@ -277,8 +274,7 @@ static void add_check(const ls_executor *e, int update, ls_phase_units *w)
     w->units[w->count++] = (ls_unit){ .device = d, .index = update, .to = count };
 }
 
-/* Adds tiles for any CPU, or for the first one; on other kinds, one unit for all updates of a
- * device. */
+/* Tiles for any CPU, or for the first; on other kinds, one unit for all updates of a device. */
 static void add_updates(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     const ls_plan *plan = e->plan;
@@ -347,7 +343,6 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_phas
     return LS_OK;
 }
 
-/* Lists the units of each device in order, and after them those of any CPU. */
 static ls_status make_queues(const ls_executor *e, ls_phase_units *w)
 {
     int count = 0;
