@@ -1,6 +1,6 @@
 /* Pass 3: fuses nodes into groups. One kernel computes a group, which is never cut. Fusion depends
- * only on the graph and the kinds of its nodes, not on the devices. Each pattern is a chain whose
- * inner values have no other users. */
+ * only on the graph and the kinds of its nodes. Each pattern is a chain whose inner values have no
+ * other users. */
 #include "device/context.h"
 #include "plan/plan.h"
 
@@ -16,13 +16,12 @@ static const ls_tensor *node_at(const fuser *f, int i)
     return f->plan->nodes[i].node;
 }
 
-/* Returns whether two nodes are for the same devices. */
 static bool is_together(const ls_plan_node *a, const ls_plan_node *b)
 {
     return a->kind == b->kind && a->spread == b->spread;
 }
 
-/* Returns the only user of node i if it can follow it in a group, otherwise -1. */
+/* The only user of node i, if it can follow it in a group; otherwise -1. */
 static int follower(const fuser *f, int i, ls_op op)
 {
     const ls_plan_node *p = &f->plan->nodes[i];
@@ -38,14 +37,13 @@ static void absorb(ls_group *group, const ls_tensor *node)
     group->root = node;
 }
 
-/* Returns the other operand of a two-input node. */
 static int other_input(const fuser *f, int node, int one)
 {
     const int *in = f->plan->nodes[node].in;
     return in[0] == one ? in[1] : in[0];
 }
 
-/* Returns whether `bias` is a whole vector that is added to the last axis. */
+/* A whole vector that is added to the last axis. */
 static bool is_bias(const ls_tensor *bias, const ls_tensor *x)
 {
     return !bias->per_sample && bias->shape.rank == 1 && bias->dtype == x->dtype &&
@@ -124,7 +122,7 @@ static int fuse_pool_grad(fuser *f, ls_group *group, int i)
     return relu;
 }
 
-/* Returns the batch norm that feeds the ReLU of a relu_grad directly, otherwise -1. */
+/* The batch norm that feeds the ReLU of a relu_grad directly; otherwise -1. */
 static int norm_behind(const fuser *f, int relu_grad)
 {
     const ls_plan_node *nodes = f->plan->nodes;
@@ -135,8 +133,8 @@ static int norm_behind(const fuser *f, int relu_grad)
     return nodes[norm].node->op == LS_OP_batch_norm && nodes[norm].in ? norm : -1;
 }
 
-/* Returns whether node i can be computed from the inputs of a relu_grad. The relu_grad stays a
- * separate group, which is computed only if another group needs it. */
+/* Whether node i can be computed from the inputs of a relu_grad. The relu_grad stays a separate
+ * group, computed only if another group needs it. */
 static bool takes_relu_grad(const fuser *f, int relu_grad, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
@@ -170,8 +168,8 @@ static void fuse_masked_add(fuser *f, ls_group *group, int i)
     group->in[group->in_count++] = other;
 }
 
-/* Fuses the ReLU's mask into a gradient of a batch norm. The mask is recomputed from x, or, if
- * something was added before the ReLU, taken from its output. */
+/* Recomputes the ReLU's mask from x or, if something was added before the ReLU, takes it from its
+ * output. */
 static void fuse_norm_grad(fuser *f, ls_group *group, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
@@ -241,8 +239,8 @@ static int match(fuser *f, ls_group *group, int i)
     }
 }
 
-/* Returns whether the value is cheap to recompute from inputs that are kept or cheap themselves:
- * one pass over memory, no sum. */
+/* Cheap to recompute from inputs that are kept or cheap themselves: one pass over memory, no
+ * sum. */
 static bool is_cheap_op(const ls_tensor *node)
 {
     return ls_node_is(node, LS_TRAIT_CHEAP) ||
@@ -265,7 +263,7 @@ static void describe(ls_plan *plan, ls_group *group)
     group->plan = plan;
 }
 
-/* Returns the node that owns the bytes of a value, looking through reshapes. */
+/* Looks through reshapes. */
 static const ls_tensor *node_behind(const ls_plan *plan, int value)
 {
     while (plan->nodes[value].group >= 0 && plan->groups[plan->nodes[value].group].alias)
@@ -273,7 +271,7 @@ static const ls_tensor *node_behind(const ls_plan *plan, int value)
     return plan->nodes[value].node;
 }
 
-/* Returns the variable that owns the bytes of a value; NULL: none. */
+/* Returns NULL if the bytes are not those of a variable. */
 static const ls_variable *variable_behind(const ls_plan *plan, int value)
 {
     const ls_tensor *node = node_behind(plan, value);
@@ -293,8 +291,8 @@ static bool is_updated(const ls_plan *plan, const ls_variable *variable)
     return false;
 }
 
-/* Copies fetched views of variables, which show the value before the run's writes, and of inputs,
- * whose samples may be picked from a larger set. */
+/* Fetched views of variables show the value before the run's writes; inputs may be picked from a
+ * larger set. */
 static void copy_views(ls_plan *plan)
 {
     for (int i = 0; i < plan->fetch_count; i++) {
@@ -305,8 +303,7 @@ static void copy_views(ls_plan *plan)
     }
 }
 
-/* An update may be in place if no node of the plan reads its value, and no other update writes what
- * it reads at that time. */
+/* An update may be in place if its value is not read, and no other update writes what it reads. */
 static void find_updates(ls_plan *plan)
 {
     for (int i = 0; i < plan->node_count; i++) {
@@ -328,7 +325,7 @@ static void find_updates(ls_plan *plan)
     }
 }
 
-/* Moves an update to the device of its gradient (host memory if the host joins), if that kind has a
+/* An update runs where its gradient is (in host memory if the host joins), if that kind has a
  * kernel and the run does not read the new value. */
 static void place_updates(ls_plan *plan)
 {
@@ -363,8 +360,7 @@ static ls_status prepare(fuser *f)
     return LS_OK;
 }
 
-/* Makes the largest group from node i that patterns and backend allow; *root: the index of its
- * root. */
+/* *root: the index of the group's root. */
 static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
 {
     ls_plan *plan = f->plan;
@@ -400,8 +396,7 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
     return LS_OK;
 }
 
-/* A group is never cut: if device scopes would cut it, its nodes go with the first one, and the log
- * reports it. */
+/* If device scopes would cut a group, its nodes go with the first one, and the log reports it. */
 static void keep_together(ls_plan *plan, const fuser *f, int first, int root)
 {
     for (int k = first; k != root;) {
@@ -433,7 +428,7 @@ ls_status ls_plan_fuse(ls_plan *plan)
         int root;
         LS_TRY(make_group(&f, i, &group, &root));
         keep_together(plan, &f, i, root);
-        for (int k = i; k != root;) { /* The nodes of the chain belong to the group. */
+        for (int k = i; k != root;) {
             f.absorbed[k] = true;
             f.inside[k] = true;
             k = f.user[k];

@@ -93,7 +93,7 @@ bool ls_lane_visits(const ls_placement *p, int first, int end, int lane, int dev
     return false;
 }
 
-/* Marks the devices that some lane visits in the same level as `device`. */
+/* Devices that some lane visits in the same level as `device`. */
 static void find_neighbours(const ls_placement *p, int device, bool *neighbour)
 {
     const ls_plan *plan = p->plan;
@@ -112,8 +112,8 @@ static int workers_of(const ls_placement *p, int device)
     return p->crewed ? p->ctx->devices[device].worker_count : 1;
 }
 
-/* Returns how many lanes a call of the backend may run together: lanes that stay on the device
- * throughout a level. If they continued on another device, that one would wait for all of them. */
+/* Lanes that stay on the device throughout a level can run together. If they continued on another
+ * device, that one would wait for all of them. */
 static int count_together(const ls_placement *p, int device)
 {
     const ls_plan *plan = p->plan;
@@ -164,8 +164,8 @@ static bool has_late_joins(const ls_plan *plan)
     return false;
 }
 
-/* Levels follow each other and share memory. With late joins only every other level does, because
- * partials of a level are still in use during the next. */
+/* Levels share memory. With late joins only every other level does: partials of a level are still
+ * in use during the next. */
 static void count_slots(ls_placement *p, int device, int *lanes)
 {
     const ls_plan *plan = p->plan;

@@ -21,7 +21,7 @@ static void add_kind(kinds *k, int64_t samples)
         k->samples[k->count++] = samples;
 }
 
-/* Adds the micro-batch sizes into which lanes of both sizes are divided, the common one first. */
+/* Sizes of micro-batches of lanes of both sizes, the common one first. */
 static void micro_kinds(const ls_plan *plan, const ls_segment *segment, kinds *k)
 {
     int64_t small = plan->batch / plan->lanes, lanes[2] = { small + (plan->batch % plan->lanes != 0), small };
@@ -66,8 +66,8 @@ static ls_status make_kernel(ls_plan *plan, ls_group *group, kinds *k)
     return LS_OK;
 }
 
-/* A group that belongs to a segment gets that segment's sizes; a group computed wherever it is
- * needed gets those of all segments. */
+/* A group of a segment gets that segment's sizes; a group computed wherever it is needed gets all
+ * sizes. */
 ls_status ls_plan_kernels(ls_plan *plan)
 {
     for (int s = 0; s < plan->segment_count; s++) {

@@ -1,6 +1,6 @@
-/* Pass 2: chooses the kind of device for each node. A requested device wins; otherwise the fastest
- * kind that has a kernel, which is the one added last. The CPU has all kernels. Does not choose
- * among the devices of a kind. */
+/* Pass 2: chooses the kind of device for each node: the requested one; otherwise the fastest that
+ * has a kernel, which is the one added last. The CPU has all kernels. Does not choose among devices
+ * of a kind. */
 #include "device/context.h"
 #include "plan/plan.h"
 
@@ -38,8 +38,8 @@ static ls_status refuse(const ls_context *ctx, const ls_tensor *node, int kind)
                    ctx->kinds[kind].name, others);
 }
 
-/* An op that the vendor's kernels compute has the vendor's bits everywhere in the graph, so it
- * cannot be requested on other kinds. Only the canary may: it measures each kind's own bits. */
+/* An op that the vendor's kernels compute has their bits everywhere, so it cannot be requested on
+ * other kinds. Only the canary may: it measures each kind's own bits. */
 static ls_status check_kernels(const ls_plan *plan, const ls_tensor *node, int kind)
 {
     char label[LS_NODE_TEXT];
@@ -56,8 +56,8 @@ static ls_status check_kernels(const ls_plan *plan, const ls_tensor *node, int k
                    ctx->kinds[vendor].name);
 }
 
-/* Returns whether this is work on samples for which every kind in the map has a kernel. *wanted:
- * the kind without one, if any. */
+/* Whether every kind in the map has a kernel for this work on samples. *wanted: the kind without
+ * one. */
 static bool is_spread(const ls_plan *plan, const ls_tensor *node, int *wanted)
 {
     const ls_context *ctx = plan->graph->context;
@@ -70,7 +70,7 @@ static bool is_spread(const ls_plan *plan, const ls_tensor *node, int *wanted)
     return node->use != LS_USE_WHOLE || node->per_sample;
 }
 
-/* Chooses the kind of a node. Fails with LS_ERR_UNSUPPORTED if the requested kind is impossible. */
+/* Fails with LS_ERR_UNSUPPORTED if the requested kind is impossible. */
 static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node *p)
 {
     const ls_context *ctx = plan->graph->context;
@@ -108,7 +108,7 @@ static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node
     return LS_OK;
 }
 
-/* Logs one line for each op that went to the CPU because its device has no kernel. */
+/* One line for each op that runs on the CPU because its device has no kernel. */
 static void report(ls_plan *plan)
 {
     uint64_t told[(LS_OP_COUNT + 63) / 64] = { 0 };

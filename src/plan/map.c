@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-/* Returns the participating device number `which` of a kind. */
 static int device_of_kind(const ls_task_map *map, const ls_context *ctx, int kind, int which)
 {
     bool named = false;
@@ -51,7 +50,7 @@ bool ls_task_map_is_mixed(const ls_task_map *map, const ls_context *ctx)
     return (kinds & (kinds - 1)) != 0;
 }
 
-/* Gives each replica its share of the lanes, rounded. */
+/* Rounds each replica's share of the lanes. */
 int ls_task_map_replica(const ls_task_map *map, int replicas, int lane, int lanes)
 {
     int64_t all = 0, before = 0;

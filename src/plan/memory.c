@@ -18,7 +18,7 @@ typedef struct placer {
     int *step_of; /* By group: its step in the current segment, plus 1. */
 } placer;
 
-/* Finds the last readers: by level for whole values, by segment for kept values. */
+/* By level for whole values, by segment for kept values. */
 static void find_lifetimes(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -70,7 +70,7 @@ static bool is_gather_batch(const ls_group *group)
     return ls_node_is(group->root, LS_TRAIT_GATHERS);
 }
 
-/* Places whole values, joined partials and prepared weights in one arena; its time is the level. */
+/* Whole values, joined partials and prepared weights share one arena; its time is the level. */
 static ls_status place_whole(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -107,8 +107,7 @@ static ls_status place_whole(placer *p)
     return ls_packer_pack(&p->packer, &plan->whole_bytes);
 }
 
-/* Adds a value that is live from segment `first` to segment `last`; last == segment_count means to
- * the end. */
+/* last == segment_count: live until the end. */
 static void add_kept(ls_plan *plan, ls_kept kept, int first, int last)
 {
     int from = plan->segments[first].level, to = last < plan->segment_count ? plan->segments[last].level : -1;
@@ -118,8 +117,7 @@ static void add_kept(ls_plan *plan, ls_kept kept, int first, int last)
     plan->kept[plan->kept_count++] = kept;
 }
 
-/* Lists each lane's own partials that are read separately: the partial itself is soon joined with
- * others. */
+/* A lane's own partial that is read separately: the original is soon joined with others. */
 static ls_status list_lane_parts(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -136,9 +134,8 @@ static ls_status list_lane_parts(placer *p)
     return LS_OK;
 }
 
-/* Lists the kept values and their lifetimes. Values that cross a join are measured in levels,
- * because within a level one lane may be several segments ahead of another. Values within a level
- * are measured in segments, the lane's own time. */
+/* Values that cross a join live by levels, because within a level one lane may be several segments
+ * ahead of another. Values within a level live by segments, the lane's own time. */
 static ls_status list_kept(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -162,8 +159,8 @@ static ls_status list_kept(placer *p)
     return list_lane_parts(p);
 }
 
-/* Packs one of the two kinds of kept values: framed ones for one lane, others for `samples`
- * samples. (A lane's partial is stored where its first sample would be.) */
+/* Packs framed values for one lane, or the others for `samples` samples. (A lane's partial is
+ * stored where its first sample would be.) */
 static ls_status pack(const ls_plan *plan, bool framed, int64_t samples, const bool *here, size_t *offsets,
                       size_t *bytes)
 {
@@ -189,7 +186,7 @@ ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *he
     return pack(plan, false, samples, here, offsets, bytes);
 }
 
-/* The partials of a lane in one segment are contiguous: they form the slot that its task fills. */
+/* The partials of a lane in one segment are contiguous: the slot that its task fills. */
 static ls_status place_partials(ls_plan *plan)
 {
     size_t used = 0, all;
@@ -210,8 +207,7 @@ static ls_status place_partials(ls_plan *plan)
 
 /* ---- Operands ---- */
 
-/* Returns the location of an input for a step that is not in a segment, or that reads a kept
- * value. */
+/* Location of an input for a step outside segments, or of a kept value. */
 static ls_operand settled(const ls_plan *plan, int value)
 {
     int source = ls_plan_source_value(plan, value);
@@ -241,7 +237,6 @@ static ls_status settle_step(ls_plan *plan, ls_step *step)
     return LS_OK;
 }
 
-/* Makes a step read a weight from its prepared form, if its kernel wants one. */
 static void use_prepared(const ls_plan *plan, ls_step *step)
 {
     const ls_prepare *want = &step->group->kernel->prepare;
@@ -252,8 +247,8 @@ static void use_prepared(const ls_plan *plan, ls_step *step)
     in->offset = plan->prepared[step->group->prepared].offset;
 }
 
-/* Lets a step that can work in place take over the memory of its first input, if that was computed
- * in this segment and is not needed any more. */
+/* A step that can work in place takes over the memory of its first input, if that was computed in
+ * this segment and is not needed any more. */
 static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
 {
     const ls_plan *plan = p->plan;
@@ -350,7 +345,7 @@ static ls_status place_segment(placer *p, ls_segment *segment)
     return LS_OK;
 }
 
-/* Reserves memory for one micro-batch of every fed input, after the scratch. */
+/* One micro-batch of every fed input, after the scratch. */
 static ls_status place_stage(ls_plan *plan)
 {
     int64_t micro = 0;

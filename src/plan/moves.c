@@ -1,6 +1,6 @@
-/* Counts the bytes that joins move between devices in a step: partials to the owners that join
- * them, and results to the devices that computed partials. Depends only on the placement. CPU
- * devices share one memory, but what another CPU device's cores computed still counts as moved. */
+/* Counts the bytes that joins move between devices in a step: partials to their owners, and results
+ * to the devices that computed partials. Depends only on the placement. CPU devices share one
+ * memory, but what another CPU device's cores computed still counts. */
 #include <stdlib.h>
 
 #include "plan/placement.h"
@@ -10,8 +10,8 @@ static bool has_samples(const ls_plan *plan, int lane)
     return ls_lane_first(plan->batch, plan->lanes, lane) < ls_lane_first(plan->batch, plan->lanes, lane + 1);
 }
 
-/* Marks the lanes that hold partials of a segment after its tasks: by then siblings on one device
- * have been joined. */
+/* Lanes that hold partials of a segment after its tasks: siblings on one device have been
+ * joined. */
 static void list_live(const ls_placement *p, int segment, bool *live)
 {
     const ls_plan *plan = p->plan;
@@ -38,7 +38,6 @@ static int first_live(const bool *live, int from, int to)
     return from < to ? from : -1;
 }
 
-/* Counts the partials of lanes from .. to - 1 that come to a device from others. */
 static int count_foreign(const ls_placement *p, int segment, const bool *live, int from, int to, int device)
 {
     int count = 0;

@@ -3,8 +3,7 @@
 #include "plan/plan.h"
 
 /* relu'(x) depends only on the sign of x, which relu(x) has too. With the output in place of x, a
- * convolution can end in its ReLU without keeping its own result. The bits are the same, so this is
- * done wherever the output exists. */
+ * convolution can end in its ReLU without keeping its own result. The bits are the same. */
 static void use_relu_outputs(ls_plan *plan)
 {
     int *relu_of = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*relu_of));
@@ -34,8 +33,8 @@ static void count_users(ls_plan *plan)
             plan->nodes[plan->nodes[i].in[k]].users++;
 }
 
-/* Marks nodes as aside that serve only the sums of metrics: those that no fetched value of another
- * kind needs. If all nodes are aside, none is. */
+/* Nodes that only metrics need are aside: no other fetched value needs them. If all nodes are
+ * aside, none is. */
 static void find_aside(ls_plan *plan)
 {
     bool all = true;

@@ -24,7 +24,7 @@ static int by_first(const void *a, const void *b)
     return (y->bytes > x->bytes) - (y->bytes < x->bytes);
 }
 
-/* Frees bytes and merges adjacent holes. */
+/* Merges adjacent holes. */
 static void give_back(ls_packer *p, size_t offset, size_t bytes)
 {
     int at = p->hole_count;
@@ -46,7 +46,6 @@ static void give_back(ls_packer *p, size_t offset, size_t bytes)
     }
 }
 
-/* Takes the smallest hole that fits, otherwise new memory at the top. */
 static size_t take(ls_packer *p, size_t bytes, size_t *top)
 {
     int best = -1;

@@ -1,6 +1,5 @@
 /* Pass 9: the order of work. For each level: whole steps, prepared weights, lanes, joins. A
- * training step ends with two sweeps: all checks that gradients are finite, and only then the
- * updates. */
+ * training step ends with two sweeps: all checks for finite values, and only then the updates. */
 #include "device/context.h"
 #include "plan/plan.h"
 
@@ -10,8 +9,7 @@ static void add_phase(ls_plan *plan, ls_phase_kind kind, int level, int first, i
         plan->phases[plan->phase_count++] = (ls_phase){ kind, level, first, count, 0 };
 }
 
-/* Adds the whole steps of a level: series of small ones on one device, and each large tiled one in
- * a phase of its own. */
+/* Small steps on one device share a phase; each large tiled step has its own. */
 static void whole_phases(ls_plan *plan, int level, int first, int count)
 {
     int run = first;
@@ -47,7 +45,6 @@ static bool is_shared(const ls_plan *plan, int first, int count)
     return false;
 }
 
-/* Returns whether devices of some kind exchange what the joins of a level need in one transfer. */
 static bool is_transferred(const ls_plan *plan, int first, int count)
 {
     for (int i = first; i < first + count; i++)
@@ -56,8 +53,7 @@ static bool is_transferred(const ls_plan *plan, int first, int count)
     return false;
 }
 
-/* Adds the rounds of a map whose devices join in pairs; the last pair, all lanes, is left to the
- * join. */
+/* The last pair, all lanes, is left to the join. */
 static void pair_phases(ls_plan *plan, int level, int first, int count)
 {
     /* Otherwise the host joins. */
@@ -93,9 +89,8 @@ static ls_status list_writes(ls_plan *plan)
 #define MUCH  (1 << 19)
 #define GRAIN 64 /* Elements: workers' parts begin at multiples of it. */
 
-/* Decides whether the workers (or the servers, if there are any) share out the joins of a level.
- * Otherwise every worker receives everything and joins it itself. That saves a message, which
- * matters if there is little to send or to add. */
+/* Workers (or the servers, if there are any) share out the joins of a level. If there is little to
+ * send or to add, every worker receives everything and joins it itself, which saves a message. */
 static bool share_joins(ls_plan *plan, int first, int count)
 {
     size_t bytes = 0;
@@ -121,7 +116,6 @@ void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t
     *to = *to < join->count ? *to : join->count;
 }
 
-/* Adds the joins of a level, after its lanes. */
 static void join_phases(ls_plan *plan, int level, int first, int count)
 {
     if (is_transferred(plan, first, count))
@@ -144,9 +138,9 @@ int ls_plan_late(const ls_plan *plan, int level, int *first)
     return end - *first;
 }
 
-/* Adds late joins, after the others of a level. Partials of this level are sent to the workers that
- * join them while the next level is computed. Those of the previous level have arrived: they are
- * joined and the results sent in the same way. The joins of the level before that are complete. */
+/* Late joins, after the others of a level. Partials of this level are sent while the next level is
+ * computed. Those of the previous level have arrived: they are joined, and the results sent in the
+ * same way. The joins of the level before that are complete. */
 static void late_phases(ls_plan *plan, int level)
 {
     int now, last, before;
@@ -161,7 +155,6 @@ static void late_phases(ls_plan *plan, int level)
         add_phase(plan, LS_PHASE_POST, level, 0, 1);
 }
 
-/* Returns whether something was posted after the previous level. */
 static bool is_posted(const ls_plan *plan, int level)
 {
     int last, before;

@@ -24,7 +24,6 @@ bool ls_runs_on(const ls_placement *p, int segment, int device)
 
 /* ---- Participating devices ---- */
 
-/* Returns the first participating device of a kind. */
 static ls_status first_of_kind(ls_placement *p, int kind, int *out)
 {
     int *list = ls_placement_alloc(p, (size_t)p->ctx->device_count, sizeof(*list));
@@ -71,8 +70,8 @@ static ls_status find_active(ls_placement *p)
 
 /* ---- Readers of whole values ---- */
 
-/* Records a reader. All CPUs read host memory. A device that gets rows of a value task by task has
- * no memory for the whole value. */
+/* All CPUs read host memory. A device that gets rows of a value task by task has no memory for all
+ * of it. */
 static void look(ls_placement *p, const ls_operand *o, int device)
 {
     int at = ls_kind_of(p, device) == LS_CPU ? p->home : device;
@@ -88,8 +87,7 @@ static void look_step(ls_placement *p, const ls_step *step, int device)
         look(p, &step->in[k], device);
 }
 
-/* Places an update on every device of its kind that holds a copy of the state and trains with
- * it. */
+/* On every device of its kind that holds a copy of the state and trains with it. */
 static void place_update(ls_placement *p, int update)
 {
     const ls_plan *plan = p->plan;
@@ -140,7 +138,6 @@ static void find_readers(ls_placement *p)
         place_update(p, i);
 }
 
-/* Returns whether a device has a whole value without getting it from the host. */
 static bool has_whole(const ls_placement *p, int value, int device)
 {
     const ls_plan *plan = p->plan;
@@ -155,8 +152,7 @@ static bool has_whole(const ls_placement *p, int value, int device)
     return false;
 }
 
-/* Finds whole values computed elsewhere that the host needs: they are fetched, or read by a device
- * that does not have them. */
+/* The host needs whole values that are fetched, or read by a device that does not have them. */
 static void find_coming(ls_placement *p)
 {
     const ls_plan *plan = p->plan;
@@ -185,7 +181,7 @@ static void find_coming(ls_placement *p)
 
 /* ---- Joins ---- */
 
-/* Returns the device with the most blocks of a segment's lanes: what it owns need not be copied. */
+/* The device with the most blocks of a segment's lanes: what it owns need not be copied. */
 static int largest_maker(const ls_placement *p, int segment, const int *makers, int count)
 {
     int best = 0, most = 0;
@@ -197,7 +193,7 @@ static int largest_maker(const ls_placement *p, int segment, const int *makers, 
     return best;
 }
 
-/* Divides a large join among all devices that compute partials; a small one has a single owner. */
+/* All devices that compute partials share a large join; a small one has a single owner. */
 static ls_status place_join(ls_placement *p, int join)
 {
     const ls_plan *plan = p->plan;
@@ -307,7 +303,6 @@ static void add_state(ls_place *place, ls_variable *variable)
     place->state[place->state_count++] = variable;
 }
 
-/* Lists the variables that are updated or read on a device that is not a CPU. */
 static ls_status place_state(ls_placement *p, int device)
 {
     const ls_plan *plan = p->plan;

@@ -46,7 +46,6 @@ static const char *tensorflow_name(ls_op op, char text[64])
     return text;
 }
 
-/* A list of devices of one kind, with room for all devices of a context. */
 typedef struct where {
     int *list;
     int count;
@@ -60,7 +59,6 @@ static void add_device(where *w, int device)
     w->list[w->count++] = device;
 }
 
-/* Lists the devices that run a group's tasks. */
 static void group_devices(const ls_placement *p, const ls_group *group, where *w)
 {
     const ls_plan *plan = p->plan;
@@ -79,7 +77,7 @@ static void group_devices(const ls_placement *p, const ls_group *group, where *w
             add_device(w, d);
 }
 
-/* Returns whether state was requested elsewhere; it is on the CPU nevertheless. */
+/* State is on the CPU even if it was requested elsewhere. */
 static bool is_state_elsewhere(const ls_placement *p, const ls_tensor *node)
 {
     return node->op == LS_OP_variable && node->device != LS_ANY_DEVICE && p->ctx->devices[node->device].kind != LS_CPU;
@@ -101,7 +99,7 @@ static int leaf_device(const ls_placement *p, const ls_tensor *node)
     return device;
 }
 
-/* Returns the group that computes a node, alone or with others; NULL: a leaf. */
+/* Returns NULL for a leaf. */
 static const ls_group *group_of(const ls_plan *plan, int node)
 {
     if (plan->nodes[node].group >= 0)
@@ -113,8 +111,8 @@ static const ls_group *group_of(const ls_plan *plan, int node)
     return NULL;
 }
 
-/* Returns ".../device:GPU:0", with several devices ".../device:GPU:0-3" or ".../device:CPU:0,2".
- * `list` has room for all devices. */
+/* Examples: ".../device:GPU:0"; several devices ".../device:GPU:0-3", ".../device:CPU:0,2". `list`
+ * has room for all devices. */
 static const char *device_text(const ls_placement *p, int node, int *list, char text[128])
 {
     const ls_group *group = group_of(p->plan, node);

@@ -71,9 +71,9 @@ int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch)
     return (int)(lanes < least ? least : lanes);
 }
 
-/* Uses the work of one sample, and the parameters: the variables that the plan updates, or all that
- * it reads if it updates none. Metrics do not count, so lanes, and thus the bits of the weights,
- * are the same with and without them. */
+/* Parameters are the variables that the plan updates, or all that it reads if it updates none.
+ * Metrics do not count, so lanes, and thus the bits of the weights, are the same with and without
+ * them. */
 static int default_lanes(const ls_plan *plan)
 {
     double flops = 0, updated = 0, read = 0;
@@ -110,7 +110,7 @@ void ls_share_lanes(const uint32_t *weights, int workers, int lanes, int *first)
         first[w + 1] += first[w];
 }
 
-/* Assigns parts of joins: to servers if there are any, otherwise to all workers. */
+/* Servers join if there are any, otherwise all workers. */
 static ls_status share_parts(ls_plan *plan)
 {
     ls_plan_options *o = &plan->options;

@@ -24,8 +24,8 @@ typedef struct packing {
     size_t stage_bytes;
 } packing;
 
-/* Reserves memory: for one lane's samples of an input, or for a whole value from its computation to
- * its last reader. Variables are in the state of the device. */
+/* One lane's samples of an input; a whole value from its computation to its last reader. Variables
+ * are in the state of the device. */
 static ls_status add_operand(packing *k, const ls_operand *o)
 {
     const ls_plan *plan = k->p->plan;
@@ -72,8 +72,8 @@ static ls_status add_steps(packing *k, int device, size_t *micro)
     return LS_OK;
 }
 
-/* Returns the bytes for other devices' partials of a join, or of a part of it. A device has at most
- * two blocks for each level of the tree, or as many as it has lanes. */
+/* Memory for other devices' partials of a join or of a part of it. A device has at most two blocks
+ * for each level of the tree, or as many as it has lanes. */
 static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t elements, int device)
 {
     size_t blocks = 0;
@@ -83,9 +83,9 @@ static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t 
     return blocks * ls_size_align((size_t)elements * ls_dtype_bytes(join->dtype), LS_ALIGN);
 }
 
-/* Reserves memory for the joins of which this device owns a part: their value, and other devices'
- * partials; for all joins of a level if they arrive in one transfer. If devices join in pairs, any
- * of them may need it. */
+/* The value of each join of which this device owns a part, and memory for other devices' partials;
+ * for all joins of a level if they arrive in one transfer. If devices join in pairs, any of them
+ * may need it. */
 static ls_status add_joins(packing *k, int device, size_t *receive)
 {
     const ls_plan *plan = k->p->plan;
@@ -139,8 +139,7 @@ static ls_status place_block(ls_placement *p, int device)
 
 /* ---- Totals ---- */
 
-/* Counts the bytes that a run's fetched values will take on the CPU devices, in addition to the
- * plan. Memory of old values is reused. */
+/* Memory on the CPU devices in addition to the plan. Memory of old values is reused. */
 static void count_fetches(ls_placement *p)
 {
     const ls_plan *plan = p->plan;

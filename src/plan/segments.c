@@ -31,8 +31,7 @@ typedef struct cutter {
     size_t *freed;
 } cutter;
 
-/* How groups with a segment are divided without regard to devices, and where the map places each of
- * their lanes. */
+/* The division without regard to devices, and the map's devices for each lane. */
 typedef struct natural {
     int *segment; /* By group. */
     int64_t *micro;
@@ -66,7 +65,7 @@ static void set_levels(ls_plan *plan)
         plan->levels = 1;
 }
 
-/* Delays whole groups as long as possible, so that joins are also read late (ls_join.late). */
+/* Delays whole groups, so that joins are also read late (ls_join.late). */
 static ls_status delay_whole(ls_plan *plan)
 {
     int *latest = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*latest));
@@ -100,7 +99,7 @@ static void find_needed(cutter *c)
     }
 }
 
-/* Returns whether a group is a per-sample group that is computed once, in its own level. */
+/* A per-sample group that is computed once, in its own level. */
 static bool has_home(const cutter *c, int g)
 {
     const ls_group *group = &c->plan->groups[g];
@@ -114,7 +113,7 @@ static void add_step(cutter *c, int g)
     c->touched[c->touched_count++] = g;
 }
 
-/* Makes a value available in the segment being built: kept by another segment, or computed here. */
+/* Makes a value available: kept by another segment, or computed in this one. */
 static void demand(cutter *c, int value)
 {
     ls_plan *plan = c->plan;
@@ -131,7 +130,6 @@ static void demand(cutter *c, int value)
     add_step(c, g);
 }
 
-/* Returns the bytes of weights that one call of the group reads or writes. */
 static size_t weight_bytes(const ls_plan *plan, const ls_group *group)
 {
     const ls_tensor *weights = ls_node_weights(group->nodes[0]);
@@ -149,15 +147,15 @@ static wish wish_of(const ls_plan *plan, const ls_group *group)
     return bytes == 0 ? NO_WISH : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
 }
 
-/* Returns the bytes of a value's sample that is live in this segment; 0 for a whole value. */
+/* Returns 0 for a whole value. */
 static size_t unit_here(const ls_plan *plan, int value)
 {
     const ls_tensor *node = plan->nodes[value].node;
     return node->per_sample ? ls_plan_unit(plan, node) : 0;
 }
 
-/* Returns the bytes of one sample at the busiest step: a micro-batch of these should fit in the
- * nominal cache. */
+/* Bytes of one sample at the busiest step: a micro-batch of these should fit in the nominal
+ * cache. */
 static size_t busiest_bytes(cutter *c)
 {
     ls_plan *plan = c->plan;
@@ -232,7 +230,6 @@ static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
     return LS_OK;
 }
 
-/* Adds a group that belongs to this segment, with everything it needs here. */
 static void add_own(cutter *c, int g)
 {
     ls_group *group = &c->plan->groups[g];
@@ -249,8 +246,8 @@ static bool is_aside(const ls_plan *plan, int g)
     return plan->nodes[plan->groups[g].value].aside;
 }
 
-/* Returns whether a group, or what would be recomputed for it, reads a lane's partial that the
- * segment being built is still adding up. */
+/* Whether a group, or what would be recomputed for it, reads a lane's partial that the segment
+ * being built is still adding up. */
 static bool waits_for_lane(const cutter *c, int g)
 {
     const ls_plan *plan = c->plan;
@@ -266,9 +263,9 @@ static bool waits_for_lane(const cutter *c, int g)
     return false;
 }
 
-/* Makes the natural segments. Within a level these are series of groups of one kind that prefer the
- * same size of micro-batch. Metrics get their own segments, and a reader of a lane's partial comes
- * after the segment that computes it. */
+/* Natural segments: within a level, series of groups of one kind that prefer the same size of
+ * micro-batch. Metrics get their own segments, and a reader of a lane's partial comes after the
+ * segment that computes it. */
 static ls_status cut_level(cutter *c, const int *groups, int count, int level)
 {
     wish now = NO_WISH;
@@ -287,8 +284,7 @@ static ls_status cut_level(cutter *c, const int *groups, int count, int level)
     return end_segment(c, level, now == WHOLE_LANE, 0);
 }
 
-/* Returns whether to cut a natural segment here: where the map moves a lane to another device, or
- * everywhere. */
+/* Where the map moves a lane to another device, or everywhere. */
 static bool is_cut(const ls_plan *plan, const natural *n, int g, int next)
 {
     if (plan->options.cut_everywhere || n->segment[g] != n->segment[next])
@@ -298,7 +294,7 @@ static bool is_cut(const ls_plan *plan, const natural *n, int g, int next)
     return memcmp(here, there, (size_t)plan->lanes * sizeof(*here)) != 0;
 }
 
-/* Makes parts of natural segments, each with the micro-batch of the whole. */
+/* Each part keeps the micro-batch of the whole. */
 static ls_status cut_finely(cutter *c, const int *groups, int count, int level, const natural *n)
 {
     for (int i = 0; i < count; i++) {
@@ -309,8 +305,7 @@ static ls_status cut_finely(cutter *c, const int *groups, int count, int level, 
     return LS_OK;
 }
 
-/* Sorts the groups with a segment by level, keeping their order but with metrics last; start[l] is
- * where level l begins. */
+/* Sorts by level, keeping the order but with metrics last; level l begins at start[l]. */
 static int sort_by_level(cutter *c, int *sorted, int *start)
 {
     ls_plan *plan = c->plan;
@@ -342,7 +337,7 @@ static ls_status cut_all(cutter *c, const int *sorted, const int *start, const n
     return LS_OK;
 }
 
-/* Keeps cheap groups whose value is fetched, so that they belong to a segment. */
+/* Fetched cheap groups are kept, so that they belong to a segment. */
 static void keep_fetches(cutter *c)
 {
     for (int i = 0; i < c->plan->fetch_count; i++) {
@@ -352,7 +347,7 @@ static void keep_fetches(cutter *c)
     }
 }
 
-/* Keeps a cheap value that another kind reads: a kernel runs only on its own kind. */
+/* A cheap value that another kind reads is kept: a kernel runs only on its own kind. */
 static void keep_across_kinds(cutter *c)
 {
     const ls_plan *plan = c->plan;
@@ -365,8 +360,7 @@ static void keep_across_kinds(cutter *c)
         }
 }
 
-/* Asks the map about every group: about each lane if it has a segment, otherwise about its one
- * value. */
+/* About each lane if a group has a segment, otherwise about its one value. */
 static ls_status ask_map(ls_plan *plan, natural *n)
 {
     const ls_task_map *map = &plan->options.map;
@@ -401,7 +395,7 @@ static ls_status ask_map(ls_plan *plan, natural *n)
     return LS_OK;
 }
 
-/* Cuts natural segments again as the map requires, and records the devices of each part's lanes. */
+/* Cuts natural segments as the map requires, and records the devices of each part's lanes. */
 static ls_status cut_by_map(cutter *c, const int *sorted, const int *start)
 {
     ls_plan *plan = c->plan;

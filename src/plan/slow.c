@@ -22,7 +22,6 @@ static double flops_of(const ls_plan *plan, const ls_group *group)
     return group->per_sample && plan->batch > 0 ? flops * (double)plan->batch : flops;
 }
 
-/* Adds a group with a reference kernel; returns its FLOPs. */
 static double add_share(const ls_plan *plan, const ls_group *group, share shares[LS_OP_COUNT])
 {
     share *s = &shares[group->root->op];
@@ -49,7 +48,6 @@ static void describe(ls_text *text, const share *s, double all)
     ls_text_put(text, ")");
 }
 
-/* Removes and returns the largest share. */
 static share take_largest(share shares[LS_OP_COUNT])
 {
     int most = 0;

@@ -1,8 +1,7 @@
-/* Stages: a model divided over devices. A group goes backward on the device where it went forward:
- * it belongs to the forward node that its first node is, or is the gradient of. Stages are
- * therefore ranges of forward nodes, in the order of creation, with costs as even as possible. If
- * layers request devices, these devices are the stages, and a group without a request goes with its
- * inputs. */
+/* Stages: a model divided over devices. A group belongs to the forward node that its first node is,
+ * or is the gradient of, so it goes backward where it went forward. Stages are ranges of forward
+ * nodes, in the order of creation, with costs as even as possible. If layers request devices, these
+ * devices are the stages, and a group without a request goes with its inputs. */
 #include "plan/plan.h"
 
 /* Relative cost of computing and moving: a core does about this many FLOPs while it moves a byte.
@@ -46,7 +45,7 @@ static part *part_of(part *parts, int count, uint32_t origin)
     return &parts[low];
 }
 
-/* Lists the forward nodes of the groups that lanes compute, in order, each once. */
+/* In order, each once. */
 static int list_parts(const ls_plan *plan, part *parts)
 {
     int count = 0;
@@ -69,8 +68,7 @@ static int list_parts(const ls_plan *plan, part *parts)
     return count;
 }
 
-/* Fills stages in order up to a cost, each with at least one part. Returns whether all parts
- * fit. */
+/* Each stage gets at least one part. Returns whether all parts fit. */
 static bool fill_stages(part *parts, int count, int stages, double most)
 {
     int stage = 0;

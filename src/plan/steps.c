@@ -12,7 +12,7 @@ static ls_join_kind join_kind(const ls_group *group)
                                                         : LS_JOIN_SUM;
 }
 
-/* Groups that want the same form of a weight share one prepared weight. */
+/* Groups that want the same form share one prepared weight. */
 static int find_prepared(const ls_plan *plan, const ls_group *group, int value)
 {
     const ls_prepare *want = &group->kernel->prepare;
@@ -50,8 +50,8 @@ static int by_level(const void *a, const void *b)
     return (x->group > y->group) - (x->group < y->group);
 }
 
-/* Computes the levels of nodes as if nothing were fused. Fusion depends on the kind of device, and
- * workers with different kinds of devices must agree which joins are late. */
+/* Levels as if nothing were fused. Fusion depends on the kind of device, and workers with different
+ * kinds must agree which joins are late. */
 static void set_node_levels(const ls_plan *plan, int *level, int *latest)
 {
     const ls_plan_node *nodes = plan->nodes;
@@ -165,8 +165,8 @@ static void list_whole(ls_plan *plan)
     qsort(plan->updates, (size_t)plan->update_count, sizeof(*plan->updates), updates_by_kind);
 }
 
-/* Lists the losses of a run that updates variables, and with them the values that it assigns to
- * other variables: moving averages. */
+/* Losses of a run that updates variables, and with them the values that it assigns to others:
+ * moving averages. */
 static ls_status list_guards(ls_plan *plan)
 {
     plan->guards = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->guards));

@@ -14,7 +14,7 @@ static bool has_samples(const ls_plan *plan, int lane)
     return ls_lane_first(plan->batch, plan->lanes, lane) < ls_lane_first(plan->batch, plan->lanes, lane + 1);
 }
 
-/* -1: no lane has samples. */
+/* Returns -1 if no lane has samples. */
 static int choose_lane(const ls_plan *plan, uint32_t random)
 {
     int count = 0;

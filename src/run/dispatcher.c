@@ -268,13 +268,13 @@ static bool is_at_end(const ls_executor *e, const ls_phase_units *w, int queue)
     return w->queue_first[queue] + e->next[queue] == w->queue_first[queue + 1];
 }
 
-/* -1: the queue is empty. */
+/* Returns -1 at the end of the queue. */
 static int take_next(ls_executor *e, const ls_phase_units *w, int queue)
 {
     return is_at_end(e, w, queue) ? -1 : w->queue[w->queue_first[queue] + e->next[queue]++];
 }
 
-/* -1: none now. */
+/* Returns -1 if there is none now. */
 static int find_unit(ls_executor *e, int device)
 {
     const ls_phase_units *w = &e->phases[e->phase];

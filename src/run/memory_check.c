@@ -32,7 +32,7 @@ int ls_memory_check_too_small(const ls_placement *p)
     return -1;
 }
 
-/* 0: not even one sample fits. */
+/* Returns 0 if not even one sample fits. */
 static int64_t largest_batch(ls_compilation *m, int64_t batch)
 {
     int64_t fits = 0;

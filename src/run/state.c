@@ -168,7 +168,7 @@ static ls_memory_place place_of(const ls_state *s, int which, const ls_variable 
     return at;
 }
 
-/* -1: neither vector has the newest value. */
+/* Returns -1 if neither vector has the newest value. */
 static int newest(const ls_state *s, const ls_variable *variable)
 {
     if (!is_here(s, variable) || !s->block[0])

@@ -119,7 +119,7 @@ static void add_name(ls_timeline *t, const char *name)
     t->names[t->name_count++] = copy;
 }
 
-/* Returns the id of the loss. Nodes created after the loss are gradients. */
+/* Nodes created after the loss are gradients. */
 static uint32_t loss_of(const ls_plan *plan)
 {
     uint32_t id = UINT32_MAX;
@@ -165,7 +165,6 @@ static void name_segment(const ls_plan *plan, const ls_segment *segment, char te
         snprintf(text, NAME_BYTES, "%.60s .. %.60s%s", first, last, way);
 }
 
-/* Adds a name for each segment, then for each node. */
 static void add_names(ls_timeline *t, ls_executor *e)
 {
     const ls_plan *plan = e->plan;
@@ -254,7 +253,6 @@ static event *add(ls_executor *e, int worker, activity what, int name, double st
     return v;
 }
 
-/* Adds an event of a lane, in a segment. */
 static void add_of_lane(ls_executor *e, int worker, activity what, int segment, int lane, double start, double end)
 {
     event *v = add(e, worker, what, segment, start, end);
@@ -289,7 +287,6 @@ void ls_timeline_copy(ls_executor *e, int worker, int value, int from, int to, s
     v->amount = (int64_t)bytes;
 }
 
-/* Returns the plan node that a unit works on. */
 static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
 {
     switch (phase->kind) {
@@ -315,8 +312,7 @@ static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
     }
 }
 
-/* Merges consecutive pieces of one phase on a thread into one event. Tasks of lanes record
- * themselves. */
+/* Merges consecutive pieces of one phase into one event. Tasks of lanes record themselves. */
 void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const ls_unit *u, double start, double end)
 {
     static const short doing[LS_PHASE_KINDS] = {
@@ -434,8 +430,8 @@ static void put_meta(ls_text *text, const char *what, int process, int thread, c
                 strcmp(what, "thread_name") == 0 ? thread : process);
 }
 
-/* A process for the caller and one for each device, with a row for each of its threads; in a
- * cluster one process for all. */
+/* A process for the caller and one for each device, with a row for each thread; in a cluster one
+ * process for all. */
 static void put_rows(ls_text *text, const ls_timeline *t)
 {
     char name[LS_SHORT_NAME + 32] = "training", short_name[LS_SHORT_NAME];
@@ -460,7 +456,7 @@ static bool is_kept(const ls_timeline *t, const event *v)
     return t->cut == 0 || v->step < t->cut;
 }
 
-/* Writes all events of complete steps; returns the last step. */
+/* Returns the last complete step. */
 static int64_t put_events(ls_text *text, const ls_timeline *t)
 {
     int64_t last = 0;
@@ -479,7 +475,6 @@ static int64_t put_events(ls_text *text, const ls_timeline *t)
     return last;
 }
 
-/* Counts the events of steps before this one. */
 static size_t count_before(const ls_timeline *t, int64_t step)
 {
     size_t count = 0;

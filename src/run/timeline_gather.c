@@ -33,7 +33,7 @@ static void narrow(span *s, double asked, double own, double answered)
 }
 
 /* In each round the chief sends the time at which it asks, every worker reads its clock, and the
- * chief reads its own once all workers have answered. */
+ * chief reads its own when all have answered. */
 static ls_status compare_clocks(ls_peers *peers, const ls_timeline *t, span *s, double *zero)
 {
     bool chief = peers->members[0] == peers->rank;
@@ -57,7 +57,7 @@ static ls_status compare_clocks(ls_peers *peers, const ls_timeline *t, span *s, 
     return peers->commit(peers, (uint64_t[2]){ TAG(0), 0 }, "the clocks of timelines");
 }
 
-/* On one machine there is only one clock: returns 0 if that is within the bounds. */
+/* On one machine there is one clock: 0 if that is within the bounds. */
 static double shift_of(const span *s)
 {
     return s->least <= 0 && s->most >= 0 ? 0 : s->least + (s->most - s->least) / 2;
