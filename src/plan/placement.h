@@ -41,6 +41,7 @@ typedef struct ls_place {
     size_t *pool; /* By segment: offset of its slots among the partials. */
     size_t partial_bytes;
     /* Fields below, for devices that are not CPUs: everything except state is in one block. */
+
     /* By plan node: offset of a whole value that is read or computed here. */
     size_t *whole;
     /* By plan node: offset of a lane's fed samples, in the memory of its task. */

@@ -38,11 +38,11 @@ typedef struct ls_kernel ls_kernel;
 typedef struct ls_group ls_group;
 typedef struct ls_plan ls_plan;
 
-/* One call of a kernel: some samples of a per-sample group, one tile of a whole group, or all of a
- * whole group. */
+/* One call of a kernel: some samples of a per-sample group, or one tile or all of a whole group. */
 typedef struct ls_kernel_call {
     /* Inputs of the group; per-sample inputs start at the call's first sample. */
     const void *const *in;
+    /* Reductions: the lane's partial; calls after its first samples continue it. */
     void *out;
     void *const *slots; /* Op apply: the variable's slots. */
     int64_t samples;    /* Samples in this call; 1 for whole groups. */
@@ -51,23 +51,22 @@ typedef struct ls_kernel_call {
     int64_t lane;       /* Samples in the lane. */
     int64_t from_lane;  /* Index of the first sample within its lane. */
     bool ends_lane;     /* This call includes the lane's last sample. */
-    /* Kernels that chain: memory for the block that stays open between calls. For every reduction,
-     * `out` is the lane's partial and later calls continue it. */
+    /* Kernels that chain: memory for the block that stays open between calls. */
     void *chain;
     int64_t from, to; /* Elements of the tile, if the kernel is tiled. */
     uint64_t seed, run;
     int worker;
     void *scratch;
-    bool *large; /* Op apply in place: set to true when a written number is not LS_RANGE_SAFE. */
+    bool *large; /* Op apply in place: set when a written number is not LS_RANGE_SAFE. */
 } ls_kernel_call;
 
-/* Work that a kernel wants done on a whole input once a step, before any call: for example a weight
- * in another format. */
+/* What a kernel does with a whole input once a step, before any call: for example reorder a
+ * weight. */
 typedef struct ls_prepare {
     int input;    /* Index of the group's input. */
     size_t bytes; /* Size of the prepared form; 0: nothing to prepare. */
     ls_status (*run)(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch);
-    /* Returns whether a and b, which have this same `run`, can share one prepared form. */
+    /* Whether a and b, which have this same `run`, can share one prepared form. */
     bool (*same)(const ls_kernel *a, const ls_kernel *b);
 } ls_prepare;
 
@@ -78,24 +77,23 @@ struct ls_kernel {
     void (*destroy)(ls_kernel *kernel);
     size_t scratch_bytes;
     ls_prepare prepare;
-    /* Reductions: size of a partial in the kernel's own format; 0: partials have the value's
-     * format. */
+    /* Reductions: bytes of a partial in the kernel's own format; 0: the value's format. */
     size_t partial_bytes;
     /* Own format only: converts from the value's format. */
     void (*pack)(ls_kernel *kernel, const void *value, void *to);
-    /* Reductions: a block stays open from call to call, in `chain`; it has the size of a partial
+    /* Reductions: a block stays open between calls, in `chain`, as large as a partial
      * (docs/bits.md). */
     bool chains;
     /* Own format only: converts the joined partial to the value; NULL: it is the value. */
     ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
     bool tiled;   /* Accepts ranges of output elements of a whole value. */
     int64_t tile; /* Elements per tile, derived only from the shape; 0: LS_TILE. */
-    /* If the value is one sum over an input: elements of that input, which the tiles divide. A call
-     * for the whole (to == 0) follows the last tile and adds up what the tiles stored in the
-     * kernel. 0: tiles divide the output. */
+    /* Elements of an input of which the value is a single sum; tiles divide that input. A call for
+     * the whole (to == 0) follows the last tile and adds up what the tiles stored in the kernel. 0:
+     * tiles divide the output. */
     int64_t tiled_input;
     bool in_place;   /* `out` may be the same array as in[0] if the sizes are equal. */
-    bool falls_back; /* A reference kernel in a context that did not request reference kernels. */
+    bool falls_back; /* A reference kernel that the context did not request. */
     const ls_group *group;
 };
 
@@ -106,33 +104,31 @@ typedef enum ls_range {
     LS_RANGE_INFINITE, /* At least one number is infinite or NaN. */
 } ls_range;
 
-/* Updates of float32 numbers below this magnitude cannot overflow if update_is_safe accepts the
- * scalars. */
+/* Updates of smaller float32 numbers cannot overflow if update_is_safe accepts the scalars. */
 #define LS_SAFE_LIMIT 0x1p40f
 
-/* Source of kernels, and of the few operations that runs do in host memory without a kernel.
- * Implemented by the host's backend (backend/host.h). */
+/* Source of kernels, and of the few operations that runs do in host memory without one: the host's
+ * backend (backend/host.h). */
 typedef struct ls_kernel_source {
     void *backend;
     void (*close)(void *backend);
-    /* Returns whether these nodes may become one group. */
+    /* Whether these nodes may become one group. */
     bool (*can_fuse)(void *backend, const ls_group *group);
     /* Creates the kernel of a group for the given sample counts (1 for whole groups). */
     ls_status (*make)(void *backend, const ls_group *group, const int64_t *samples, int sample_kinds, ls_kernel **out);
     /* Joins `lanes` partials by the fixed tree, for elements from <= i < to. T[a,b) is the lane's
-     * value if b-a is 1, else T[a,a+k) + T[a+k,b), where k is the largest power of two below b-a. A
-     * NULL lane is empty and has no value. dst may be one of the lanes. Returns the range of the
-     * results. */
+     * value if b-a is 1, else T[a,a+k) + T[a+k,b), k the largest power of two below b-a. NULL: an
+     * empty lane. dst may be one of the lanes. Returns the range of the results. */
     ls_range (*join_lanes)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
                            int lanes, size_t from, size_t to);
     /* Joins src, from the lanes that follow, to the right of dst. */
     void (*join_next)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count);
     ls_range (*range)(void *backend, ls_dtype dtype, const void *x, size_t count);
-    /* Returns whether the scalars of an update (op apply) rule out an overflow, provided that
-     * gradient and state are LS_RANGE_SAFE and this same update wrote the state. */
+    /* Whether the scalars of an update (op apply) rule out an overflow, if gradient and state are
+     * LS_RANGE_SAFE and this same update wrote the state. */
     bool (*update_is_safe)(void *backend, const ls_tensor *node, const void *const *in);
     /* Computes elements from..to-1 of an update without writing them; not for an update that is
-     * left out. Returns the index, as in ls_node_writes, of the first variable that would not be
+     * left out. Returns the first variable, numbered as in ls_node_writes, that would not be
      * finite; -1: all would be. */
     int (*try_update)(void *backend, const ls_tensor *node, const void *const *in, int64_t from, int64_t to);
 } ls_kernel_source;
@@ -149,21 +145,19 @@ typedef enum ls_placed {
     LS_PLACED_GROUP,     /* With the first node of its group. */
 } ls_placed;
 
-/* A node of the graph as this plan uses it. */
 typedef struct ls_plan_node {
     const ls_tensor *node;
-    /* Inputs as plan nodes; may differ from node->in where an equal value serves better. */
+    /* Plan nodes; may differ from node->in where an equal value serves better. */
     int *in;
     int users;
     bool fetched;
-    /* Used only for the sums of metrics: must not change how anything else is computed. */
+    /* Only metrics need it: it must not change how anything else is computed. */
     bool aside;
     int group; /* Group that computes it; -1: a leaf, or absorbed into another node. */
     int kind;  /* Kind of device. */
-    /* Its lanes may run on every kind of device that the map names, since all have a kernel; kind
-     * is LS_CPU. */
+    /* Its lanes may run on every kind that the map names: all have a kernel; kind is LS_CPU. */
     bool spread;
-    int device; /* Device that was requested and is possible; LS_ANY_DEVICE: any of its kind. */
+    int device; /* The requested device, if possible; LS_ANY_DEVICE: any of its kind. */
     ls_placed reason;
     int wanted; /* The requested kind, which has no kernel. */
 } ls_plan_node;
@@ -191,32 +185,31 @@ struct ls_group {
     int node_count;
     const ls_tensor *root;
     int value; /* Plan node of the root. */
-    int *in;   /* Inputs as plan nodes, in the order that the fusion defines. */
+    int *in;   /* Plan nodes, in the order that the fusion defines. */
     int in_count;
     bool bias, relu, residual;
-    /* The gradient of a ReLU is fused in: the mask is the ReLU's output, the group's last input. */
+    /* A ReLU's gradient is fused in: the mask is the ReLU's output, the group's last input. */
     bool masked;
     bool per_sample; /* Maps or reduces samples. */
     bool reduces;
-    bool cheap; /* Recomputed in each other segment that needs it, instead of kept. */
+    bool cheap; /* Recomputed in other segments instead of kept. */
     int cheap_depth;
-    bool alias; /* The value has the same bytes as its input: nothing to compute. */
+    bool alias; /* The bytes are those of its input: nothing to compute. */
     /* An update that writes directly to its variable, once the step is known to be good. */
     bool in_place;
     bool needed; /* Its value is used, or it writes a variable. */
     bool kept;   /* Its samples are kept for other segments, or fetched. */
     int kind;    /* Kind of device. */
-    bool spread; /* As in its node: lanes may run on devices of several kinds. */
-    /* Device requested by its first node; for a whole group, the map's choice. LS_ANY_DEVICE:
-     * none. */
+    bool spread; /* As in its node. */
+    /* Requested by its first node; for a whole group, the map's choice. LS_ANY_DEVICE: none. */
     int device;
     int level;
-    /* Segment that computes it; -1: a whole group, or computed wherever it is needed. */
+    /* -1: a whole group, or computed wherever it is needed. */
     int segment;
-    int join; /* Index of the join, for a reduction. */
-    /* Reductions: the kept value that holds each lane's own partial; -1: not used. */
+    int join; /* Reductions: index of the join. */
+    /* Reductions: the kept value with each lane's own partial; -1: not used. */
     int lane_kept;
-    int prepared; /* Index of the weight that its kernel wants in another form. */
+    int prepared; /* Index in plan->prepared. */
     ls_kernel *kernel;
     const ls_plan *plan;
 };
@@ -257,7 +250,7 @@ typedef struct ls_step {
 
 typedef struct ls_segment {
     int level;
-    int index; /* Index among all segments. */
+    int index;
     int kind;
     bool spread; /* As in its groups. */
     int64_t micro;
@@ -268,8 +261,8 @@ typedef struct ls_segment {
 } ls_segment;
 
 /* A value whose samples several segments read. If all of them are of one level it is framed: stored
- * in the lane's frame, for lanes in flight only. Other values are stored for the whole batch.
- * Placement decides on which device a lane's samples are. */
+ * in the lane's frame, for lanes in flight. Others are stored for the whole batch. Placement
+ * chooses the devices of lanes. */
 typedef struct ls_kept {
     int value;    /* Plan node. */
     size_t unit;  /* Bytes per sample. */
@@ -284,14 +277,15 @@ typedef struct ls_join {
     ls_join_kind kind;
     ls_dtype dtype;
     int level;
-    /* Each worker of a cluster joins a part and sends it to all; otherwise every worker joins
+    /* Each worker of a cluster joins a part and sends it to all; otherwise each joins
      * everything. */
     bool shared;
-    /* Not read for two levels: workers exchange its parts while these levels are computed. */
+    /* Not read for two levels: workers exchange its parts meanwhile. */
     bool late;
-    int64_t count; /* Elements of a partial. */
-    size_t bytes;  /* Bytes of a partial. */
-    /* Elements of a partial on a device that is not a CPU: as many as the value has. */
+    int64_t count;
+    size_t bytes;
+    /* Elements on a device that is not a CPU: as many as the value has. `count` and `bytes` are
+     * those of a CPU's partial. */
     int64_t plain;
     size_t partial; /* Offset in a lane's slot of the segment. */
     size_t stride;  /* Bytes reserved for it in the slot. */
@@ -303,7 +297,7 @@ typedef struct ls_join {
 typedef struct ls_prepared {
     ls_group *group; /* The first group that asked for it; others with the same layout share it. */
     int value;
-    size_t offset; /* Offset in the whole arena. */
+    size_t offset;
     int level, last;
 } ls_prepared;
 
@@ -318,31 +312,29 @@ typedef enum ls_phase_kind {
     LS_PHASE_WHOLE,   /* Steps on whole tensors, one after the other. */
     LS_PHASE_TILES,   /* One step on whole tensors, in tiles. */
     LS_PHASE_PREPARE, /* Converts weights to their kernels' formats, in parallel. */
-    LS_PHASE_LANES,   /* The segments of a level: tasks (segment, lane). */
-    /* Copies other devices' partials of a level's joins to the host, which joins them. */
+    LS_PHASE_LANES,   /* Tasks (segment, lane) of a level. */
+    /* Copies other devices' partials of a level to the host, which joins them. */
     LS_PHASE_HOME,
-    /* One round of the tree: joins blocks of lanes from two devices, pair by pair. */
+    /* One round of the tree: joins blocks from two devices, pair by pair. */
     LS_PHASE_PAIR,
-    /* Sends parts of a level's joins to their owners in one transfer, if a backend has
-     * `transfer`. */
+    /* Sends partials of a level to their owners in one transfer, if a backend has `transfer`. */
     LS_PHASE_GATHER,
-    /* Sends what each worker of a cluster computed of a level to the workers that join it. */
+    /* Sends what workers of a cluster computed of a level to those that join it. */
     LS_PHASE_EXCHANGE,
     LS_PHASE_JOIN, /* The joins of a level, in chunks, or each part by its owner. */
-    /* Joins of a level that workers share out: each joins a part and sends it to all. */
+    /* Joins that workers share out: each joins a part and sends it to all. */
     LS_PHASE_REDUCE,
     LS_PHASE_SETTLE, /* Waits for what was posted after the previous level. */
-    /* Posts late partials of a level, and joined late parts of the previous one, to be sent while
-     * the next level is computed. */
+    /* Posts late partials of a level, and the previous level's late results, to be sent during the
+     * next level. */
     LS_PHASE_POST,
     LS_PHASE_SHARE,   /* Sends what owners have joined to the other devices that read it. */
     LS_PHASE_FINISH,  /* Converts joined partials to values, in parallel. */
     LS_PHASE_COLLECT, /* Fetched samples of other workers. */
-    /* Every worker has all it needs. Only after this phase does the run change anything. */
+    /* Every worker has all it needs; the run changes nothing before this. */
     LS_PHASE_COMMIT,
     LS_PHASE_GUARD, /* Checks that losses are finite. */
-    /* Checks that gradients of in-place updates are finite, and so are the new values on the
-     * CPU. */
+    /* Checks that gradients of in-place updates, and new values on the CPU, are finite. */
     LS_PHASE_CHECK,
     LS_PHASE_UPDATE, /* In-place updates, in tiles. */
     LS_PHASE_KINDS,
@@ -351,7 +343,7 @@ typedef enum ls_phase_kind {
 typedef struct ls_phase {
     ls_phase_kind kind;
     int level;
-    int first, count; /* Range of whole steps, prepared weights, segments, joins or updates. */
+    int first, count; /* Whole steps, prepared weights, segments, joins or updates. */
     int size;         /* Round of pairs: lanes in a pair of blocks. */
 } ls_phase;
 
@@ -361,16 +353,15 @@ typedef struct ls_plan_options {
     bool unfused;        /* Each node is its own group. */
     bool cut_everywhere; /* Each group is its own segment, as in the finest placement. */
     int64_t micro;       /* Samples per micro-batch; 0: derived from sizes. */
-    /* Leaves space after every value so that the executor can detect a kernel that writes too
-     * far. */
+    /* Space after every value, so that the executor detects a kernel that writes too far. */
     bool guards;
-    /* Joins lanes only at the end of their level, where tests mutate the tree. */
+    /* Joins lanes only at the end of their level: tests mutate the tree there. */
     bool every_partial;
-    /* Reserves memory for one additional lane, of another worker, among the lanes in flight. */
+    /* Memory for one more lane in flight, of another worker. */
     bool audits;
-    ls_task_map map;     /* Maps tasks to devices. */
+    ls_task_map map;
     int worker, workers; /* Index and number of workers in a cluster; 0, 0: no cluster. */
-    /* By worker: relative share of lanes; 0: no lanes, it joins for all (a parameter server). NULL:
+    /* By worker: relative share of lanes; 0: none, it joins for all (a parameter server). NULL:
      * equal shares, and all join. Used only while the plan is made. */
     const uint32_t *weights;
 } ls_plan_options;
@@ -380,9 +371,8 @@ struct ls_plan {
     ls_graph *graph;
     ls_plan_options options;
     ls_kernel_source source;
-    /* The host does all joins and updates, no matter which device computed the partials. True for
-     * maps with devices of several kinds and for workers of a cluster, which exchange data in host
-     * memory. */
+    /* The host does all joins and updates: for maps with devices of several kinds, and for workers
+     * of a cluster, which exchange data in host memory. */
     bool at_home;
     int64_t batch;
     /* Number V of lanes, including empty ones: lane v holds samples floor(v n / V) .. floor((v+1) n
@@ -436,8 +426,8 @@ struct ls_plan {
     /* Bytes of a thread's arena: micro-batches, scratch, picked rows. */
     size_t worker_bytes, scratch_bytes, stage_bytes;
     size_t kept_bytes; /* Bytes if all lanes are on one device. */
-    double flops;      /* FLOPs of one step. */
-    /* Lower bound of the bytes that a step moves through kept values, partials and weights. */
+    double flops;
+    /* Lower bound of what a step moves through kept values, partials and weights. */
     double traffic_bytes;
     ls_write *writes; /* Assignments to copy to their variables at the end. */
     int write_count;
@@ -464,8 +454,8 @@ ls_status ls_plan_memory(ls_plan *plan);
 ls_status ls_plan_count_traffic(ls_plan *plan);
 ls_status ls_plan_phases(ls_plan *plan);
 
-/* Assigns the offsets of kept values on a device that has `samples` samples of the batch, and of
- * the values in `here` (NULL: all). Framed values get offsets in a frame. */
+/* Assigns offsets to the kept values in `here` (NULL: all) on a device that has `samples` samples
+ * of the batch. Framed values get offsets in a frame. */
 ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *here, size_t *offsets, size_t *bytes,
                             size_t *frame_bytes);
 
@@ -477,23 +467,22 @@ static inline int ls_task_device(const ls_plan *plan, int segment, int lane)
     return plan->task_device[(size_t)segment * (size_t)plan->lanes + (size_t)lane];
 }
 
-/* Divides the lanes among the workers of a cluster: worker w gets lanes first[w] .. first[w+1] - 1.
- * Without weights first[w] is floor(w V / N). With weights, minimizes the time of the slowest
- * worker (lanes divided by weight). */
+/* Divides lanes among the workers of a cluster: worker w gets first[w] .. first[w+1] - 1. Without
+ * weights first[w] is floor(w V / N). With weights, minimizes the time of the slowest worker (lanes
+ * divided by weight). */
 void ls_share_lanes(const uint32_t *weights, int workers, int lanes, int *first);
 static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
 {
     return plan->worker_first[worker];
 }
 
-/* Returns whether the backend's `transfer` moves the joins between devices of a kind. */
+/* Whether the backend's `transfer` moves joins between devices of a kind. */
 bool ls_plan_transfers(const ls_plan *plan, int kind);
 
-/* Returns the elements of a join that a worker of the cluster joins; all elements if the join is
- * not shared out. */
+/* The elements of a join that a worker of the cluster joins: all, if the join is not shared out. */
 void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t *from, int64_t *to);
 
-/* Returns the number of late joins of a level, and the first; they are the level's last joins. */
+/* Returns the number of late joins of a level, which are its last, and the first of them. */
 int ls_plan_late(const ls_plan *plan, int level, int *first);
 
 /* The lanes of this worker: all of them without a cluster. */
@@ -532,33 +521,29 @@ static inline bool ls_plan_is_leaf(const ls_tensor *node)
     return ls_node_is_given(node);
 }
 
-/* Elements per tile of a whole group. */
 static inline int64_t ls_plan_tile(const ls_group *group)
 {
     return group->kernel->tile ? group->kernel->tile : LS_TILE;
 }
 
-/* ls_plan_source returns the group that computes the bytes of a value, looking through views
- * (reshapes); -1: a leaf. ls_plan_source_value returns the value below the views. */
+/* The group that computes the bytes of a value, through views (reshapes); -1: a leaf.
+ * ls_plan_source_value: the value below the views. */
 int ls_plan_source(const ls_plan *plan, int value);
 int ls_plan_source_value(const ls_plan *plan, int value);
 
-/* Returns whether a group reads, as its input k, only the lane's own partial and not the joined
- * value. */
+/* Whether a group's input k is the lane's own partial, not the joined value. */
 bool ls_plan_reads_lane(const ls_plan *plan, const ls_group *group, int k);
 
-/* Bytes of a kept value for `samples` samples of one lane. */
 static inline size_t ls_kept_bytes(const ls_kept *kept, int64_t samples)
 {
     return kept->by_lane ? kept->unit : kept->unit * (size_t)samples;
 }
 
 /* Appends a warning if reference kernels do more than 5 % of the plan's FLOPs, and at least a
- * million: their share, the ops and their shapes (slow.c). Otherwise appends nothing. */
+ * million: their share, the ops and their shapes (slow.c). */
 void ls_plan_describe_slow(const ls_plan *plan, ls_text *out);
 
-/* Returns the join whose result is the gradient of an update, unchanged; -1: the gradient is
- * something else. */
+/* The join whose result, unchanged, is the gradient of an update; -1: none. */
 int ls_plan_join_of(const ls_plan *plan, const ls_step *update);
 
 /* Size of a thread's arena. */
@@ -567,7 +552,7 @@ size_t ls_plan_worker_bytes(const ls_plan *plan);
 /* Bytes of one sample, or of a whole value. */
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node);
 
-/* Number of elements that the tiles of a whole group divide. */
+/* Number of elements that tiles divide. */
 static inline int64_t ls_plan_tiled_elements(const ls_plan *plan, const ls_group *group)
 {
     int64_t input = group->kernel->tiled_input;

@@ -1,7 +1,7 @@
-/* A driver runs the units of one device that is not a CPU, through its backend. It copies inputs to
- * the device, runs programs (built by programs.c), joins partials there, and copies back what
- * others need. One thread of the pool calls it. Every unit ends with a sync, so an error of queued
- * work belongs to its unit. */
+/* A driver runs the units of one device that is not a CPU, through its backend: it copies inputs to
+ * the device, runs programs (programs.c), joins partials there, and copies back what others need.
+ * One thread of the pool calls it. Every unit ends with a sync, so an error of queued work belongs
+ * to its unit. */
 #ifndef LS_RUN_DRIVER_H
 #define LS_RUN_DRIVER_H
 
@@ -12,15 +12,13 @@ struct ls_executor;
 struct ls_unit;
 typedef struct ls_driver ls_driver;
 
-/* Creates the programs for everything that the placement assigns to this device, and their memory.
- * `states` is indexed by device; this device's state is created if missing. Sets *out to NULL if
- * the device has no work. */
+/* Creates the programs and memory for what the placement assigns to this device. `states`: by
+ * device; this device's is created if missing. Sets *out to NULL if there is no work. */
 ls_status ls_driver_create(const ls_placement *placement, int device, ls_state **states, ls_driver **out);
 void ls_driver_destroy(ls_driver *driver);
 
-/* ls_driver_begin prepares a run: invalidates what was copied for the previous run and makes the
- * state current. ls_driver_commit records, after a successful run, that a variable was updated
- * here. */
+/* ls_driver_begin, before a run: invalidates what was copied for the previous run and makes the
+ * state current. ls_driver_commit, after a successful run: a variable was updated here. */
 ls_status ls_driver_begin(ls_driver *driver);
 void ls_driver_commit(ls_driver *driver, const ls_variable *variable);
 

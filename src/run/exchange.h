@@ -4,8 +4,7 @@
 
 #include "run/executor_private.h"
 
-/* ls_exchange_create allocates memory, on a device, for what other workers send in a run of this
- * plan. ls_exchange_bytes returns its size. */
+/* Memory, on a device, for what other workers send in a run of this plan, and its size. */
 ls_status ls_exchange_create(const ls_plan *plan, struct ls_peers *peers, ls_memory *device, ls_exchange **out);
 ls_status ls_exchange_bytes(const ls_plan *plan, struct ls_peers *peers, size_t *out);
 void ls_exchange_destroy(ls_exchange *exchange);
@@ -21,12 +20,12 @@ ls_status ls_exchange_fetches(ls_executor *e);
  * all. */
 ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker);
 
-/* Late joins. ls_exchange_post starts sending this level's partials and the joined parts of the
- * previous level while lanes are computed. ls_exchange_settle waits for what was posted. */
+/* Late joins. ls_exchange_post starts sending this level's partials and the previous level's
+ * results while lanes are computed; ls_exchange_settle waits for what was posted. */
 ls_status ls_exchange_post(ls_executor *e, int level);
 ls_status ls_exchange_settle(ls_executor *e, int level);
 
-/* Makes what progress it can on posted data without blocking. NULL: no cluster; does nothing. */
+/* Makes progress on posted data without blocking. NULL: no cluster; does nothing. */
 void ls_exchange_move_on(ls_exchange *exchange);
 
 /* Sends the hashes of the audited lane, from its owner and its auditor, to all. */

@@ -1,13 +1,13 @@
 /* The executor's struct, shared by the files of src/run that create and run executors:
- *   executor.c    creates and destroys an executor; the public entry of a run
+ *   executor.c    creates and destroys an executor; public entry of a run
  *   units.c       lists the units of each phase
- *   dispatcher.c  decides which thread runs which unit and when; handles failed units
+ *   dispatcher.c  decides which thread runs which unit and when; handles failures
  *   host.c        runs units on CPU threads
  *   driver.c      runs units on other devices
  *   partials.c    slots of lanes, and joins of siblings
  *   audit.c       compares a lane that two workers of a cluster compute
  *
- * In this header "thread" is a thread of the pool `crew`; code calls its number `worker`. */
+ * A "thread" is one of the pool `crew`; code calls its index `worker`. */
 #ifndef LS_RUN_EXECUTOR_PRIVATE_H
 #define LS_RUN_EXECUTOR_PRIVATE_H
 
@@ -20,17 +20,17 @@
 /* A piece of work of a phase. */
 typedef struct ls_unit {
     int device; /* Device that must run it; -1: any CPU. */
-    /* Index of the step, join, prepared weight, update or pair's segment. In a phase of lanes: the
-     * first segment. */
+    /* Step, join, prepared weight, update or pair's segment; in a phase of lanes the first
+     * segment. */
     int index;
-    int count; /* Number of segments, steps or updates, or of lanes in a pair of blocks. */
+    int count; /* Segments, steps or updates; lanes in a pair of blocks. */
     int lane;
     int64_t from, to; /* Range of elements. */
     double flops;     /* FLOPs of a lane's unit; 0 for other units. */
 } ls_unit;
 
-/* Units of a phase. In a phase of lanes they are sorted by lane; the units of one lane follow each
- * other from device to device. */
+/* Units of a phase. In a phase of lanes they are sorted by lane, a lane's units from device to
+ * device. */
 typedef struct ls_phase_units {
     ls_unit *units;
     int count;
@@ -66,8 +66,7 @@ typedef struct ls_pool {
 
 typedef struct ls_exchange ls_exchange;
 
-/* A CPU update in the previous run. Its state is LS_RANGE_SAFE as long as it still has these
- * versions. */
+/* A CPU update in the previous run: its state is LS_RANGE_SAFE while it has these versions. */
 typedef struct ls_last_update {
     uint64_t versions[LS_MAX_WRITES]; /* 0: the state is not known to be safe. */
     /* The current run wrote a number that is not LS_RANGE_SAFE. */
@@ -87,8 +86,8 @@ struct ls_executor {
     ls_external *outside;
     char *whole;
     char **kept, **frames, **partials; /* By device; NULL: not in host memory. */
-    /* By thread: values of a micro-batch, scratch and picked rows. A driver's thread has only
-     * picked rows. */
+    /* By thread: micro-batch values, scratch, picked rows; a driver's thread has only picked
+     * rows. */
     char **arena;
     char **stage; /* By thread: the picked rows in its arena. */
     ls_block *whole_block, **arena_block, **kept_block, **frame_block, **partial_block;
@@ -108,16 +107,16 @@ struct ls_executor {
     ls_meter *meters;      /* By thread. */
     double begin_seconds;  /* Time to bring the state to the devices. */
     ls_timeline *timeline; /* NULL: no timeline is recorded. */
-    /* The timeline in which this executor has registered its names; they begin at index `names`. */
+    /* The timeline that has this executor's names, from index `names` on. */
     uint64_t timeline_number;
     int names;
     uint64_t seed, run;
     bool committed; /* All workers of the cluster have committed this run. */
     bool audits;    /* The next run is audited (audit.c). */
     int audited;    /* The lane that two workers compute; -1: none. */
-    /* Places, among the members, of the two workers that compute the audited lane. */
+    /* Places, among the members, of the two workers that compute it. */
     int owner, auditor;
-    uint64_t audit[2]; /* Sum of hashes of what this worker computed for the audited lane. */
+    uint64_t audit[2]; /* Sum of hashes of what this worker computed for it. */
     char *audit_room;  /* Buffer for a partial of a join, in the value's format. */
     pthread_mutex_t mutex;
     ls_sleepers *sleepers; /* By device. */
@@ -136,11 +135,11 @@ struct ls_executor {
     /* By device: stack of free frames (room for `lanes`), and its height. */
     int *free_frames, *frame_count;
     ls_pool *pools; /* By device and segment. */
-    /* By segment and lane: slot with its partials; -1: none, or joined into another lane's slot. */
+    /* By segment and lane: slot of its partials; -1: none, or joined into another lane's. */
     int *slot_of;
     int *block;       /* By segment and lane: see partials.c. */
     atomic_int moved; /* Increases with every progress; spinning threads poll it. */
-    /* The first failure in the order of units, no matter which thread found it. */
+    /* The first failure in the order of units. */
     ls_error failure;
     int failed_phase, failed_unit;
 };
@@ -150,26 +149,24 @@ struct ls_executor {
 ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_phase_units *work);
 void ls_units_free(ls_phase_units *work);
 
-/* Adds a lane to a phase of lanes after all others, and removes it again. */
+/* Adds a lane after all others of a phase of lanes, and removes it. */
 void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_phase_units *work, int lane);
 void ls_units_drop_lane(ls_phase_units *work, int lane);
 
 /* ---- Run ---- */
 
-/* Runs all phases, on the thread pool or, without one, on the calling thread. Leaves the error in
- * e->failure. */
+/* Runs all phases, on the thread pool or on the calling thread. Leaves the error in e->failure. */
 void ls_dispatch(ls_executor *e);
 
-/* ls_host_join computes a range of elements of a join from the partials of all lanes, own and
- * received. ls_host_join_block computes T of a block of lanes, or of a pair of blocks, into the
- * first lane that has partials. */
+/* ls_host_join joins a range of elements from the partials of all lanes, own and received.
+ * ls_host_join_block computes T of a block of lanes, or of a pair of blocks, into the first lane
+ * that has partials. */
 ls_status ls_host_join(ls_executor *e, int join, int worker, int64_t from, int64_t to);
 void ls_host_join_block(ls_executor *e, int segment, int first, int count, int worker);
 
-/* Runs one unit on a CPU thread. */
 ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *unit, int worker);
 
-/* Returns the address of an operand in host memory, at sample `first` of a lane. */
+/* Address of an operand in host memory, at sample `first` of a lane. */
 char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first);
 
 /* Reports that the gradient of an update is not finite. */
@@ -178,10 +175,10 @@ ls_status ls_executor_not_finite(const ls_step *update);
 /* Reports that the new value of a variable or slot would not be finite. */
 ls_status ls_executor_overflows(const ls_variable *variable);
 
-/* Records the range of some results of a join. Any thread may call it. */
+/* Records the range of some results of a join, from any thread. */
 void ls_executor_note_range(ls_executor *e, int join, ls_range range);
 
-/* Copies the rows of a fed data set that make up consecutive samples into the thread's arena. */
+/* Copies the rows of consecutive samples of a fed data set into the thread's arena. */
 void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples);
 
 #endif

@@ -32,10 +32,9 @@ void ls_partials_merge(ls_executor *e, int segment, int first, int count);
 /* Frees what the failed lane and the lanes after it hold: it is not needed any more. */
 void ls_partials_fail(ls_executor *e, int first, int count, int lane);
 
-/* Location of the partials of the block that begins with this lane. ls_partials_slot returns -1 if
- * they were joined into another lane's slot or do not exist; ls_partials_of returns the address in
- * host memory (NULL for slot -1); ls_partials_offset returns the offset on a device that is not a
- * CPU. */
+/* Where the partials of the block that begins with this lane are. ls_partials_slot: -1 if they were
+ * joined into another lane's slot or do not exist. ls_partials_of: address in host memory; NULL for
+ * slot -1. ls_partials_offset: offset on a device that is not a CPU. */
 int ls_partials_slot(const ls_executor *e, int segment, int lane);
 char *ls_partials_of(const ls_executor *e, int segment, int lane);
 size_t ls_partials_offset(const ls_executor *e, int segment, int lane);

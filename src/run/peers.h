@@ -44,13 +44,12 @@ struct ls_peers {
     int first_server, servers;
     /* Preferred bytes of a long vector for one exchange; the same on all workers. */
     size_t slice;
-    int least;    /* Training stops with fewer workers than this. */
+    int least;    /* Fewer workers than this do not continue. */
     bool joins;   /* This worker is joining and is not a member yet. */
     int newcomer; /* Rank of a new member that needs the state; -1: none. */
     /* Index of the current fit of this context; a joining worker enters the same one. */
     uint64_t fit;
-    /* Random number drawn when the workers met: the same on all members, different for each
-     * meeting. */
+    /* Random number drawn when the workers met: the same on all members, new for each meeting. */
     uint64_t job;
     unsigned epoch;  /* Generation of the membership. */
     uint64_t wishes; /* Requests of this worker that are not decided yet. */
@@ -60,13 +59,12 @@ struct ls_peers {
     bool again;
     /* The others continue without this worker, or may: it must not write files any more. */
     atomic_bool deposed;
-    /* By rank: seconds of a worker's own work without waiting for others, reported with each
-     * commit. Only the lowest member has them, counted from when it became the lowest. NULL: not
-     * measured. */
+    /* By rank: seconds of a worker's own work, without waiting, reported with each commit. Only the
+     * lowest member has them, counted from when it became the lowest. NULL: not measured. */
     const double *seconds;
     /* By place among the members: relative share of lanes, the same on all workers. Valid only in
-     * the membership generation `weighed`; `split` changes with every new set of weights. NULL:
-     * even shares. */
+     * the membership generation `weighed`; `split` changes with every new set. NULL: even
+     * shares. */
     uint32_t *weights;
     unsigned weighed, split;
     /* Rank that this worker is waiting for now; -1: none. Any thread may read it. NULL: not
@@ -81,14 +79,12 @@ struct ls_peers {
      * other exchanges may run meanwhile. At most one is posted at a time. */
     ls_status (*post)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
     ls_status (*settle)(ls_peers *peers);
-    /* Makes what progress it can on the posted exchange without blocking. Any thread may call
-     * it. */
+    /* Makes progress on the posted exchange without blocking. Any thread may call it. */
     void (*move_on)(ls_peers *peers);
     /* Returns when every worker has called it. `hash` covers the results; fails and names a worker
      * whose hash differs. */
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
-    /* Leaves the cluster because this worker cannot continue, and reports why; the others
-     * continue. */
+    /* Leaves because this worker cannot continue, and reports why; the others continue. */
     void (*give_up)(ls_peers *peers);
     /* Ends the job: sends this worker's error to the others, which fail too. NULL: they detect it
      * themselves. */
@@ -101,8 +97,7 @@ struct ls_peers {
     ls_status (*join)(ls_peers *peers, ls_answer *answer);
 };
 
-/* Returns whether the others continue without this worker, or may. Any thread may call it; NULL:
- * false. */
+/* Whether the others continue without this worker, or may. Any thread may call it. */
 static inline bool ls_peers_is_deposed(const ls_peers *peers)
 {
     return peers && atomic_load(&peers->deposed);
@@ -119,29 +114,28 @@ static inline void ls_peers_depose(ls_peers *peers)
  * false. */
 bool ls_peers_again(ls_peers *peers);
 
-/* ls_peers_has returns whether `rank` is a member. ls_peers_place returns this worker's place among
- * the members; while it joins, the place after the last one. */
+/* ls_peers_place: this worker's place among the members; while it joins, the place after the
+ * last. */
 bool ls_peers_has(const ls_peers *peers, int rank);
 int ls_peers_place(const ls_peers *peers);
 
-/* ls_peers_is_server returns whether `rank` is a parameter server. ls_peers_workers counts the
- * members that are not. */
+/* ls_peers_workers: the number of members that are not parameter servers. */
 bool ls_peers_is_server(const ls_peers *peers, int rank);
 int ls_peers_workers(const ls_peers *peers);
 
 /* Sends the first worker's weights (by place) to all. All workers call it; if the first passes
  * NULL, nothing changes. */
 ls_status ls_peers_weigh(ls_peers *peers, const uint32_t *weights);
-/* Returns the weights in force, including that of a joining worker, which comes last. A parameter
- * server has weight 0: it joins for all workers; if no other worker is left, servers compute as
- * workers do. NULL: all weights are equal. `room` is a buffer for the result. */
+/* The weights in force, including that of a joining worker, which comes last. A parameter server
+ * has weight 0: it joins for all workers; if no worker is left, servers compute as workers do.
+ * NULL: all weights are equal. `room` is a buffer for the result. */
 const uint32_t *ls_peers_weights(const ls_peers *peers, uint32_t room[LS_MOST_PEERS]);
 
 /* Makes one exchange and its commit; repeats both if a worker is lost. */
 ls_status ls_peers_share(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
 
 /* Agreement on whether to stop when a clock or a signal decides, so that all workers stop at the
- * same step. ls_peers_any asks all workers now. ls_peers_stops returns the decision of the commits
+ * same step. ls_peers_any asks all workers now; ls_peers_stops returns the decision of the commits
  * so far and sends this worker's request with the next one. Without a cluster (NULL) the flag stays
  * as it is. */
 ls_status ls_peers_any(ls_peers *peers, const char *what, bool *flag);
