@@ -360,7 +360,7 @@ static ls_status prepare(fuser *f)
     return LS_OK;
 }
 
-/* *root: the index of the group's root. */
+/* Makes the group that begins with node i. *root: the index of its root. */
 static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
 {
     ls_plan *plan = f->plan;

@@ -18,7 +18,7 @@ typedef struct placer {
     int *step_of; /* By group: its step in the current segment, plus 1. */
 } placer;
 
-/* By level for whole values, by segment for kept values. */
+/* Lifetimes: by level for whole values, by segment for kept values. */
 static void find_lifetimes(placer *p)
 {
     ls_plan *plan = p->plan;

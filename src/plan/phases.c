@@ -53,7 +53,7 @@ static bool is_transferred(const ls_plan *plan, int first, int count)
     return false;
 }
 
-/* The last pair, all lanes, is left to the join. */
+/* Rounds of joins in pairs; the last pair, all lanes, is left to the join. */
 static void pair_phases(ls_plan *plan, int level, int first, int count)
 {
     /* Otherwise the host joins. */

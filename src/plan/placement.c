@@ -87,7 +87,7 @@ static void look_step(ls_placement *p, const ls_step *step, int device)
         look(p, &step->in[k], device);
 }
 
-/* On every device of its kind that holds a copy of the state and trains with it. */
+/* An update runs on every device of its kind that holds a copy of the state and trains with it. */
 static void place_update(ls_placement *p, int update)
 {
     const ls_plan *plan = p->plan;

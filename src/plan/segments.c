@@ -284,7 +284,7 @@ static ls_status cut_level(cutter *c, const int *groups, int count, int level)
     return end_segment(c, level, now == WHOLE_LANE, 0);
 }
 
-/* Where the map moves a lane to another device, or everywhere. */
+/* Cuts where the map moves a lane to another device, or everywhere. */
 static bool is_cut(const ls_plan *plan, const natural *n, int g, int next)
 {
     if (plan->options.cut_everywhere || n->segment[g] != n->segment[next])
@@ -360,7 +360,7 @@ static void keep_across_kinds(cutter *c)
         }
 }
 
-/* About each lane if a group has a segment, otherwise about its one value. */
+/* Asks about each lane of a group with a segment, otherwise about its one value. */
 static ls_status ask_map(ls_plan *plan, natural *n)
 {
     const ls_task_map *map = &plan->options.map;

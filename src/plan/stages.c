@@ -45,7 +45,7 @@ static part *part_of(part *parts, int count, uint32_t origin)
     return &parts[low];
 }
 
-/* In order, each once. */
+/* Lists forward nodes in order, each once. */
 static int list_parts(const ls_plan *plan, part *parts)
 {
     int count = 0;

@@ -53,7 +53,7 @@ static void begin_lanes(ls_executor *e, const ls_phase *phase)
     ls_partials_begin(e, phase->first, phase->count);
 }
 
-/* Each device must have a free frame, and this lane next in its order. */
+/* A lane can begin if it is the next of every device that it visits, and each has a free frame. */
 static bool can_begin(const ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
@@ -293,7 +293,8 @@ static bool has_unit(const ls_executor *e, int device)
     return !is_at_end(e, w, device) || (is_cpu(e, device) && !is_at_end(e, w, e->devices));
 }
 
-/* After a failure: whether units before the failed one remain. */
+/* Whether this device gets more units; after a failure, whether any remain before the failed
+ * one. */
 static bool has_more(const ls_executor *e, int device)
 {
     if (e->phase >= e->plan->phase_count)
@@ -435,7 +436,7 @@ static void worker_loop(void *user, int worker)
     e->meters[worker].present = ls_clock_now() - begin;
 }
 
-/* The calling thread may run units of any device. */
+/* Runs every unit in order: the calling thread may run units of any device. */
 static void run_alone(ls_executor *e)
 {
     double begin = ls_clock_now();

@@ -201,7 +201,8 @@ static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
         ls_timeline_copy(d->executor, d->worker, value, from, to, bytes, d->began);
 }
 
-/* From another device of the same backend; via `host` if the backend cannot copy directly. */
+/* Copies from another device of the same backend; via `host` if the backend cannot copy
+ * directly. */
 static ls_status fetch_from(ls_driver *d, int value, const ls_driver *other, size_t there, size_t here, void *host,
                             size_t bytes)
 {
@@ -923,7 +924,7 @@ static ls_status add_transfer(ls_driver *d, const ls_driver *from, size_t there,
     return LS_OK;
 }
 
-/* In the order in which gather_partials expects them. */
+/* Lists them in the order in which gather_partials expects them. */
 static ls_status list_gathered(ls_driver *d, ls_executor *e, const ls_join *join, const ls_join_part *part)
 {
     const ls_driver *owner = e->drivers[part->owner];
@@ -961,7 +962,7 @@ static ls_status list_shared(ls_driver *d, ls_executor *e, const ls_join *join, 
     return LS_OK;
 }
 
-/* For all devices of this one's kind, which are idle meanwhile. */
+/* Makes the transfers of all devices of this one's kind, which are idle meanwhile. */
 static ls_status transfer_all(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u)
 {
     ls_context *ctx = plan_of(d)->graph->context;

@@ -255,7 +255,7 @@ static ls_status make_room(const run *r, ls_block ***rooms)
     return LS_OK;
 }
 
-/* Sample by sample if rows were fed. */
+/* Copies sample by sample if rows were fed. */
 static void copy_input(run *r, ls_tensor *fetch)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);

@@ -62,7 +62,7 @@ static void list_subtrees(ls_exchange *x, const ls_plan *plan)
     }
 }
 
-/* Otherwise it is received in slices. */
+/* Whether a join's data is received at once; otherwise in slices. */
 static bool comes_whole(const ls_join *join)
 {
     return !join->shared || join->late;
@@ -255,7 +255,7 @@ char *ls_exchange_subtree_at(const ls_executor *e, int join, const ls_subtree *s
     return e->exchange->received[ls_exchange_index(e->plan, join, subtree->first)];
 }
 
-/* The batch is in host memory in the order of samples. */
+/* Sends every worker's rows; the batch is in host memory in the order of samples. */
 static void add_rows(const ls_executor *e, const ls_step *step, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -267,7 +267,7 @@ static void add_rows(const ls_executor *e, const ls_step *step, ls_piece_list *l
     }
 }
 
-/* To all workers, or to each worker the part it joins. */
+/* Sends to all workers, or to each worker the part it joins. */
 static void add_subtree(const ls_executor *e, int join, const ls_subtree *subtree, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -405,8 +405,9 @@ ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2])
     return send(e, e->plan->levels, LS_AT_AUDIT, "the audit");
 }
 
-/* Hashes the joins still in memory (gradients and losses are; on some kinds of devices other values
- * may have reused the rest), and the state as the last update left it. */
+/* Hashes the joins still in memory (gradients and losses), and the state as the last update left
+ * it. The memory of other joins may have been reused by values that only some kinds of devices have
+ * in host memory, so workers may differ there. */
 static void hash_run(const ls_executor *e, uint64_t out[2])
 {
     const ls_plan *plan = e->plan;

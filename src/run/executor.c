@@ -81,8 +81,8 @@ static void name_whole(const ls_plan *plan, char text[160])
         snprintf(text, 160, "whole values");
 }
 
-/* For CPU devices what lanes keep: values of the batch, frames and partials. For other devices the
- * partials that the host joins. */
+/* CPU devices: what lanes keep, that is values of the batch, frames and partials. Other devices:
+ * the partials that the host joins. */
 static ls_status make_lane_rooms(ls_executor *e)
 {
     const ls_placement *p = e->placement;

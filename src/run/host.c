@@ -9,7 +9,7 @@
 
 /* ---- Addresses ---- */
 
-/* In the lane's frame, or among the samples of the batch. */
+/* First sample of a lane's kept value: in its frame, or among those of the batch. */
 static char *kept_lane(const ls_executor *e, size_t value, int lane)
 {
     const ls_kept *kept = &e->plan->kept[value];
@@ -66,7 +66,7 @@ void ls_executor_copy_value(ls_executor *e, int value, void *to)
     }
 }
 
-/* After the micro-batch values; NULL: the plan needs neither. */
+/* Scratch memory, after the micro-batch values; NULL: the plan needs neither. */
 static void *scratch_of(const ls_executor *e, int worker)
 {
     return e->arena[worker] ? e->arena[worker] + e->plan->worker_bytes : NULL;
@@ -372,7 +372,8 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int6
     return broken < 0 ? LS_OK : ls_executor_overflows(written[broken]);
 }
 
-/* Not in place because its value is used. The variable does not get the new values yet. */
+/* An update that is not in place because its value is used: the variable does not get the new
+ * values yet. */
 static ls_status run_update_apart(ls_executor *e, const ls_step *step, int worker)
 {
     const ls_tensor *node = step->group->root;

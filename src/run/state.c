@@ -205,7 +205,8 @@ static ls_status upload(ls_state *s, ls_variable *variable)
     return ls_device_upload(s->device, to.memory, to.offset, variable->data, variable->bytes);
 }
 
-/* From this device, another one or the host. If another device fails, tries the next source. */
+/* Copies from this device, another one or the host. If another device fails, tries the next
+ * source. */
 static ls_status bring(ls_state *s, ls_state *const *others, ls_variable *variable)
 {
     part_of(s, variable)->coming = true;
