@@ -1,13 +1,14 @@
-/* Pass 3: nodes become groups. A group is computed by one kernel and never cut; fusing is decided here, from the graph
- * alone, before anything is known about devices. Each pattern is a chain whose inner values nobody else uses. */
+/* Pass 3: fuses nodes into groups. One kernel computes a group, which is never cut. Fusion depends
+ * only on the graph and the kinds of its nodes. Each pattern is a chain whose inner values have no
+ * other users. */
 #include "device/context.h"
 #include "plan/plan.h"
 
 typedef struct fuser {
     ls_plan *plan;
-    int *user; /* by node: its user, when there is one alone */
+    int *user; /* By node: its user, if it has only one. */
     bool *absorbed;
-    bool *inside; /* by node: absorbed, and not its group's value */
+    bool *inside; /* By node: absorbed, and not its group's value. */
 } fuser;
 
 static const ls_tensor *node_at(const fuser *f, int i)
@@ -15,13 +16,12 @@ static const ls_tensor *node_at(const fuser *f, int i)
     return f->plan->nodes[i].node;
 }
 
-/* Whether two nodes are for the same devices. */
 static bool is_together(const ls_plan_node *a, const ls_plan_node *b)
 {
     return a->kind == b->kind && a->spread == b->spread;
 }
 
-/* The one user of node i that could follow it in a group, or -1. */
+/* The only user of node i, if it can follow it in a group; otherwise -1. */
 static int follower(const fuser *f, int i, ls_op op)
 {
     const ls_plan_node *p = &f->plan->nodes[i];
@@ -37,7 +37,6 @@ static void absorb(ls_group *group, const ls_tensor *node)
     group->root = node;
 }
 
-/* The other operand of a two-input node. */
 static int other_input(const fuser *f, int node, int one)
 {
     const int *in = f->plan->nodes[node].in;
@@ -110,7 +109,7 @@ static int fuse_relu_pool(fuser *f, ls_group *group, int i)
     return pool;
 }
 
-/* max_pool2d_grad(y, dp), then relu_grad(that, y) */
+/* max_pool2d_grad(y, dp), then relu_grad of the result and y. */
 static int fuse_pool_grad(fuser *f, ls_group *group, int i)
 {
     int relu = follower(f, i, LS_OP_relu_grad);
@@ -123,7 +122,7 @@ static int fuse_pool_grad(fuser *f, ls_group *group, int i)
     return relu;
 }
 
-/* The batch norm whose ReLU a relu_grad undoes, when nothing stands between them; else -1. */
+/* The batch norm that feeds the ReLU of a relu_grad directly; otherwise -1. */
 static int norm_behind(const fuser *f, int relu_grad)
 {
     const ls_plan_node *nodes = f->plan->nodes;
@@ -134,14 +133,15 @@ static int norm_behind(const fuser *f, int relu_grad)
     return nodes[norm].node->op == LS_OP_batch_norm && nodes[norm].in ? norm : -1;
 }
 
-/* Whether node i can be computed from what a relu_grad is made of. The relu_grad itself stays a group of its own, which
- * is computed only if somebody else asks for it. */
+/* Whether node i can be computed from the inputs of a relu_grad. The relu_grad stays a separate
+ * group, computed only if another group needs it. */
 static bool takes_relu_grad(const fuser *f, int relu_grad, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
     return nodes[relu_grad].node->op == LS_OP_relu_grad && nodes[relu_grad].in &&
            nodes[relu_grad].node->attr.slope.slope == 0 && is_together(&nodes[relu_grad], &nodes[i]) &&
-           !f->inside[nodes[relu_grad].in[0]]; /* otherwise a pool's gradient has taken it in already */
+           /* Otherwise a pool's gradient has already absorbed it. */
+           !f->inside[nodes[relu_grad].in[0]];
 }
 
 static void take_relu_grad(const fuser *f, ls_group *group, int relu_grad, int i, ls_fusion fusion)
@@ -168,8 +168,8 @@ static void fuse_masked_add(fuser *f, ls_group *group, int i)
     group->in[group->in_count++] = other;
 }
 
-/* A gradient of a batch norm takes the ReLU's mask in: it can be made again from x, or, where something was added
- * before the ReLU, is seen in its output. */
+/* Recomputes the ReLU's mask from x or, if something was added before the ReLU, takes it from its
+ * output. */
 static void fuse_norm_grad(fuser *f, ls_group *group, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
@@ -187,11 +187,12 @@ static void fuse_norm_grad(fuser *f, ls_group *group, int i)
     }
     group->relu = true;
     if (moments)
-        group->in[group->in_count++] = nodes[norm].in[2]; /* gamma */
-    group->in[group->in_count++] = nodes[norm].in[3];     /* beta */
+        group->in[group->in_count++] = nodes[norm].in[2]; /* Gamma. */
+    group->in[group->in_count++] = nodes[norm].in[3];     /* Beta. */
 }
 
-/* cast to float64, square, reduce_sum over all axes: the squared norm of a gradient, in one sweep. */
+/* cast to float64, square, reduce_sum over all axes: the squared norm of a gradient, in one
+ * sweep. */
 static int fuse_squares(fuser *f, ls_group *group, int i)
 {
     int square = group->root->use == LS_USE_WHOLE && group->root->dtype == LS_F64 ? follower(f, i, LS_OP_square) : -1;
@@ -238,7 +239,8 @@ static int match(fuser *f, ls_group *group, int i)
     }
 }
 
-/* Cheap to make again from its inputs, which are kept or cheap themselves: one pass over memory, no sum. */
+/* Cheap to recompute from inputs that are kept or cheap themselves: one pass over memory, no
+ * sum. */
 static bool is_cheap_op(const ls_tensor *node)
 {
     return ls_node_is(node, LS_TRAIT_CHEAP) ||
@@ -261,7 +263,7 @@ static void describe(ls_plan *plan, ls_group *group)
     group->plan = plan;
 }
 
-/* The node whose bytes a value is, through reshapes. */
+/* Looks through reshapes. */
 static const ls_tensor *node_behind(const ls_plan *plan, int value)
 {
     while (plan->nodes[value].group >= 0 && plan->groups[plan->nodes[value].group].alias)
@@ -269,7 +271,7 @@ static const ls_tensor *node_behind(const ls_plan *plan, int value)
     return plan->nodes[value].node;
 }
 
-/* The variable whose bytes a value is; NULL: none. */
+/* Returns NULL if the bytes are not those of a variable. */
 static const ls_variable *variable_behind(const ls_plan *plan, int value)
 {
     const ls_tensor *node = node_behind(plan, value);
@@ -289,8 +291,8 @@ static bool is_updated(const ls_plan *plan, const ls_variable *variable)
     return false;
 }
 
-/* A fetched view of a variable is copied: it shows the value from before the run's writes. So is one of an input, whose
- * samples may be picked from a larger set. */
+/* Fetched views of variables show the value before the run's writes; inputs may be picked from a
+ * larger set. */
 static void copy_views(ls_plan *plan)
 {
     for (int i = 0; i < plan->fetch_count; i++) {
@@ -301,8 +303,7 @@ static void copy_views(ls_plan *plan)
     }
 }
 
-/* An update may be written in place when nobody in the plan looks at its value, and when what it reads is not updated
- * by another at that time. */
+/* An update may be in place if its value is not read, and no other update writes what it reads. */
 static void find_updates(ls_plan *plan)
 {
     for (int i = 0; i < plan->node_count; i++) {
@@ -324,8 +325,8 @@ static void find_updates(ls_plan *plan)
     }
 }
 
-/* An update goes where its gradient is (the host's memory, where that joins), if that kind has a kernel and nobody
- * looks at the new value within the run. */
+/* An update runs where its gradient is (in host memory if the host joins), if that kind has a
+ * kernel and the run does not read the new value. */
 static void place_updates(ls_plan *plan)
 {
     const ls_context *ctx = plan->graph->context;
@@ -359,7 +360,7 @@ static ls_status prepare(fuser *f)
     return LS_OK;
 }
 
-/* The group that node i begins, as large as patterns and backend allow; its root's index is returned. */
+/* Makes the group that begins with node i. *root: the index of its root. */
 static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
 {
     ls_plan *plan = f->plan;
@@ -371,9 +372,9 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
     for (int k = 0; k < p->node->input_count; k++)
         group->in[k] = p->in[k];
     if (ls_node_is(p->node, LS_TRAIT_ORDERS))
-        group->in_count = 0; /* it looks at no value */
+        group->in_count = 0; /* It reads no value. */
     ls_group plain = *group;
-    /* other backends fuse as they like, inside a program */
+    /* Other backends fuse within a program as they like. */
     bool alone = plan->options.unfused || p->kind != LS_CPU || p->spread;
     *root = alone ? i : match(f, group, i);
     if (group->node_count > 1) {
@@ -395,7 +396,7 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
     return LS_OK;
 }
 
-/* A group is never cut: where device scopes would, its nodes go with the first, and the log says so. */
+/* If device scopes would cut a group, its nodes go with the first one, and the log reports it. */
 static void keep_together(ls_plan *plan, const fuser *f, int first, int root)
 {
     for (int k = first; k != root;) {
@@ -415,7 +416,8 @@ ls_status ls_plan_fuse(ls_plan *plan)
 {
     fuser f = { .plan = plan };
     LS_TRY(prepare(&f));
-    ls_group *at_root = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*at_root)); /* by root: keeps the order */
+    /* By root: keeps the order. */
+    ls_group *at_root = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*at_root));
     plan->groups = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->groups));
     if (!at_root || !plan->groups)
         return LS_ERR_MEMORY;
@@ -426,7 +428,7 @@ ls_status ls_plan_fuse(ls_plan *plan)
         int root;
         LS_TRY(make_group(&f, i, &group, &root));
         keep_together(plan, &f, i, root);
-        for (int k = i; k != root;) { /* what the chain went through belongs to it */
+        for (int k = i; k != root;) {
             f.absorbed[k] = true;
             f.inside[k] = true;
             k = f.user[k];

@@ -1,18 +1,22 @@
-/* Lanes in flight: frames and slots.
+/* Lanes in flight: numbers of frames and slots.
  *
- * A lane begins a level when every device that it visits there has a free frame for it, and takes all of them at once;
- * each device begins its lanes in order. A lane in flight never waits for room, so it comes to its end, and the lowest
- * lane that has not begun is always the next of all its devices: nothing can wait for ever.
+ * A lane begins a level when every device that it visits there has a free frame for it, and takes
+ * all of them at once; each device begins its lanes in order. A lane in flight never waits for
+ * memory, so it always completes. The lowest lane that has not begun is always the next of all its
+ * devices. So there is no deadlock.
  *
- * Frames of a device: as many as there are workers on the devices that its lanes visit, so that none of them is idle
- * for want of one; for all lanes, where the map fills, and for as many as a call of its backend runs together.
+ * Frames of a device: as many as there are threads on the devices that its lanes visit, so that no
+ * thread is idle for lack of a frame; one for each lane if the map fills; and at least as many as
+ * one call of its backend runs together.
  *
- * Slots of a segment on a device. A lane has a slot from its task's beginning on; when both siblings of the tree are
- * complete and here, the right one's slot is free. Let the lanes begun here be a prefix of its list, and B the largest
- * number of maximal complete blocks (subtrees that are all here) of any prefix. Were all begun lanes complete, B slots
- * would do. A lane that is begun and not complete is a hole in at most one block of 2^k lanes, k <= K: that leaves at
- * most k complete blocks of it, and the lane's own slot, so k more than the one before. (A worker that joins siblings
- * counts as still having its lane.) With at most F lanes in flight, B + F K slots serve; and never more than lanes. */
+ * Slots of a segment on a device: a lane has a slot from the start of its task. When both siblings
+ * of the tree are complete and on this device, the right one's slot becomes free. Let the lanes
+ * begun here be a prefix of its list, and B the largest number of maximal complete blocks (subtrees
+ * entirely on this device) of any prefix. If all begun lanes were complete, B slots would suffice.
+ * A lane that is begun and not complete is a hole in at most one block of 2^k lanes, k <= K: that
+ * leaves at most k complete blocks of it, and the lane's own slot, so k more than the single block.
+ * (A thread that joins siblings counts as still having its lane.) With at most F lanes in flight, B
+ * + F K slots suffice; and never more than the number of lanes. */
 #include <stdlib.h>
 
 #include "plan/placement.h"
@@ -23,13 +27,15 @@ typedef struct block {
 
 /* The maximal complete blocks of lanes that are added one by one, in order. */
 typedef struct blocks {
-    int total;       /* lanes of the tree */
-    block stack[64]; /* of the stretch of neighbours at hand: two of each size at most */
+    int total; /* Lanes of the tree. */
+    /* Blocks of the current stretch of adjacent lanes: at most two of each size. */
+    block stack[64];
     int depth;
-    int apart;  /* blocks of earlier stretches: what follows a gap is never joined with them */
-    int next;   /* the lane that would continue the stretch */
-    int most;   /* blocks at any time so far */
-    int levels; /* of the largest block so far */
+    /* Number of blocks of earlier stretches: they are never joined with lanes after a gap. */
+    int apart;
+    int next;   /* The lane that would continue the stretch. */
+    int most;   /* Largest number of blocks so far. */
+    int levels; /* Levels of the largest block so far. */
 } blocks;
 
 static void add_lane(blocks *b, int lane)
@@ -46,7 +52,7 @@ static void add_lane(blocks *b, int lane)
         if (right && (!before || before->size != now.size || before->start != now.start - now.size))
             break;
         if (!right && now.start + now.size < b->total)
-            break; /* otherwise there is nothing on its right: it is the larger block already */
+            break; /* Otherwise it has no right neighbour and already is the larger block. */
         if (right)
             now.start = b->stack[--b->depth].start;
         now.size *= 2;
@@ -106,8 +112,8 @@ static int workers_of(const ls_placement *p, int device)
     return p->crewed ? p->ctx->devices[device].worker_count : 1;
 }
 
-/* Lanes that stay on one device throughout a level can be run together; where they go on to another, it would wait for
- * all of them. */
+/* Lanes that stay on the device throughout a level can run together. If they continued on another
+ * device, that one would wait for all of them. */
 static int count_together(const ls_placement *p, int device)
 {
     const ls_plan *plan = p->plan;
@@ -158,8 +164,8 @@ static bool has_late_joins(const ls_plan *plan)
     return false;
 }
 
-/* Levels come one after the other, and share the room; with late joins every other one does, for parts of a level are
- * still in use during the next. */
+/* Levels share memory. With late joins only every other level does: partials of a level are still
+ * in use during the next. */
 static void count_slots(ls_placement *p, int device, int *lanes)
 {
     const ls_plan *plan = p->plan;

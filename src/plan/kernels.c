@@ -1,4 +1,5 @@
-/* Pass 5: a kernel for every group that does something, made for the sample counts it will meet. */
+/* Pass 5: creates a kernel for every group that computes something, for the sample counts it will
+ * get. */
 #include <stdlib.h>
 
 #include "device/context.h"
@@ -20,7 +21,7 @@ static void add_kind(kinds *k, int64_t samples)
         k->samples[k->count++] = samples;
 }
 
-/* The sizes of micro-batches that lanes of both sizes are cut into, the common one first. */
+/* Sizes of micro-batches of lanes of both sizes, the common one first. */
 static void micro_kinds(const ls_plan *plan, const ls_segment *segment, kinds *k)
 {
     int64_t small = plan->batch / plan->lanes, lanes[2] = { small + (plan->batch % plan->lanes != 0), small };
@@ -36,7 +37,7 @@ static void destroy_foreign(ls_kernel *kernel)
     free(kernel);
 }
 
-/* A group of another kind of device: its backend computes it, as a step of a program. */
+/* A group of another kind of device: its backend computes it as a step of a program. */
 static ls_status make_foreign(ls_plan *plan, ls_group *group)
 {
     ls_kernel *kernel = calloc(1, sizeof(*kernel));
@@ -53,10 +54,11 @@ static ls_status make_kernel(ls_plan *plan, ls_group *group, kinds *k)
 {
     if (group->kernel)
         return LS_OK;
-    if (group->kind != LS_CPU && !(plan->at_home && group->reduces)) /* else the host joins: in its kernel's format */
+    /* Otherwise the host joins, in its kernel's format. */
+    if (group->kind != LS_CPU && !(plan->at_home && group->reduces))
         return make_foreign(plan, group);
     if (k->count == 0)
-        add_kind(k, 1); /* an empty batch: the kernel is asked for its formats, not run */
+        add_kind(k, 1); /* Empty batch: the kernel only supplies its formats and is not run. */
     LS_TRY(plan->source.make(plan->source.backend, group, k->samples, k->count, &group->kernel));
     group->kernel->group = group;
     if (group->kernel->scratch_bytes > plan->scratch_bytes)
@@ -64,8 +66,8 @@ static ls_status make_kernel(ls_plan *plan, ls_group *group, kinds *k)
     return LS_OK;
 }
 
-/* A group that belongs to a segment meets the sizes of that one; a group computed wherever it is needed, those of all.
- */
+/* A group of a segment gets that segment's sizes; a group computed wherever it is needed gets all
+ * sizes. */
 ls_status ls_plan_kernels(ls_plan *plan)
 {
     for (int s = 0; s < plan->segment_count; s++) {

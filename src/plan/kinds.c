@@ -1,5 +1,6 @@
-/* Pass 2: which kind of device each node is for. What was asked for wins; otherwise the fastest kind that has a kernel,
- * which is the one added last; the CPU has all. Of the devices of a kind nothing is decided here. */
+/* Pass 2: chooses the kind of device for each node: the requested one; otherwise the fastest that
+ * has a kernel, which is the one added last. The CPU has all kernels. Does not choose among devices
+ * of a kind. */
 #include "device/context.h"
 #include "plan/plan.h"
 
@@ -37,8 +38,8 @@ static ls_status refuse(const ls_context *ctx, const ls_tensor *node, int kind)
                    ctx->kinds[kind].name, others);
 }
 
-/* What a vendor's kernels compute has their bits wherever the graph runs: it cannot be asked for on other kinds. The
- * canary alone wants to see each kind's own. */
+/* An op that the vendor's kernels compute has their bits everywhere, so it cannot be requested on
+ * other kinds. Only the canary may: it measures each kind's own bits. */
 static ls_status check_kernels(const ls_plan *plan, const ls_tensor *node, int kind)
 {
     char label[LS_NODE_TEXT];
@@ -55,7 +56,8 @@ static ls_status check_kernels(const ls_plan *plan, const ls_tensor *node, int k
                    ctx->kinds[vendor].name);
 }
 
-/* Work on samples that every kind in the map has a kernel for. The kind that has none is told in *wanted. */
+/* Whether every kind in the map has a kernel for this work on samples. *wanted: the kind without
+ * one. */
 static bool is_spread(const ls_plan *plan, const ls_tensor *node, int *wanted)
 {
     const ls_context *ctx = plan->graph->context;
@@ -68,7 +70,7 @@ static bool is_spread(const ls_plan *plan, const ls_tensor *node, int *wanted)
     return node->use != LS_USE_WHOLE || node->per_sample;
 }
 
-/* The kind a node would like; LS_ERR_UNSUPPORTED if that is asked for and cannot be. */
+/* Fails with LS_ERR_UNSUPPORTED if the requested kind is impossible. */
 static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node *p)
 {
     const ls_context *ctx = plan->graph->context;
@@ -106,7 +108,7 @@ static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node
     return LS_OK;
 }
 
-/* One line for each op that went to the CPU because its device has no kernel. */
+/* One line for each op that runs on the CPU because its device has no kernel. */
 static void report(ls_plan *plan)
 {
     uint64_t told[(LS_OP_COUNT + 63) / 64] = { 0 };
@@ -125,7 +127,7 @@ static void report(ls_plan *plan)
 ls_status ls_plan_kinds(ls_plan *plan)
 {
     for (int i = 0; i < plan->node_count; i++)
-        if (plan->nodes[i].in) /* leaves are data: they go where they are read */
+        if (plan->nodes[i].in) /* Leaves are data: they go where they are read. */
             LS_TRY(choose(plan, plan->nodes[i].node, &plan->nodes[i]));
     report(plan);
     return LS_OK;

@@ -1,9 +1,8 @@
-/* What a map says, and the rule where it says nothing. */
+/* Evaluates a map, with the default rule where the map leaves the choice open. */
 #include "plan/map.h"
 
 #include <string.h>
 
-/* Device number `which` of a kind, among those that take part. */
 static int device_of_kind(const ls_task_map *map, const ls_context *ctx, int kind, int which)
 {
     bool named = false;
@@ -51,7 +50,7 @@ bool ls_task_map_is_mixed(const ls_task_map *map, const ls_context *ctx)
     return (kinds & (kinds - 1)) != 0;
 }
 
-/* Lanes come to a replica as its share of all of them, rounded. */
+/* Rounds each replica's share of the lanes. */
 int ls_task_map_replica(const ls_task_map *map, int replicas, int lane, int lanes)
 {
     int64_t all = 0, before = 0;
@@ -68,7 +67,7 @@ int ls_task_map_replica(const ls_task_map *map, int replicas, int lane, int lane
     return replica;
 }
 
-/* The rule, for a lane. */
+/* The default rule for a lane. */
 static int shared_out(const ls_task_map *map, const ls_context *ctx, const ls_task_map_point *at)
 {
     int count = ls_task_map_devices(map, ctx, at->kind, NULL), stages = map->stages > 1 ? map->stages : 1;

@@ -1,5 +1,5 @@
-/* Pass 7: every value gets an offset, from its lifetime: whole and kept values live from level to level, those of
- * a micro-batch from step to step in the worker's own arena. */
+/* Pass 7: assigns an offset to every value from its lifetime. Whole and kept values live from level
+ * to level; values of a micro-batch live from step to step in the thread's own arena. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -12,12 +12,13 @@
 typedef struct placer {
     ls_plan *plan;
     ls_packer packer;
-    int *kept_first, *kept_last; /* by group: segments */
-    int *lane_last;              /* by group: the last segment that reads each lane's own part of it; -1: none does */
-    int *step_of;                /* by group: its step in the segment at hand + 1 */
+    int *kept_first, *kept_last; /* By group: segments. */
+    /* By group: last segment that reads each lane's own partial; -1: none. */
+    int *lane_last;
+    int *step_of; /* By group: its step in the current segment, plus 1. */
 } placer;
 
-/* When whole values are last read: by level, kept values by segment. */
+/* Lifetimes: by level for whole values, by segment for kept values. */
 static void find_lifetimes(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -69,7 +70,7 @@ static bool is_gather_batch(const ls_group *group)
     return ls_node_is(group->root, LS_TRAIT_GATHERS);
 }
 
-/* Whole values, joined partials and prepared weights share one arena; levels are its time. */
+/* Whole values, joined partials and prepared weights share one arena; its time is the level. */
 static ls_status place_whole(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -80,7 +81,7 @@ static ls_status place_whole(placer *p)
             continue;
         int last = plan->whole_last[g];
         if (ls_node_is(group->root, LS_TRAIT_WRITES))
-            last = plan->levels; /* copied to the variable at the end */
+            last = plan->levels; /* Copied to the variable at the end. */
         ls_operand *value = &plan->value_of[group->value];
         *value = (ls_operand){ .value = group->value, .storage = LS_WHOLE, .unit = ls_plan_unit(plan, group->root) };
         LS_TRY(ls_packer_add(&p->packer, group->level, last, value->unit, &value->offset));
@@ -106,7 +107,7 @@ static ls_status place_whole(placer *p)
     return ls_packer_pack(&p->packer, &plan->whole_bytes);
 }
 
-/* From one segment to another, or (as many as there are) to the end. */
+/* last == segment_count: live until the end. */
 static void add_kept(ls_plan *plan, ls_kept kept, int first, int last)
 {
     int from = plan->segments[first].level, to = last < plan->segment_count ? plan->segments[last].level : -1;
@@ -116,7 +117,7 @@ static void add_kept(ls_plan *plan, ls_kept kept, int first, int last)
     plan->kept[plan->kept_count++] = kept;
 }
 
-/* What a lane has added to a sum, where that is read: the lane's partial is soon joined with others. */
+/* A lane's own partial that is read separately: the original is soon joined with others. */
 static ls_status list_lane_parts(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -133,8 +134,8 @@ static ls_status list_lane_parts(placer *p)
     return LS_OK;
 }
 
-/* Lists the kept values and when they are there. For what crosses a join levels are the time, because within one a lane
- * may be segments ahead of another; what stays within a level has the lane's own time, segments. */
+/* Values that cross a join live by levels, because within a level one lane may be several segments
+ * ahead of another. Values within a level live by segments, the lane's own time. */
 static ls_status list_kept(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -158,8 +159,8 @@ static ls_status list_kept(placer *p)
     return list_lane_parts(p);
 }
 
-/* One of the two kinds of kept values: framed ones for one lane, others for so many samples (a lane's
- * part of a sum is where its first sample would be). */
+/* Packs framed values for one lane, or the others for `samples` samples. (A lane's partial is
+ * stored where its first sample would be.) */
 static ls_status pack(const ls_plan *plan, bool framed, int64_t samples, const bool *here, size_t *offsets,
                       size_t *bytes)
 {
@@ -185,7 +186,7 @@ ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *he
     return pack(plan, false, samples, here, offsets, bytes);
 }
 
-/* A lane's partials of one segment stand together: the slot that its task fills. */
+/* The partials of a lane in one segment are contiguous: the slot that its task fills. */
 static ls_status place_partials(ls_plan *plan)
 {
     size_t used = 0, all;
@@ -206,7 +207,7 @@ static ls_status place_partials(ls_plan *plan)
 
 /* ---- Operands ---- */
 
-/* Where an input is, for a step that is not in a segment or finds it kept. */
+/* Location of an input for a step outside segments, or of a kept value. */
 static ls_operand settled(const ls_plan *plan, int value)
 {
     int source = ls_plan_source_value(plan, value);
@@ -236,7 +237,6 @@ static ls_status settle_step(ls_plan *plan, ls_step *step)
     return LS_OK;
 }
 
-/* A weight that the kernel wants prepared is read from where it is prepared. */
 static void use_prepared(const ls_plan *plan, ls_step *step)
 {
     const ls_prepare *want = &step->group->kernel->prepare;
@@ -247,7 +247,8 @@ static void use_prepared(const ls_plan *plan, ls_step *step)
     in->offset = plan->prepared[step->group->prepared].offset;
 }
 
-/* A step that may work in place takes over its first input's room, if that was made here and is not needed any more. */
+/* A step that can work in place takes over the memory of its first input, if that was computed in
+ * this segment and is not needed any more. */
 static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
 {
     const ls_plan *plan = p->plan;
@@ -260,7 +261,7 @@ static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
     if (made < 0 || plan->groups[from].kept || plan->groups[from].reduces || last[made] != i ||
         ls_plan_unit(plan, plan->groups[from].root) != ls_plan_unit(plan, group->root))
         return;
-    for (int k = 1; k < group->in_count; k++) /* the same value twice: not in place */
+    for (int k = 1; k < group->in_count; k++) /* The same value twice: not in place. */
         if (ls_plan_source(plan, group->in[k]) == from)
             return;
     step->room = segment->steps[made].room;
@@ -268,7 +269,8 @@ static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
         last[step->room] = last[i];
 }
 
-/* Steps that another kind of device may make one kernel of: what the first of them reads is not written by the last. */
+/* Number of steps that another kind of device may fuse into one kernel: the last must not overwrite
+ * what the first reads. */
 #define AT_ONCE 3
 
 static ls_status place_segment(placer *p, ls_segment *segment)
@@ -302,8 +304,10 @@ static ls_status place_segment(placer *p, ls_segment *segment)
             step->out = (ls_operand){
                 .value = group->value, .storage = LS_PARTIAL, .offset = join->partial, .unit = join->stride
             };
-            bool once = segment->micro * plan->lanes >= plan->batch; /* no later micro-batch needs it */
-            if (!once && group->kernel->chains)                      /* it stays from micro-batch to micro-batch */
+            /* There is no later micro-batch. */
+            bool once = segment->micro * plan->lanes >= plan->batch;
+            /* Stays from one micro-batch to the next. */
+            if (!once && group->kernel->chains)
                 LS_TRY(ls_packer_add(&p->packer, 0, segment->step_count - 1, join->stride, &step->chain));
         } else if (!group->kept) {
             size_t unit = ls_plan_unit(plan, group->root);
@@ -320,7 +324,7 @@ static ls_status place_segment(placer *p, ls_segment *segment)
     for (int i = 0; i < segment->step_count; i++)
         if (segment->steps[i].room != i)
             segment->steps[i].out.offset = segment->steps[segment->steps[i].room].out.offset;
-    for (int i = 0; i < segment->step_count; i++) { /* inputs made in this segment */
+    for (int i = 0; i < segment->step_count; i++) { /* Inputs computed in this segment. */
         ls_step *step = &segment->steps[i];
         for (int k = 0; k < step->group->in_count; k++) {
             int g = ls_plan_source(plan, step->group->in[k]);
@@ -341,7 +345,7 @@ static ls_status place_segment(placer *p, ls_segment *segment)
     return LS_OK;
 }
 
-/* Room for one micro-batch of every fed input, behind the scratch. */
+/* One micro-batch of every fed input, after the scratch. */
 static ls_status place_stage(ls_plan *plan)
 {
     int64_t micro = 0;
@@ -382,7 +386,8 @@ static ls_status settle_all(placer *p)
     }
     for (int s = 0; s < plan->segment_count; s++)
         LS_TRY(place_segment(p, &plan->segments[s]));
-    for (int i = 0; i < plan->node_count; i++) /* aliases and leaves find their bytes, too: a fetch may be one */
+    /* Also for aliases and leaves: they may be fetched. */
+    for (int i = 0; i < plan->node_count; i++)
         plan->value_of[i] = settled(plan, i);
     return LS_OK;
 }

@@ -1,6 +1,6 @@
-/* What joins move between devices in a step: partials to whoever joins them, and results to those who made parts. A
- * function of the placement alone; the memory of CPUs is one, but what another device's core has made is moved all the
- * same. */
+/* Counts the bytes that joins move between devices in a step: partials to their owners, and results
+ * to the devices that computed partials. Depends only on the placement. CPU devices share one
+ * memory, but what another CPU device's cores computed still counts. */
 #include <stdlib.h>
 
 #include "plan/placement.h"
@@ -10,7 +10,8 @@ static bool has_samples(const ls_plan *plan, int lane)
     return ls_lane_first(plan->batch, plan->lanes, lane) < ls_lane_first(plan->batch, plan->lanes, lane + 1);
 }
 
-/* The lanes that partials of a segment are found at once its tasks are done: siblings on one device are one by then. */
+/* Lanes that hold partials of a segment after its tasks: siblings on one device have been
+ * joined. */
 static void list_live(const ls_placement *p, int segment, bool *live)
 {
     const ls_plan *plan = p->plan;
@@ -23,7 +24,8 @@ static void list_live(const ls_placement *p, int segment, bool *live)
             for (int lane = a; lane < end; lane++)
                 one = one && ls_task_device(plan, segment, lane) == device;
             if (one) {
-                live[a] = live[a] || live[a + size / 2]; /* nothing and x is x, in the place of nothing */
+                /* An empty left block takes over the right one's partials. */
+                live[a] = live[a] || live[a + size / 2];
                 live[a + size / 2] = false;
             }
         }
@@ -36,7 +38,6 @@ static int first_live(const bool *live, int from, int to)
     return from < to ? from : -1;
 }
 
-/* Partials of lanes from .. to - 1 that come from elsewhere to a device. */
 static int count_foreign(const ls_placement *p, int segment, const bool *live, int from, int to, int device)
 {
     int count = 0;
@@ -45,7 +46,7 @@ static int count_foreign(const ls_placement *p, int segment, const bool *live, i
     return count;
 }
 
-/* Rounds of joins by twos, as units.c has them. */
+/* Rounds of joins in pairs, as in src/run/units.c. */
 static int count_pairs(const ls_placement *p, int segment, bool *live)
 {
     const ls_plan *plan = p->plan;

@@ -1,13 +1,14 @@
-/* Pass 1: the nodes a plan needs, as a list of its own in which inputs may be replaced by equal values. */
+/* Pass 1: lists the nodes that a plan needs. In this list, inputs may be replaced by equal
+ * values. */
 #include "plan/plan.h"
 
-/* relu'(x) looks only at the sign of x, which relu(x) has too: with the output for x, a convolution can end in its ReLU
- * without keeping what came before. The same bits, so it is done wherever the output is there. */
+/* relu'(x) depends only on the sign of x, which relu(x) has too. With the output in place of x, a
+ * convolution can end in its ReLU without keeping its own result. The bits are the same. */
 static void use_relu_outputs(ls_plan *plan)
 {
     int *relu_of = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*relu_of));
     if (!relu_of)
-        return; /* only slower */
+        return; /* Only slower. */
     for (int i = 0; i < plan->node_count; i++)
         relu_of[i] = -1;
     for (int i = 0; i < plan->node_count; i++)
@@ -18,7 +19,7 @@ static void use_relu_outputs(ls_plan *plan)
         if (p->node->op != LS_OP_relu_grad || !p->in || p->node->attr.slope.slope != 0)
             continue;
         int relu = relu_of[p->in[1]];
-        if (relu >= 0 && relu < i) /* one made later would come too late */
+        if (relu >= 0 && relu < i) /* A ReLU created later would be computed too late. */
             p->in[1] = relu;
     }
 }
@@ -32,8 +33,8 @@ static void count_users(ls_plan *plan)
             plan->nodes[plan->nodes[i].in[k]].users++;
 }
 
-/* What is fetched is needed for its own sake, and so is what it needs; the rest serves sums of metrics. A plan of
- * nothing else is not aside. */
+/* Nodes that only metrics need are aside: no other fetched value needs them. If all nodes are
+ * aside, none is. */
 static void find_aside(ls_plan *plan)
 {
     bool all = true;

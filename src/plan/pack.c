@@ -1,4 +1,4 @@
-/* Packing: the smallest hole that fits, in the order of time. */
+/* Packing: takes the smallest hole that fits, in the order of time. */
 #include "plan/pack.h"
 
 #include <stdlib.h>
@@ -20,10 +20,11 @@ static int by_first(const void *a, const void *b)
     const ls_span *x = a, *y = b;
     if (x->first != y->first)
         return (x->first > y->first) - (x->first < y->first);
-    return (y->bytes > x->bytes) - (y->bytes < x->bytes); /* large ones first: they fit worst */
+    /* Large ones first: they are the hardest to fit. */
+    return (y->bytes > x->bytes) - (y->bytes < x->bytes);
 }
 
-/* Gives bytes back, joining neighbours. */
+/* Merges adjacent holes. */
 static void give_back(ls_packer *p, size_t offset, size_t bytes)
 {
     int at = p->hole_count;
@@ -45,7 +46,6 @@ static void give_back(ls_packer *p, size_t offset, size_t bytes)
     }
 }
 
-/* The smallest hole that fits, else new room at the top. */
 static size_t take(ls_packer *p, size_t bytes, size_t *top)
 {
     int best = -1;
@@ -54,7 +54,7 @@ static size_t take(ls_packer *p, size_t bytes, size_t *top)
             best = i;
     if (best < 0) {
         size_t offset = *top;
-        if (p->hole_count > 0) { /* a hole at the very top grows */
+        if (p->hole_count > 0) { /* Extends a hole at the very top. */
             ls_hole *last = &p->holes[p->hole_count - 1];
             if (last->offset + last->bytes == *top) {
                 offset = last->offset;
@@ -75,7 +75,7 @@ static size_t take(ls_packer *p, size_t bytes, size_t *top)
     return offset;
 }
 
-/* Live spans as a heap on their last moment. */
+/* A heap of live spans, ordered by their end. */
 static void heap_push(int *heap, int *count, const ls_span *spans, int item)
 {
     int i = (*count)++;

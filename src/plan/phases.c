@@ -1,5 +1,5 @@
-/* Pass 9: the order of work. Level by level: whole steps, weights prepared, lanes, joins; then the two sweeps that end
- * a training step: every gradient known to be finite, and only then the updates. */
+/* Pass 9: the order of work. For each level: whole steps, prepared weights, lanes, joins. A
+ * training step ends with two sweeps: all checks for finite values, and only then the updates. */
 #include "device/context.h"
 #include "plan/plan.h"
 
@@ -9,7 +9,7 @@ static void add_phase(ls_plan *plan, ls_phase_kind kind, int level, int first, i
         plan->phases[plan->phase_count++] = (ls_phase){ kind, level, first, count, 0 };
 }
 
-/* Whole steps of a level: runs of small ones on one device, and large tiled ones alone. */
+/* Small steps on one device share a phase; each large tiled step has its own. */
 static void whole_phases(ls_plan *plan, int level, int first, int count)
 {
     int run = first;
@@ -23,7 +23,8 @@ static void whole_phases(ls_plan *plan, int level, int first, int count)
             continue;
         add_phase(plan, LS_PHASE_WHOLE, level, run, i - run);
         add_phase(plan, LS_PHASE_TILES, level, i, 1);
-        run = group->kernel->tiled_input ? i : i + 1; /* tiles of an input: the sum of their results follows */
+        /* Tiles of an input: a step that sums their results follows. */
+        run = group->kernel->tiled_input ? i : i + 1;
     }
     add_phase(plan, LS_PHASE_WHOLE, level, run, first + count - run);
 }
@@ -44,7 +45,6 @@ static bool is_shared(const ls_plan *plan, int first, int count)
     return false;
 }
 
-/* Whether devices of some kind hand each other what the joins of a level need, all at once. */
 static bool is_transferred(const ls_plan *plan, int first, int count)
 {
     for (int i = first; i < first + count; i++)
@@ -53,10 +53,11 @@ static bool is_transferred(const ls_plan *plan, int first, int count)
     return false;
 }
 
-/* Rounds of a map whose devices join by twos; the last pair, which is all lanes, is left to the join. */
+/* Rounds of joins in pairs; the last pair, all lanes, is left to the join. */
 static void pair_phases(ls_plan *plan, int level, int first, int count)
 {
-    bool pairs = plan->options.map.owners == LS_OWNERS_PAIRS && !plan->at_home; /* else the host joins */
+    /* Otherwise the host joins. */
+    bool pairs = plan->options.map.owners == LS_OWNERS_PAIRS && !plan->at_home;
     for (int size = 2; size < plan->lanes && pairs; size *= 2) {
         add_phase(plan, LS_PHASE_PAIR, level, first, count);
         plan->phases[plan->phase_count - 1].size = size;
@@ -82,13 +83,14 @@ static ls_status list_writes(ls_plan *plan)
     return LS_OK;
 }
 
-#define LITTLE (1 << 16) /* bytes of a level's joins that are not worth a second message */
-#define MUCH   (1 << 19) /* that are worth it also for two workers, which save no bytes by it, but half of the sums */
-#define GRAIN  64        /* elements: workers' parts begin at multiples of it */
+/* Bytes of a level's joins up to which a second message costs more than it saves. */
+#define LITTLE (1 << 16)
+/* The same for two workers: sharing saves them no bytes, but half of the sums. */
+#define MUCH  (1 << 19)
+#define GRAIN 64 /* Elements: workers' parts begin at multiples of it. */
 
-/* Whether the joins of a level are shared out over the workers, or the servers where there are any. Otherwise every
- * worker gets what all have, and joins it itself: one message less, which counts when there is little to send or to
- * add. */
+/* Workers (or the servers, if there are any) share out the joins of a level. If there is little to
+ * send or to add, every worker receives everything and joins it itself, which saves a message. */
 static bool share_joins(ls_plan *plan, int first, int count)
 {
     size_t bytes = 0;
@@ -114,7 +116,6 @@ void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t
     *to = *to < join->count ? *to : join->count;
 }
 
-/* Behind the lanes of a level: its joins. */
 static void join_phases(ls_plan *plan, int level, int first, int count)
 {
     if (is_transferred(plan, first, count))
@@ -137,9 +138,9 @@ int ls_plan_late(const ls_plan *plan, int level, int *first)
     return end - *first;
 }
 
-/* Late joins, behind the others of a level. Parts of this level's go to who joins them while the next one is computed;
- * those of the last level's are here, and what is joined of them goes likewise; those of the one before are complete.
- */
+/* Late joins, after the others of a level. Partials of this level are sent while the next level is
+ * computed. Those of the previous level have arrived: they are joined, and the results sent in the
+ * same way. The joins of the level before that are complete. */
 static void late_phases(ls_plan *plan, int level)
 {
     int now, last, before;
@@ -154,7 +155,6 @@ static void late_phases(ls_plan *plan, int level)
         add_phase(plan, LS_PHASE_POST, level, 0, 1);
 }
 
-/* Whether something was posted behind the level before. */
 static bool is_posted(const ls_plan *plan, int level)
 {
     int last, before;
@@ -162,7 +162,7 @@ static bool is_posted(const ls_plan *plan, int level)
            (ls_plan_late(plan, level - 2, &before) > 0 && plan->joins[before].shared);
 }
 
-/* Two writes of one variable in a run would leave open which is last. */
+/* Two writes of one variable in a run would leave the result undefined. */
 static ls_status check_writes(ls_plan *plan)
 {
     char a[LS_NODE_TEXT], b[LS_NODE_TEXT], c[LS_NODE_TEXT];
@@ -224,7 +224,8 @@ ls_status ls_plan_phases(ls_plan *plan)
         add_phase(plan, LS_PHASE_COMMIT, plan->levels, 0, 1);
     add_phase(plan, LS_PHASE_GUARD, plan->levels, 0, plan->guard_count);
     add_phase(plan, LS_PHASE_CHECK, plan->levels, 0, plan->update_count);
-    for (int i = 0, first = 0; i < plan->update_count; first = i) { /* those that can fail come first: not the CPU's */
+    for (int i = 0, first = 0; i < plan->update_count; first = i) {
+        /* Updates that can fail come first; those of the CPU cannot. */
         while (i < plan->update_count && plan->updates[i].group->kind == plan->updates[first].group->kind)
             i++;
         add_phase(plan, LS_PHASE_UPDATE, plan->levels, first, i - first);

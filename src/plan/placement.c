@@ -1,9 +1,9 @@
-/* Placement: who does what, and who looks at what. */
+/* Placement: which device computes each value, and which devices read it. */
 #include "plan/placement.h"
 
 #include <stdlib.h>
 
-#define PART_ELEMENTS 16384 /* a join of fewer has one owner */
+#define PART_ELEMENTS 16384 /* A join with fewer elements has one owner. */
 
 void *ls_placement_alloc(ls_placement *p, size_t count, size_t bytes)
 {
@@ -22,9 +22,8 @@ bool ls_runs_on(const ls_placement *p, int segment, int device)
     return false;
 }
 
-/* ---- Which devices take part ---- */
+/* ---- Participating devices ---- */
 
-/* The first device of a kind that takes part. */
 static ls_status first_of_kind(ls_placement *p, int kind, int *out)
 {
     int *list = ls_placement_alloc(p, (size_t)p->ctx->device_count, sizeof(*list));
@@ -64,15 +63,15 @@ static ls_status find_active(ls_placement *p)
             if (ls_runs_on(p, s, d))
                 p->home = d;
         if (ls_task_map_takes_part(&plan->options.map, p->ctx, d))
-            p->places[d].active = true; /* for what any CPU may do */
+            p->places[d].active = true; /* For work that any CPU may do. */
     }
     return LS_OK;
 }
 
-/* ---- Whole values: who looks at them ---- */
+/* ---- Readers of whole values ---- */
 
-/* All CPUs look at the host's memory. Other devices that get rows of a value from there, task by task, have no room for
- * all of it. */
+/* All CPUs read host memory. A device that gets rows of a value task by task has no memory for all
+ * of it. */
 static void look(ls_placement *p, const ls_operand *o, int device)
 {
     int at = ls_kind_of(p, device) == LS_CPU ? p->home : device;
@@ -88,7 +87,7 @@ static void look_step(ls_placement *p, const ls_step *step, int device)
         look(p, &step->in[k], device);
 }
 
-/* Where an update is computed: with every copy of the state that a device of its kind trains with. */
+/* An update runs on every device of its kind that holds a copy of the state and trains with it. */
 static void place_update(ls_placement *p, int update)
 {
     const ls_plan *plan = p->plan;
@@ -111,8 +110,9 @@ static void place_update(ls_placement *p, int update)
     bool taken = false;
     for (int d = p->ctx->cpu_count; d < devices; d++) {
         if (!any && p->places[d].active && ls_kind_of(p, d) == kind)
-            any = on[d] = true; /* nobody reads the variable: the first holds it */
-        on[d] = on[d] && !(plan->options.map.first_updates && taken); /* the others get it from there */
+            any = on[d] = true; /* The variable has no readers: the first device holds it. */
+        /* The other devices get the new value from the first. */
+        on[d] = on[d] && !(plan->options.map.first_updates && taken);
         taken = taken || on[d];
         if (on[d])
             look_step(p, step, d);
@@ -138,7 +138,6 @@ static void find_readers(ls_placement *p)
         place_update(p, i);
 }
 
-/* Whether a device has a whole value without getting it from the host. */
 static bool has_whole(const ls_placement *p, int value, int device)
 {
     const ls_plan *plan = p->plan;
@@ -146,14 +145,14 @@ static bool has_whole(const ls_placement *p, int value, int device)
     const ls_group *group = &plan->groups[g];
     if (group->reduces)
         return group->kind == ls_kind_of(p, device) &&
-               !plan->at_home; /* its owners send it to all of their kind that look at it */
+               !plan->at_home; /* Its owners send it to all readers of their kind. */
     for (int i = 0; i < plan->whole_count; i++)
         if (plan->whole_steps[i].group == group)
             return ls_whole_runs_on(p, i, device);
     return false;
 }
 
-/* Whole values that are made elsewhere come to the host if they are fetched, or anybody looks at them who has none. */
+/* The host needs whole values that are fetched, or read by a device that does not have them. */
 static void find_coming(ls_placement *p)
 {
     const ls_plan *plan = p->plan;
@@ -166,10 +165,12 @@ static void find_coming(ls_placement *p)
         if (g < 0 || plan->groups[g].kind == LS_CPU)
             continue;
         bool copies = p->ctx->kinds[plan->groups[g].kind].backend.copy != NULL;
-        p->comes_home[i] = p->comes_home[i] || (plan->groups[g].reduces && !copies); /* it is shared from there */
+        /* The host passes it on to the other devices. */
+        p->comes_home[i] = p->comes_home[i] || (plan->groups[g].reduces && !copies);
         for (int d = 0; d < p->ctx->device_count && !p->comes_home[i]; d++)
             p->comes_home[i] = ls_is_looked_at(p, i, d) && (ls_kind_of(p, d) == LS_CPU || !has_whole(p, i, d));
-        for (int s = 0; s < plan->segment_count && !p->comes_home[i]; s++) /* rows of a gathered value are staged */
+        /* Rows of a gathered value are staged from the host. */
+        for (int s = 0; s < plan->segment_count && !p->comes_home[i]; s++)
             for (int t = 0; t < plan->segments[s].step_count; t++)
                 for (int k = 0; k < plan->segments[s].steps[t].group->in_count; k++) {
                     const ls_operand *o = &plan->segments[s].steps[t].in[k];
@@ -180,7 +181,7 @@ static void find_coming(ls_placement *p)
 
 /* ---- Joins ---- */
 
-/* Which of the makers has most blocks of a segment's lanes: what it owns need not travel. */
+/* The device with the most blocks of a segment's lanes: what it owns need not be copied. */
 static int largest_maker(const ls_placement *p, int segment, const int *makers, int count)
 {
     int best = 0, most = 0;
@@ -192,7 +193,7 @@ static int largest_maker(const ls_placement *p, int segment, const int *makers, 
     return best;
 }
 
-/* A large join has a part for each maker, a small one a single owner. */
+/* All devices that compute partials share a large join; a small one has a single owner. */
 static ls_status place_join(ls_placement *p, int join)
 {
     const ls_plan *plan = p->plan;
@@ -201,14 +202,14 @@ static ls_status place_join(ls_placement *p, int join)
     int *makers = ls_placement_alloc(p, (size_t)p->ctx->device_count, sizeof(*makers)), count = 0;
     if (!makers)
         return LS_ERR_MEMORY;
-    for (int lane = 0; lane < plan->lanes; lane++) { /* in the order of their first lanes */
+    for (int lane = 0; lane < plan->lanes; lane++) { /* In the order of their first lanes. */
         int device = ls_task_device(plan, j->group->segment, lane), i = 0;
         while (i < count && makers[i] != device)
             i++;
         if (i == count)
             makers[count++] = device;
     }
-    if (plan->at_home) { /* in chunks, by any CPU */
+    if (plan->at_home) { /* In chunks, by any CPU. */
         at->parts = ls_placement_alloc(p, at->part_count = 1, sizeof(*at->parts));
         if (!at->parts)
             return LS_ERR_MEMORY;
@@ -233,7 +234,7 @@ static ls_status place_join(ls_placement *p, int join)
     return LS_OK;
 }
 
-/* ---- Where kept values are ---- */
+/* ---- Locations of kept values ---- */
 
 static void keep_copy_on(ls_placement *p, int device, int kept, int lane)
 {
@@ -241,7 +242,8 @@ static void keep_copy_on(ls_placement *p, int device, int kept, int lane)
     p->places[device].row[lane] = 0;
 }
 
-/* A reader finds a value where it is, or gets a copy of its own; by way of the host, unless its backend copies. */
+/* A reader uses a value in place or gets its own copy; via the host, unless its backend copies
+ * directly. */
 static void read_kept(ls_placement *p, int kept, int lane, int reader)
 {
     size_t at = (size_t)kept * (size_t)p->plan->lanes + (size_t)lane;
@@ -301,7 +303,6 @@ static void add_state(ls_place *place, ls_variable *variable)
     place->state[place->state_count++] = variable;
 }
 
-/* The variables that are updated or read on a device that is not a CPU. */
 static ls_status place_state(ls_placement *p, int device)
 {
     const ls_plan *plan = p->plan;
@@ -322,7 +323,7 @@ static ls_status place_state(ls_placement *p, int device)
     return LS_OK;
 }
 
-/* ---- All together ---- */
+/* ---- Complete placement ---- */
 
 static ls_status make_lists(ls_placement *p)
 {

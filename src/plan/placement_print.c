@@ -1,10 +1,10 @@
-/* Placement for people: TensorFlow's log lines, and a table of node, device and reason. */
+/* Prints placements: TensorFlow's log lines, and a table of node, device and reason. */
 #include <ctype.h>
 #include <stdlib.h>
 
 #include "plan/placement.h"
 
-/* What TensorFlow calls our ops, where it is not our name in its spelling. */
+/* TensorFlow's names of our ops, where they differ from our name in its spelling. */
 static const struct {
     ls_op op;
     const char *name;
@@ -29,7 +29,7 @@ static const struct {
     { LS_OP_neg, "Neg" },
 };
 
-/* "MatMul"; by default our name in capitals: "relu_grad" is "ReluGrad". */
+/* Example: "MatMul". By default our name in camel case: "relu_grad" is "ReluGrad". */
 static const char *tensorflow_name(ls_op op, char text[64])
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -46,7 +46,6 @@ static const char *tensorflow_name(ls_op op, char text[64])
     return text;
 }
 
-/* Devices of one kind, as a list; room for as many as a context has. */
 typedef struct where {
     int *list;
     int count;
@@ -60,7 +59,6 @@ static void add_device(where *w, int device)
     w->list[w->count++] = device;
 }
 
-/* The devices that a group's tasks are on. */
 static void group_devices(const ls_placement *p, const ls_group *group, where *w)
 {
     const ls_plan *plan = p->plan;
@@ -72,19 +70,21 @@ static void group_devices(const ls_placement *p, const ls_group *group, where *w
     if (w->count == 0 && group->device != LS_ANY_DEVICE)
         add_device(w, group->device);
     if (w->count == 0 && group->kind == LS_CPU)
-        add_device(w, p->home); /* computed where it is needed, or by whoever is free: the first stands for all */
+        /* Computed where it is needed, or by any free CPU: the first represents all. */
+        add_device(w, p->home);
     for (int d = 0; d < p->ctx->device_count && w->count == 0; d++)
         if (p->ctx->devices[d].kind == group->kind)
             add_device(w, d);
 }
 
-/* State that was asked to be elsewhere is with the CPU all the same. */
+/* State is on the CPU even if it was requested elsewhere. */
 static bool is_state_elsewhere(const ls_placement *p, const ls_tensor *node)
 {
     return node->op == LS_OP_variable && node->device != LS_ANY_DEVICE && p->ctx->devices[node->device].kind != LS_CPU;
 }
 
-/* A constant is where it was asked for, otherwise on the fastest device; other leaves live with the CPU. */
+/* A constant is on the requested device, otherwise on the fastest one; other leaves are on the
+ * CPU. */
 static int leaf_device(const ls_placement *p, const ls_tensor *node)
 {
     int device = p->home;
@@ -99,7 +99,7 @@ static int leaf_device(const ls_placement *p, const ls_tensor *node)
     return device;
 }
 
-/* The group that computes a node, alone or among others; NULL: a leaf. */
+/* Returns NULL for a leaf. */
 static const ls_group *group_of(const ls_plan *plan, int node)
 {
     if (plan->nodes[node].group >= 0)
@@ -111,7 +111,8 @@ static const ls_group *group_of(const ls_plan *plan, int node)
     return NULL;
 }
 
-/* ".../device:GPU:0", of several ".../device:GPU:0-3", ".../device:CPU:0,2"; `list` has room for all devices. */
+/* Examples: ".../device:GPU:0"; several devices ".../device:GPU:0-3", ".../device:CPU:0,2". `list`
+ * has room for all devices. */
 static const char *device_text(const ls_placement *p, int node, int *list, char text[128])
 {
     const ls_group *group = group_of(p->plan, node);
@@ -122,7 +123,7 @@ static const char *device_text(const ls_placement *p, int node, int *list, char 
         add_device(&w, leaf_device(p, p->plan->nodes[node].node));
     int used = snprintf(text, 128, "%s", p->ctx->devices[w.list[0]].name);
     for (int i = 1; i < w.count && used < 120; i++) {
-        int last = i; /* lanes are shared in order: so are these */
+        int last = i; /* Lanes are assigned in order, and so are these. */
         while (last + 1 < w.count && w.list[last + 1] == w.list[last] + 1)
             last++;
         bool range = w.list[i] == w.list[i - 1] + 1;

@@ -1,4 +1,4 @@
-/* Making a plan: the passes in their order, and the default number of lanes. */
+/* Creates a plan: runs the passes in order and computes the default number of lanes. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -59,8 +59,8 @@ size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node)
     return (size_t)count * ls_dtype_bytes(node->dtype);
 }
 
-/* s: the smallest power of two with s x FLOPs >= 2048 x parameters, within 4 to 32. V: the largest power of two, at
- * most 32, that leaves s samples a lane, but at least min(4, batch). */
+/* s: the smallest power of two with s x FLOPs >= 2048 x parameters, within 4 to 32. V: the largest
+ * power of two, at most 32, that leaves s samples a lane, but at least min(4, batch). */
 int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch)
 {
     int64_t s = 4, lanes = 1, least = batch < 4 ? (batch < 1 ? 1 : batch) : 4;
@@ -71,8 +71,9 @@ int ls_plan_lanes(double flops_per_sample, double parameters, int64_t batch)
     return (int)(lanes < least ? least : lanes);
 }
 
-/* Work of one sample, and parameters: the variables that the plan updates, or all it reads where it updates none.
- * Metrics are no part of the work: the lanes, and so the bits of the weights, are the same with them and without. */
+/* Parameters are the variables that the plan updates, or all that it reads if it updates none.
+ * Metrics do not count, so lanes, and thus the bits of the weights, are the same with and without
+ * them. */
 static int default_lanes(const ls_plan *plan)
 {
     double flops = 0, updated = 0, read = 0;
@@ -96,7 +97,9 @@ void ls_share_lanes(const uint32_t *weights, int workers, int lanes, int *first)
 {
     for (int w = 0; w <= workers; w++)
         first[w] = weights ? 0 : (int)((int64_t)w * lanes / workers);
-    for (int lane = 0; weights && lane < lanes; lane++) { /* to the one that has least then; first[w+1] counts w's */
+    for (int lane = 0; weights && lane < lanes; lane++) {
+        /* Gives the lane to the worker that would then have the least work; first[w+1] counts the
+         * lanes of w. */
         int best = 0;
         for (int w = 1; w < workers; w++)
             if ((uint64_t)(first[w + 1] + 1) * weights[best] < (uint64_t)(first[best + 1] + 1) * weights[w])
@@ -107,7 +110,7 @@ void ls_share_lanes(const uint32_t *weights, int workers, int lanes, int *first)
         first[w + 1] += first[w];
 }
 
-/* Who joins what: servers, where there are any, otherwise all. */
+/* Servers join if there are any, otherwise all workers. */
 static ls_status share_parts(ls_plan *plan)
 {
     ls_plan_options *o = &plan->options;

@@ -1,4 +1,4 @@
-/* Plans for people: what runs how, and what memory it takes. */
+/* Prints plans: which kernels run, and the memory they need. */
 #include <stdlib.h>
 
 #include "plan/plan.h"
@@ -16,8 +16,7 @@ static const char *const fusion_names[] = {
     [LS_FUSE_SQUARES] = "squared norm",
 };
 
-/* One line a group, in the order of the graph: nodes, kernel, layout, micro-batch. Nothing here may depend on devices.
- */
+/* One line per group, in the order of the graph. Must not depend on devices. */
 ls_status ls_plan_print(const ls_plan *plan, ls_text *text)
 {
     ls_text_add(text, "batch %lld, lanes %d, levels %d\n", (long long)plan->batch, plan->lanes, plan->levels);
@@ -56,7 +55,7 @@ static int by_bytes(const void *a, const void *b)
 
 #define MIB(bytes) ((double)(bytes) / 1048576)
 
-/* The values that have an offset of their own, largest first; the caller frees the list. */
+/* Sorted, largest first; the caller frees the list. */
 static entry *list_values(const ls_plan *plan, int *count)
 {
     entry *entries = malloc(((size_t)plan->node_count + 1) * sizeof(*entries));

@@ -1,4 +1,4 @@
-/* Rooms: offsets and bytes of what a placement has on each device. */
+/* Offsets and sizes of what a placement has on each device. */
 #include "plan/pack.h"
 #include "plan/placement.h"
 
@@ -24,8 +24,8 @@ typedef struct packing {
     size_t stage_bytes;
 } packing;
 
-/* Room for one lane's samples of an input; for a whole value from its making to its last reader. Variables have theirs
- * in the state of the device. */
+/* One lane's samples of an input; a whole value from its computation to its last reader. Variables
+ * are in the state of the device. */
 static ls_status add_operand(packing *k, const ls_operand *o)
 {
     const ls_plan *plan = k->p->plan;
@@ -72,8 +72,8 @@ static ls_status add_steps(packing *k, int device, size_t *micro)
     return LS_OK;
 }
 
-/* Room for the partials of others of one join, or of a part of it. A device has at most two blocks for each level of
- * the tree, or as many as it has lanes. */
+/* Memory for other devices' partials of a join or of a part of it. A device has at most two blocks
+ * for each level of the tree, or as many as it has lanes. */
 static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t elements, int device)
 {
     size_t blocks = 0;
@@ -83,9 +83,9 @@ static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t 
     return blocks * ls_size_align((size_t)elements * ls_dtype_bytes(join->dtype), LS_ALIGN);
 }
 
-/* Joins that this device owns a part of: their value, and room for the partials of others; of all joins of a level,
- * where those come at once. Of devices that join by twos
- * each may have to. */
+/* The value of each join of which this device owns a part, and memory for other devices' partials;
+ * for all joins of a level if they arrive in one transfer. If devices join in pairs, any of them
+ * may need it. */
 static ls_status add_joins(packing *k, int device, size_t *receive)
 {
     const ls_plan *plan = k->p->plan;
@@ -112,7 +112,8 @@ static ls_status add_joins(packing *k, int device, size_t *receive)
     return LS_OK;
 }
 
-/* Whole values, kept values, frames, partials, what a segment needs for itself, what comes from others, fed samples. */
+/* Order in the block: whole values, kept values, frames, partials, received partials, and for each
+ * task the fed samples and the segment's own values. */
 static ls_status place_block(ls_placement *p, int device)
 {
     packing k = { .p = p, .place = &p->places[device] };
@@ -136,9 +137,9 @@ static ls_status place_block(ls_placement *p, int device)
     return LS_OK;
 }
 
-/* ---- Sums ---- */
+/* ---- Totals ---- */
 
-/* What a run's fetched values will take of the CPU devices, beside the plan. Room that they have serves again. */
+/* Memory on the CPU devices in addition to the plan. Memory of old values is reused. */
 static void count_fetches(ls_placement *p)
 {
     const ls_plan *plan = p->plan;
@@ -162,9 +163,11 @@ static void count_needs(ls_placement *p)
         size_t workers = !p->crewed ? d == p->home : place->active ? (size_t)device->worker_count : 0;
         if (device->kind != LS_CPU) {
             place->needed_bytes = place->total_bytes;
-            if (place->total_bytes > 0) /* rows that its driver picks, in the host's memory; CPUs come first */
+            /* Rows that its driver picks, in host memory. CPUs come first, so home's total is
+             * already set. */
+            if (place->total_bytes > 0)
                 p->places[p->home].needed_bytes += ls_block_bytes(plan->stage_bytes);
-            if (plan->at_home) /* what it has made of joins, for the host to join */
+            if (plan->at_home) /* Its partials of joins, for the host to join. */
                 p->places[p->home].needed_bytes += ls_block_bytes(place->partial_bytes);
             continue;
         }

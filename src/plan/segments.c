@@ -1,41 +1,44 @@
-/* Pass 4: levels, segments, and what is kept.
+/* Pass 4: levels, segments, and kept values.
  *
- * A level is what can be done between two joins: a group's level is that of its inputs, one more behind a reduction.
- * The per-sample groups of a level are cut into segments, runs that go through a micro-batch together. A value that
- * another segment needs is kept for the whole batch, unless it is cheap: then that segment computes it again, in its
- * own cache. Cheap groups have no segment; they are computed where somebody asks for them. */
+ * A level is the work between two joins: a group's level is that of its inputs, plus one after a
+ * reduction. The per-sample groups of a level are divided into segments: series of groups that
+ * process a micro-batch together. A value that another segment needs is kept for the whole batch,
+ * unless it is cheap: then that segment recomputes it in its own cache. Cheap groups have no
+ * segment; they are computed where they are needed. */
 #include <string.h>
 
 #include "device/context.h"
 #include "plan/plan.h"
 
 #define HEAVY_BYTES                                                                                                    \
-    ((size_t)512 << 10) /* a weight this large is swept as rarely as possible: the whole lane at once                  \
-                         */
+    ((size_t)512 << 10) /* A weight of this size is read as rarely as possible:                                        \
+                         * its micro-batch is the whole lane. */
 
 typedef struct cutter {
     ls_plan *plan;
-    bool *needed; /* by group: somebody looks at its value, or it writes */
-    bool *kept;   /* by group */
-    int kind;     /* of the segment being built */
-    bool spread;  /* its lanes may be on several kinds */
-    int *step_of; /* by group: step of the segment being built + 1; 0: not in it */
-    int *touched; /* groups with a step in it, to be undone */
+    bool *needed; /* By group: its value is used, or it writes. */
+    bool *kept;   /* By group. */
+    int kind;     /* Kind of the segment being built. */
+    bool spread;  /* Its lanes may be on several kinds. */
+    int *step_of; /* By group: step of the segment being built, plus 1; 0: not in it. */
+    int *touched; /* Groups with a step in it, to reset. */
     int touched_count;
-    ls_step *steps; /* of the segment being built */
+    ls_step *steps; /* Steps of the segment being built. */
     int step_count;
-    size_t *size; /* micro_size: bytes of a sample born at a step, and freed behind one */
+    /* For micro_size, by step: bytes of a sample that become live at it; `freed` has those that end
+     * after it. */
+    size_t *size;
     size_t *freed;
 } cutter;
 
-/* How groups with a segment are cut without devices, and where the map has each of their lanes. */
+/* The division without regard to devices, and the map's devices for each lane. */
 typedef struct natural {
-    int *segment; /* by group */
+    int *segment; /* By group. */
     int64_t *micro;
-    int *device; /* by group and lane */
+    int *device; /* By group and lane. */
 } natural;
 
-#define CHEAP_DEPTH 4 /* so many cheap groups on top of each other are computed again, not more: work stays linear */
+#define CHEAP_DEPTH 4 /* Longest chain of cheap groups that is recomputed: keeps the work linear. */
 
 static void set_levels(ls_plan *plan)
 {
@@ -62,7 +65,7 @@ static void set_levels(ls_plan *plan)
         plan->levels = 1;
 }
 
-/* Whole groups are done as late as they may be: what joins have made is then looked at late, too (ls_join.late). */
+/* Delays whole groups, so that joins are also read late (ls_join.late). */
 static ls_status delay_whole(ls_plan *plan)
 {
     int *latest = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*latest));
@@ -96,7 +99,7 @@ static void find_needed(cutter *c)
     }
 }
 
-/* Per-sample groups that are computed once, in their own level. */
+/* A per-sample group that is computed once, in its own level. */
 static bool has_home(const cutter *c, int g)
 {
     const ls_group *group = &c->plan->groups[g];
@@ -110,7 +113,7 @@ static void add_step(cutter *c, int g)
     c->touched[c->touched_count++] = g;
 }
 
-/* Makes a value available in the segment being built: kept by another, or computed here. */
+/* Makes a value available: kept by another segment, or computed in this one. */
 static void demand(cutter *c, int value)
 {
     ls_plan *plan = c->plan;
@@ -127,48 +130,48 @@ static void demand(cutter *c, int value)
     add_step(c, g);
 }
 
-/* Bytes of weights that one call of the group reads or writes. */
 static size_t weight_bytes(const ls_plan *plan, const ls_group *group)
 {
     const ls_tensor *weights = ls_node_weights(group->nodes[0]);
     return weights ? ls_plan_unit(plan, weights) : 0;
 }
 
-/* What size of micro-batch a group asks for. Groups without weights take what their neighbours want. */
+/* Size of micro-batch that a group prefers. Groups without weights follow their neighbours. */
 typedef enum wish { NO_WISH, SMALL, WHOLE_LANE } wish;
 
 static wish wish_of(const ls_plan *plan, const ls_group *group)
 {
     size_t bytes = weight_bytes(plan, group);
     if (group->kind != LS_CPU || group->spread)
-        return WHOLE_LANE; /* no cache to fit in: the larger the better */
+        return WHOLE_LANE; /* There is no cache to fit in: the larger the better. */
     return bytes == 0 ? NO_WISH : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
 }
 
-/* The size of a value whose samples are live in this segment. */
+/* Returns 0 for a whole value. */
 static size_t unit_here(const ls_plan *plan, int value)
 {
     const ls_tensor *node = plan->nodes[value].node;
     return node->per_sample ? ls_plan_unit(plan, node) : 0;
 }
 
-/* Bytes of one sample at the busiest step: a micro-batch of these should fit the nominal cache. */
+/* Bytes of one sample at the busiest step: a micro-batch of these should fit in the nominal
+ * cache. */
 static size_t busiest_bytes(cutter *c)
 {
     ls_plan *plan = c->plan;
     size_t live = 0, most = 1;
     for (int i = 0; i <= c->step_count; i++)
         c->size[i] = c->freed[i] = 0;
-    for (int i = c->step_count; i-- > 0;) { /* last uses, from behind */
+    for (int i = c->step_count; i-- > 0;) { /* Finds last uses, walking backward. */
         const ls_group *group = c->steps[i].group;
         for (int k = 0; k < group->in_count; k++) {
             int g = ls_plan_source(plan, group->in[k]);
             size_t bytes = unit_here(plan, group->in[k]);
             if (g >= 0 && c->step_of[g] > 0) {
-                c->freed[i] += bytes; /* its last use, the walk being from behind */
+                c->freed[i] += bytes; /* Its last use, as the walk is backward. */
                 c->step_of[g] = -c->step_of[g];
             } else if (g < 0 || c->step_of[g] == 0) {
-                c->size[i] += bytes; /* read from outside: live for this step alone */
+                c->size[i] += bytes; /* Read from outside: live only for this step. */
                 c->freed[i] += bytes;
             }
         }
@@ -197,13 +200,13 @@ static int64_t micro_size(cutter *c, bool heavy)
     else if (heavy)
         micro = lane;
     else if (micro < 2)
-        micro = 2; /* one image alone leaves kernels half empty */
+        micro = 2; /* A single image leaves kernels half empty. */
     micro = micro > lane ? lane : micro;
     int64_t pieces = (lane + micro - 1) / micro;
-    return (lane + pieces - 1) / pieces; /* even pieces */
+    return (lane + pieces - 1) / pieces; /* Pieces of equal size. */
 }
 
-/* Takes the built steps as a segment. */
+/* Ends the segment being built. */
 static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
 {
     ls_plan *plan = c->plan;
@@ -227,7 +230,6 @@ static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
     return LS_OK;
 }
 
-/* A group that belongs to this segment, with all that it needs here. */
 static void add_own(cutter *c, int g)
 {
     ls_group *group = &c->plan->groups[g];
@@ -244,8 +246,8 @@ static bool is_aside(const ls_plan *plan, int g)
     return plan->nodes[plan->groups[g].value].aside;
 }
 
-/* Whether a group, or what would be computed again for it, reads a lane's part of a sum that the segment being built is
- * still adding up. */
+/* Whether a group, or what would be recomputed for it, reads a lane's partial that the segment
+ * being built is still adding up. */
 static bool waits_for_lane(const cutter *c, int g)
 {
     const ls_plan *plan = c->plan;
@@ -261,8 +263,9 @@ static bool waits_for_lane(const cutter *c, int g)
     return false;
 }
 
-/* The natural segments: within a level, runs of groups of one kind that want the same size of micro-batch; metrics in
- * segments of their own; what reads a lane's sum behind the segment that makes it. */
+/* Natural segments: within a level, series of groups of one kind that prefer the same size of
+ * micro-batch. Metrics get their own segments, and a reader of a lane's partial comes after the
+ * segment that computes it. */
 static ls_status cut_level(cutter *c, const int *groups, int count, int level)
 {
     wish now = NO_WISH;
@@ -281,7 +284,7 @@ static ls_status cut_level(cutter *c, const int *groups, int count, int level)
     return end_segment(c, level, now == WHOLE_LANE, 0);
 }
 
-/* Where a natural segment is cut: where the map has a lane change devices, or everywhere. */
+/* Cuts where the map moves a lane to another device, or everywhere. */
 static bool is_cut(const ls_plan *plan, const natural *n, int g, int next)
 {
     if (plan->options.cut_everywhere || n->segment[g] != n->segment[next])
@@ -291,7 +294,7 @@ static bool is_cut(const ls_plan *plan, const natural *n, int g, int next)
     return memcmp(here, there, (size_t)plan->lanes * sizeof(*here)) != 0;
 }
 
-/* Parts of natural segments, each with the micro-batch that the whole had. */
+/* Each part keeps the micro-batch of the whole. */
 static ls_status cut_finely(cutter *c, const int *groups, int count, int level, const natural *n)
 {
     for (int i = 0; i < count; i++) {
@@ -302,7 +305,7 @@ static ls_status cut_finely(cutter *c, const int *groups, int count, int level, 
     return LS_OK;
 }
 
-/* Home groups sorted by level, keeping their order but with metrics last; start[l] is where level l begins. */
+/* Sorts by level, keeping the order but with metrics last; level l begins at start[l]. */
 static int sort_by_level(cutter *c, int *sorted, int *start)
 {
     ls_plan *plan = c->plan;
@@ -313,7 +316,7 @@ static int sort_by_level(cutter *c, int *sorted, int *start)
             start[plan->groups[g].level + 1]++;
     for (int l = 0; l < plan->levels; l++)
         start[l + 1] += start[l];
-    int *next = c->touched; /* free at this time */
+    int *next = c->touched; /* Free at this time. */
     for (int l = 0; l < plan->levels; l++)
         next[l] = start[l];
     for (int aside = 0; aside < 2; aside++)
@@ -334,7 +337,7 @@ static ls_status cut_all(cutter *c, const int *sorted, const int *start, const n
     return LS_OK;
 }
 
-/* Cheap groups whose value is fetched are kept, and so belong to a segment. */
+/* Fetched cheap groups are kept, so that they belong to a segment. */
 static void keep_fetches(cutter *c)
 {
     for (int i = 0; i < c->plan->fetch_count; i++) {
@@ -344,7 +347,7 @@ static void keep_fetches(cutter *c)
     }
 }
 
-/* A cheap value that another kind looks at is kept: its kernel is of its own kind. */
+/* A cheap value that another kind reads is kept: a kernel runs only on its own kind. */
 static void keep_across_kinds(cutter *c)
 {
     const ls_plan *plan = c->plan;
@@ -357,7 +360,7 @@ static void keep_across_kinds(cutter *c)
         }
 }
 
-/* Asks the map about every group: its lanes where it has a segment, otherwise its one value. */
+/* Asks about each lane of a group with a segment, otherwise about its one value. */
 static ls_status ask_map(ls_plan *plan, natural *n)
 {
     const ls_task_map *map = &plan->options.map;
@@ -383,7 +386,8 @@ static ls_status ask_map(ls_plan *plan, natural *n)
         n->micro[g] = plan->segments[group->segment].micro;
         int first = ls_plan_own_first(plan), end = ls_plan_own_end(plan);
         at.lanes = end > first ? end - first : 1;
-        for (int lane = 0; lane < plan->lanes; lane++) { /* those of other workers are with the first: none runs here */
+        for (int lane = 0; lane < plan->lanes; lane++) {
+            /* Lanes of other workers do not run here; they get the device of the first own lane. */
             at.lane = lane >= first && lane < end ? lane - first : 0;
             LS_TRY(ls_task_map_device(map, ctx, &at, &n->device[(size_t)g * (size_t)plan->lanes + (size_t)lane]));
         }
@@ -391,7 +395,7 @@ static ls_status ask_map(ls_plan *plan, natural *n)
     return LS_OK;
 }
 
-/* Natural segments are cut again, where the map says so; each part knows where its lanes are. */
+/* Cuts natural segments as the map requires, and records the devices of each part's lanes. */
 static ls_status cut_by_map(cutter *c, const int *sorted, const int *start)
 {
     ls_plan *plan = c->plan;
@@ -408,7 +412,8 @@ static ls_status cut_by_map(cutter *c, const int *sorted, const int *start)
         return LS_ERR_MEMORY;
     for (int s = 0; s < plan->segment_count; s++) {
         const ls_segment *segment = &plan->segments[s];
-        size_t last = (size_t)(segment->steps[segment->step_count - 1].group - plan->groups); /* it has a segment */
+        /* The last group has a segment. */
+        size_t last = (size_t)(segment->steps[segment->step_count - 1].group - plan->groups);
         memcpy(plan->task_device + (size_t)s * lanes, n.device + last * lanes, lanes * sizeof(int));
     }
     return LS_OK;

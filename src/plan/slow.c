@@ -1,11 +1,12 @@
-/* Finds plans that leave much of their work to reference kernels, which are correct and slow. */
+/* Finds plans that leave much of their work to reference kernels, which are correct but slow. */
 #include "plan/plan.h"
 
-#define WORTH_A_LINE 0.05 /* share of all FLOPs above which a plan warns */
-#define LEAST_FLOPS  1e6  /* of reference kernels: less takes about a millisecond, and is not worth a line either */
-#define NAMED        3    /* ops that the line names, at most */
+#define WORTH_A_LINE 0.05 /* Share of all FLOPs above which a plan warns. */
+/* FLOPs of reference kernels below which it does not warn: they take about a millisecond. */
+#define LEAST_FLOPS 1e6
+#define NAMED       3 /* Largest number of ops that the warning names. */
 
-/* The work that one op leaves to its reference kernels. */
+/* The work that reference kernels do for one op. */
 typedef struct share {
     double flops;
     int groups;
@@ -21,7 +22,6 @@ static double flops_of(const ls_plan *plan, const ls_group *group)
     return group->per_sample && plan->batch > 0 ? flops * (double)plan->batch : flops;
 }
 
-/* Adds a group that falls back, and returns its FLOPs. */
 static double add_share(const ls_plan *plan, const ls_group *group, share shares[LS_OP_COUNT])
 {
     share *s = &shares[group->root->op];
@@ -33,7 +33,7 @@ static double add_share(const ls_plan *plan, const ls_group *group, share shares
     return flops;
 }
 
-/* "matmul 61 % (float64 (batch, 64, 128), (128, 512) and 3 more)" */
+/* Example: "matmul 61 % (float64 (batch, 64, 128), (128, 512) and 3 more)". */
 static void describe(ls_text *text, const share *s, double all)
 {
     char shape[LS_SHAPE_TEXT];
@@ -48,7 +48,6 @@ static void describe(ls_text *text, const share *s, double all)
     ls_text_put(text, ")");
 }
 
-/* Takes the largest share that is left. */
 static share take_largest(share shares[LS_OP_COUNT])
 {
     int most = 0;

@@ -1,14 +1,14 @@
-/* Stages: a model that is cut over devices. A group goes back where it went forward: it belongs to the node that its
- * first node is, or is the gradient of. So stages are stretches of forward nodes, in the order of their creation, whose
- * costs are as even as stretches can be. Where layers ask for devices of their own, those are the stages, and what asks
- * for none goes with what it reads. */
+/* Stages: a model divided over devices. A group belongs to the forward node that its first node is,
+ * or is the gradient of, so it goes backward where it went forward. Stages are ranges of forward
+ * nodes, in the order of creation, with costs as even as possible. If layers request devices, these
+ * devices are the stages, and a group without a request goes with its inputs. */
 #include "plan/plan.h"
 
-/* What a group costs beside another: a core multiplies about so many times while it moves a byte. Only the balance of
- * stages depends on it. */
+/* Relative cost of computing and moving: a core does about this many FLOPs while it moves a byte.
+ * Affects only the balance of stages. */
 #define FLOPS_A_BYTE 12.0
 
-/* A forward node and all that is done for it, there and back. */
+/* A forward node and all work for it, forward and backward. */
 typedef struct part {
     uint32_t origin;
     double cost;
@@ -45,7 +45,7 @@ static part *part_of(part *parts, int count, uint32_t origin)
     return &parts[low];
 }
 
-/* The forward nodes of groups that lanes compute, in order, each once. */
+/* Lists forward nodes in order, each once. */
 static int list_parts(const ls_plan *plan, part *parts)
 {
     int count = 0;
@@ -68,13 +68,14 @@ static int list_parts(const ls_plan *plan, part *parts)
     return count;
 }
 
-/* Fills stages in order up to a cost, each with one part at least; whether all parts have found a place. */
+/* Each stage gets at least one part. Returns whether all parts fit. */
 static bool fill_stages(part *parts, int count, int stages, double most)
 {
     int stage = 0;
     double cost = 0;
     for (int i = 0; i < count; i++) {
-        bool last_chance = count - i == stages - stage - 1; /* every stage that is left needs one */
+        /* Every remaining stage needs a part. */
+        bool last_chance = count - i == stages - stage - 1;
         if (i > 0 && (cost + parts[i].cost > most || last_chance)) {
             stage++;
             cost = 0;
@@ -102,7 +103,7 @@ static void balance(part *parts, int count, int stages)
     fill_stages(parts, count, stages, high);
 }
 
-/* Groups without a device of their own take that of what they read, or of the first that has one. */
+/* Groups without a requested device take that of their inputs, or the first requested one. */
 static bool follow_layers(const ls_plan *plan, int *asked)
 {
     int first = LS_ANY_DEVICE;

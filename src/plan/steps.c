@@ -1,5 +1,5 @@
-/* Pass 6: the lists that work is made from: joins, prepared weights, steps on whole values, updates. Each is sorted by
- * level. */
+/* Pass 6: lists joins, prepared weights, steps on whole values, and updates. All but the updates
+ * are sorted by level. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -12,7 +12,7 @@ static ls_join_kind join_kind(const ls_group *group)
                                                         : LS_JOIN_SUM;
 }
 
-/* One prepared weight serves all groups that want the same of it. */
+/* Groups that want the same form share one prepared weight. */
 static int find_prepared(const ls_plan *plan, const ls_group *group, int value)
 {
     const ls_prepare *want = &group->kernel->prepare;
@@ -50,8 +50,8 @@ static int by_level(const void *a, const void *b)
     return (x->group > y->group) - (x->group < y->group);
 }
 
-/* Levels of nodes as they are when nothing is fused: what is fused depends on the kind of device, and workers whose
- * devices are of different kinds must find the same joins late. */
+/* Levels as if nothing were fused. Fusion depends on the kind of device, and workers with different
+ * kinds must agree which joins are late. */
 static void set_node_levels(const ls_plan *plan, int *level, int *latest)
 {
     const ls_plan_node *nodes = plan->nodes;
@@ -65,7 +65,7 @@ static void set_node_levels(const ls_plan *plan, int *level, int *latest)
             level[i] = after > level[i] ? after : level[i];
         }
     }
-    for (int i = plan->node_count; i-- > 0;) { /* whole ones are done as late as they may be */
+    for (int i = plan->node_count; i-- > 0;) { /* Whole nodes are computed as late as possible. */
         if (nodes[i].node->use == LS_USE_WHOLE && !nodes[i].node->per_sample)
             level[i] = latest[i];
         for (int k = 0; nodes[i].in && k < nodes[i].node->input_count; k++)
@@ -74,7 +74,7 @@ static void set_node_levels(const ls_plan *plan, int *level, int *latest)
     }
 }
 
-/* By node: the level in which somebody first looks at its value; the number of levels: nobody before the end. */
+/* By node: the first level that reads its value; the number of levels: not read before the end. */
 static ls_status find_looks(ls_plan *plan, int **out)
 {
     int *level = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*level));
@@ -113,7 +113,8 @@ static ls_status list_joins(ls_plan *plan)
                        .kind = join_kind(group),
                        .dtype = group->root->dtype,
                        .level = group->level,
-                       /* its parts go while the next level is computed, what was joined during the one behind that */
+                       /* Its partials are sent while the next level is computed, its results during
+                        * the level after that. */
                        .late = plan->options.workers > 1 && look[group->value] > group->level + 2,
                        .bytes = bytes,
                        .plain = (int64_t)(ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype)),
@@ -142,7 +143,7 @@ static int prepared_by_level(const void *a, const void *b)
     return (x->group > y->group) - (x->group < y->group);
 }
 
-/* The CPU's last. */
+/* Puts the CPU's last. */
 static int updates_by_kind(const void *a, const void *b)
 {
     const ls_group *x = ((const ls_step *)a)->group, *y = ((const ls_step *)b)->group;
@@ -164,7 +165,8 @@ static void list_whole(ls_plan *plan)
     qsort(plan->updates, (size_t)plan->update_count, sizeof(*plan->updates), updates_by_kind);
 }
 
-/* Losses of a run that updates variables; and with them what it assigns to others: moving averages. */
+/* Losses of a run that updates variables, and with them the values that it assigns to others:
+ * moving averages. */
 static ls_status list_guards(ls_plan *plan)
 {
     plan->guards = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->guards));
@@ -195,7 +197,7 @@ ls_status ls_plan_steps(ls_plan *plan)
     for (int g = 0; g < plan->group_count; g++)
         list_prepared(plan, &plan->groups[g]);
     qsort(plan->prepared, (size_t)plan->prepared_count, sizeof(*plan->prepared), prepared_by_level);
-    for (int g = 0; g < plan->group_count; g++) { /* sorting moved them */
+    for (int g = 0; g < plan->group_count; g++) { /* Sorting moved them. */
         ls_group *group = &plan->groups[g];
         if (group->kernel && group->kernel->prepare.bytes)
             group->prepared =

@@ -1,11 +1,12 @@
-/* Pass 8: what a step moves through memory, for people who look for what limits it. */
+/* Pass 8: counts the bytes that a step moves through memory, to help find what limits it. */
 #include "plan/plan.h"
 
-/* What a step moves through memory at least: kept values written and read, once a segment, weights and partials. */
+/* A lower bound: kept values written and read once a segment, weights, and partials. */
 ls_status ls_plan_count_traffic(ls_plan *plan)
 {
     double bytes = 0;
-    int *read_by = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*read_by)); /* segment + 1 that had it last */
+    /* Last segment that read it, plus 1. */
+    int *read_by = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*read_by));
     if (!read_by)
         return LS_ERR_MEMORY;
     for (int s = 0; s < plan->segment_count; s++)
@@ -22,7 +23,8 @@ ls_status ls_plan_count_traffic(ls_plan *plan)
                     read_by[in->value] = s + 1;
             }
             if (step->out.storage == LS_KEPT)
-                read_by[step->out.value] = s + 1; /* readers in this segment find it in the cache */
+                /* Later steps of this segment find it in the cache. */
+                read_by[step->out.value] = s + 1;
         }
     for (int i = 0; i < plan->join_count; i++)
         bytes += (2.0 * plan->lanes + 1) * (double)plan->joins[i].stride;

@@ -1,4 +1,4 @@
-/* A lane that two workers compute: which, who, and whether they made the same of it. */
+/* Audits: chooses a lane and two workers, hashes what each computes, and compares. */
 #include "run/audit.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static bool has_samples(const ls_plan *plan, int lane)
     return ls_lane_first(plan->batch, plan->lanes, lane) < ls_lane_first(plan->batch, plan->lanes, lane + 1);
 }
 
-/* One of the lanes that have samples; none: -1. */
+/* Returns -1 if no lane has samples. */
 static int choose_lane(const ls_plan *plan, uint32_t random)
 {
     int count = 0;
@@ -56,7 +56,7 @@ void ls_audit_end(ls_executor *e)
     e->audited = -1;
 }
 
-/* What a lane has added to a join, as the value's format has it: in a kernel's own there may be room between. */
+/* Hashes in the value's format: a kernel's own may contain padding. */
 static ls_status hash_partial(ls_executor *e, int join, const char *partial, int worker)
 {
     const ls_join *j = &e->plan->joins[join];
@@ -72,7 +72,8 @@ static ls_status hash_partial(ls_executor *e, int join, const char *partial, int
     ls_hash_add(&hash, &join, sizeof(join));
     ls_hash_add(&hash, partial, bytes);
     ls_hash_end(&hash, out);
-    e->audit[0] += out[0]; /* in any order: devices of another kind have other segments */
+    /* Independent of the order: devices of different kinds have different segments. */
+    e->audit[0] += out[0];
     e->audit[1] += out[1];
     return LS_OK;
 }
@@ -82,7 +83,7 @@ static bool changes_bits(const ls_executor *e)
     return e->mutation == LS_MUTATE_BIT || e->mutation == LS_MUTATE_LAST_BIT;
 }
 
-/* Changes a bit of a partial's first byte, or of its last one where it has the value's format. */
+/* Test mutation: a bit of the first byte, or of the last one if it has the value's format. */
 static void change_bit(const ls_executor *e, const ls_join *join, char *partial)
 {
     size_t bytes = (size_t)join->plain * ls_dtype_bytes(join->dtype);
@@ -92,7 +93,7 @@ static void change_bit(const ls_executor *e, const ls_join *join, char *partial)
         partial[bytes - 1] ^= 1;
 }
 
-/* Units of a lane come one after the other. */
+/* Units of a lane run one after the other, so no lock is needed. */
 ls_status ls_audit_lane(ls_executor *e, const ls_unit *u, int worker)
 {
     ls_driver *driver = e->drivers[u->device];

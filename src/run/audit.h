@@ -1,25 +1,27 @@
-/* Audits: a lane of a run that two workers of a cluster compute, whose partials are compared. A worker that computes
- * something wrong, without failing, is found by nothing else: all others take what it sends. */
+/* Audits: two workers of a cluster compute the same lane, and their partials are compared. Nothing
+ * else finds a worker that computes wrong results without failing, because all others use what it
+ * sends. */
 #ifndef LS_RUN_AUDIT_H
 #define LS_RUN_AUDIT_H
 
 #include "run/executor_private.h"
 
-/* A run begins and ends. Which lane is audited, and by whom, follows from the seed and the run's number: it is the same
- * on all workers. */
+/* Begin and end the audit of a run. The audited lane and its auditor follow from the seed and the
+ * run number, so all workers choose the same. */
 void ls_audit_begin(ls_executor *e);
 void ls_audit_end(ls_executor *e);
 
-/* Whether this worker computes a lane of another one. */
+/* Returns whether this worker computes the lane as the auditor of another worker. */
 static inline bool ls_audit_is_foreign(const ls_executor *e, int lane)
 {
     return e->audited >= 0 && lane == e->audited && e->auditor == e->plan->options.worker;
 }
 
-/* A unit of a lane is done; its partials are where it made them: those on another device come to the host's room. */
+/* Hashes the partials of a unit that has just run on the audited lane. Partials on another device
+ * are copied to host memory. */
 ls_status ls_audit_lane(ls_executor *e, const ls_unit *unit, int worker);
 
-/* All levels are done: what both made of the lane is compared, by all. */
+/* After all levels: every worker compares the hashes of the two that computed the lane. */
 ls_status ls_audit_compare(ls_executor *e);
 
 #endif

@@ -1,6 +1,7 @@
-/* The bit class: everything that decides the bits of a run besides the graph, its data and the lanes. Two processes of
- * one class give the same bits; a canary, a small training step, is run and hashed to prove it. What the canary cannot
- * see, the self-check does (self_check.h): it stays out of the class of a device that passes. */
+/* The bit class: everything that determines the bits of a run except the graph, its data and the
+ * lanes. Two processes of one class produce the same bits. A canary, a small training step, is run
+ * and hashed to prove it. The self-check (self_check.h) covers what the canary cannot detect; a
+ * device that passes it adds nothing to the class. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,8 @@
 #include "run/runtime.h"
 #include "run/self_check.h"
 
-#define DEFINITION 4 /* of the bits, docs/bits.md: goes up with every change of them */
+/* Version of the definition of bits in docs/bits.md; increases with every change to them. */
+#define DEFINITION 4
 
 #define SAMPLES 5
 #define SIZE    10
@@ -27,8 +29,8 @@ static void fill(float *to, size_t count, uint32_t stream)
         to[i] = ls_random_unit_f32(ls_random_block(key, 0, 0, (uint32_t)(i / 4)).word[i % 4]) - 0.5f;
 }
 
-/* Two convolutions with bias and ReLU, a pool between them, dense, cross-entropy, and two steps of momentum. The first
- * convolution has few channels, the second a vector of them. */
+/* Two convolutions with bias and ReLU, a pool between them, dense, cross-entropy, momentum. The
+ * first convolution has few channels, the second a vector of them. */
 static ls_tensor *build(ls_graph *graph, ls_tensor **x, ls_tensor **labels, ls_tensor *variables[VARIABLES])
 {
     float values[3 * 3 * 16 * 16];
@@ -91,7 +93,7 @@ static ls_status train_canary(ls_graph *graph, char hex[65])
     return hash_variables(variables, hex);
 }
 
-/* The canary on one device; what it has no kernels for runs on the CPU, as in any run. */
+/* Ops without a kernel on the device run on the CPU, as in any run. */
 static ls_status run_canary(ls_context *ctx, int device, char hex[65])
 {
     ls_graph *graph = NULL;
@@ -103,8 +105,8 @@ static ls_status run_canary(ls_context *ctx, int device, char hex[65])
     return status;
 }
 
-/* The canary of the first device of each other kind: one that has the CPU's bits is of the same class, and is not
- * named. */
+/* Tries the first device of each other kind; one with the CPU's bits is of the same class and is
+ * not named. */
 static ls_status put_canaries(ls_context *ctx, ls_text *text)
 {
     char hex[65], other[65];
@@ -124,7 +126,7 @@ static ls_status put_canaries(ls_context *ctx, ls_text *text)
     return LS_OK;
 }
 
-/* Computes the class and keeps it: devices and kernels of a context with a runtime stay as they are. */
+/* The class stays valid: a context with a runtime does not change its devices or kernels. */
 static ls_status find_class(ls_context *ctx)
 {
     ls_text text = { 0 };
@@ -138,7 +140,7 @@ static ls_status find_class(ls_context *ctx)
     }
     LS_TRY(ls_text_take(&text, &found));
     pthread_mutex_lock(&ctx->mutex);
-    if (!ctx->bit_class) { /* another thread may have been faster */
+    if (!ctx->bit_class) { /* Another thread may have been faster. */
         ctx->bit_class = found;
         found = NULL;
     }
@@ -155,7 +157,7 @@ static bool is_known(ls_context *ctx)
     return known;
 }
 
-/* A context of a cluster finds its class before it meets the others: later a run would be one of all workers. */
+/* In a cluster, called before the workers meet: later, a run would involve all of them. */
 ls_status ls_bit_class(ls_context *ctx, char **out)
 {
     LS_OWN_FP_MODE;

@@ -1,4 +1,4 @@
-/* Whether the copies of variables on devices are equal. */
+/* Checks that the copies of variables on different devices are equal. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "lockstep/strategy.h"
 #include "run/runs.h"
 
-/* A copy, by where it is. */
+/* A copy of a variable, and its location. */
 typedef struct copy {
     const char *where;
     char hex[65];
@@ -26,7 +26,7 @@ static ls_status compare(const ls_variable *variable, copy *first, const copy *f
     return LS_OK;
 }
 
-/* Every copy that is up to date. `room` holds the largest variable. */
+/* Compares every up-to-date copy. `room` has space for the largest variable. */
 static ls_status check_variable(const ls_graph *graph, const ls_variable *variable, void *room, int64_t *copies)
 {
     const ls_runs *runs = graph->runs;

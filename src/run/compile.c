@@ -1,4 +1,4 @@
-/* Compiling: from fetches to an executor, through a plan and its placement. */
+/* Compiles fetches to an executor, via a plan and its placement. */
 #include "run/compile.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "run/memory_check.h"
 #include "run/peers.h"
 
-/* Large work wants all threads, and products are taken to be large. */
+/* Work above this uses the thread pool; float32 products always do. */
 #define SMALL_FLOPS 1e6
 
 static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
@@ -24,7 +24,7 @@ static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
     return flops > SMALL_FLOPS;
 }
 
-/* What devices need, with what other workers send. */
+/* Includes memory for what other workers send. */
 static ls_status place_together(ls_compilation *m, int together)
 {
     size_t bytes;
@@ -36,7 +36,7 @@ static ls_status place_together(ls_compilation *m, int together)
     return LS_OK;
 }
 
-/* As many lanes run together as all devices have room for. */
+/* Runs as many lanes together as fit in the memory of all devices. */
 static ls_status place(ls_compilation *m)
 {
     int together = m->together ? m->together : m->plan->lanes, device;
@@ -65,7 +65,6 @@ void ls_compilation_drop(ls_compilation *m)
     ls_plan_destroy(m->plan);
 }
 
-/* The list of states; each is made when a plan first needs it. */
 static ls_status make_states(const ls_graph *graph, ls_runs *runs)
 {
     if (!runs->states)
@@ -92,7 +91,8 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     m->options.every_partial |= m->settings->mutation != LS_MUTATE_NOTHING;
     if (graph->context->peers) {
         m->options.worker = ls_peers_place(graph->context->peers);
-        m->options.workers = graph->context->peers->count + graph->context->peers->joins; /* as it will be */
+        /* As it will be after joining. */
+        m->options.workers = graph->context->peers->count + graph->context->peers->joins;
         m->options.weights = ls_peers_weights(graph->context->peers, m->weights);
     }
     m->runs = runs;
@@ -101,8 +101,8 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
 }
 
-/* Workers that have nothing to do are said, not hidden: more lanes would use them, but give other bits. Who chose the
- * lanes knows. */
+/* More lanes would use idle threads but give different bits. Only information if the user chose the
+ * lanes. */
 static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
 {
     bool chosen = plan->options.lanes > 0;
@@ -112,7 +112,7 @@ static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
                      workers - plan->lanes, workers);
 }
 
-/* Stages work at the same time on different lanes: between joins alone. */
+/* Stages work at the same time, on different lanes, only between joins. */
 static void report_meetings(ls_context *ctx, const ls_plan *plan)
 {
     int meetings = -1;
@@ -125,8 +125,8 @@ static void report_meetings(ls_context *ctx, const ls_plan *plan)
                      meetings);
 }
 
-/* Warns about work on reference kernels. Plans of one graph that would repeat the same line, such as those of other
- * batch sizes, do not. */
+/* Warns about work on reference kernels, but not again for other plans of the graph (other batch
+ * sizes). */
 static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
 {
     ls_text text = { 0 };
@@ -148,8 +148,8 @@ static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
     ls_text_free(&text);
 }
 
-/* Devices had room for the plan, but one of them not for the scratch memory of its kernels, which is known only when
- * they are made. */
+/* A device had memory for the plan but not for the scratch of its kernels, whose size is known only
+ * after they are created. */
 static bool lacks_scratch(const ls_context *ctx)
 {
     for (int d = ctx->cpu_count; d < ctx->device_count; d++)
@@ -158,7 +158,6 @@ static bool lacks_scratch(const ls_context *ctx)
     return false;
 }
 
-/* Lanes that a device runs at once, at most. */
 static int most_together(const ls_placement *p)
 {
     int most = 1;
@@ -167,7 +166,7 @@ static int most_together(const ls_placement *p)
     return most;
 }
 
-/* The same plan with half as many lanes at once; of one lane, when a plan that is kept for later has given way. */
+/* Half as many lanes together; with one lane, drops a cached plan instead. */
 static bool make_smaller(ls_compilation *m, int64_t batch, int together)
 {
     m->together = together > 1 ? together / 2 : 1;

@@ -1,14 +1,16 @@
-/* The dispatcher: who does which unit when. Phases follow each other; units of a phase are done side by side. A CPU
- * worker and a device's driver are both *runners*: each is a worker of the crew that asks for a unit of its device,
- * does it, and says how it went. What a unit computes is fixed by the plan, who does it is not.
+/* Decides which thread runs which unit, and when. Phases follow each other; units of a phase run in
+ * parallel. Each thread of the pool belongs to a device and takes units of that device: on the CPU
+ * directly, elsewhere through the driver. The plan fixes what a unit computes, but not which thread
+ * runs it.
  *
- * In a phase of lanes a unit is a run of segments of one lane on one device, and waits for the lane's unit before it. A
- * lane begins when all devices that it visits have a frame for it (src/plan/inflight.c says why nothing can wait for
- * ever). Of the lanes in flight the one that is furthest goes first: it frees its frame soonest. (Of a map that fills,
- * the one that is least far: all go forward before any goes back.)
+ * In a phase of lanes a unit is a series of segments of one lane on one device; it waits for the
+ * lane's previous unit. A lane begins when every device that it visits has a free frame for it
+ * (src/plan/inflight.c proves that this cannot deadlock). The most advanced lane goes first: it
+ * frees its frame soonest. With a map that fills, the least advanced goes first: all lanes go
+ * forward before any goes back.
  *
- * When a unit fails, only units before it in the order of units are still done, so that the failure that is reported is
- * always the same one. Lanes behind it give back their frames and slots. */
+ * After a unit fails, only units before it in the order of units still run, so the reported failure
+ * is always the same one. Later lanes give back their frames and slots. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -51,7 +53,7 @@ static void begin_lanes(ls_executor *e, const ls_phase *phase)
     ls_partials_begin(e, phase->first, phase->count);
 }
 
-/* The lane is the next of every device that it visits, and each has a frame for it. */
+/* A lane can begin if it is the next of every device that it visits, and each has a free frame. */
 static bool can_begin(const ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
@@ -73,7 +75,6 @@ static void begin_lane(ls_executor *e, const ls_phase_units *w, int lane)
     e->in_flight[e->in_flight_count++] = lane;
 }
 
-/* The lane is at its end, or given up. */
 static void end_lane(ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
@@ -87,13 +88,13 @@ static void end_lane(ls_executor *e, const ls_phase_units *w, int lane)
     e->in_flight[at] = e->in_flight[--e->in_flight_count];
 }
 
-/* Units behind the first that failed are not done any more. */
+/* Returns the number of units to run: up to the first failed one, if any in this phase. */
 static int unit_end(const ls_executor *e, const ls_phase_units *w)
 {
     return e->failure.status == LS_OK || e->failed_phase != e->phase ? w->count : e->failed_unit;
 }
 
-/* The first unit of this device's next lane, if that can begin; -1: it cannot. */
+/* Returns the first unit of this device's next lane; -1: that lane cannot begin. */
 static int next_lane_unit(const ls_executor *e, const ls_phase_units *w, int device, int end)
 {
     int next = device * e->plan->lanes + e->next_begin[device];
@@ -111,8 +112,8 @@ static int begin_next_lane(ls_executor *e, const ls_phase_units *w, int device, 
     return unit;
 }
 
-/* Of the lanes in flight that are at this device the one that is furthest, or of a map that fills the one that is least
- * far; of several the first. -1: there is none. */
+/* Returns the next unit of the most advanced lane in flight (least advanced if the map fills; the
+ * first on a tie). -1: none. */
 static int furthest_unit(const ls_executor *e, const ls_phase_units *w, int device, int end, bool fills)
 {
     int best = -1, far = 0;
@@ -128,11 +129,12 @@ static int furthest_unit(const ls_executor *e, const ls_phase_units *w, int devi
     return best;
 }
 
-/* A unit of this device whose lane has come that far; or of a lane that can begin. -1: none at the moment. */
+/* Returns a unit of a lane in flight, or of a lane that can begin; -1: none now. */
 static int find_lane_unit(ls_executor *e, int device)
 {
     const ls_phase_units *w = &e->phases[e->phase];
-    bool fills = e->plan->options.map.fills && e->crew; /* alone, lanes come one after the other */
+    /* Without a thread pool, lanes run one after the other. */
+    bool fills = e->plan->options.map.fills && e->crew;
     int end = unit_end(e, w), best = fills ? begin_next_lane(e, w, device, end) : -1;
     if (best < 0)
         best = furthest_unit(e, w, device, end, fills);
@@ -146,8 +148,8 @@ static int find_lane_unit(ls_executor *e, int device)
     return best;
 }
 
-/* Beside the unit that was found: those of the device's next lanes that can begin and are alike, which are then run
- * together. Lanes that go on to another device come one by one. The number of all of them. */
+/* Adds, to units[0], units of the next lanes that can begin and have the same segments, to run them
+ * together. Excludes lanes that continue on another device. Returns the number of units. */
 static int find_more_lanes(ls_executor *e, int device, int *units)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -175,7 +177,6 @@ static bool is_started(const ls_executor *e, const ls_phase_units *w, int unit)
     return number < lane->done || (number == lane->done && lane->running);
 }
 
-/* Lanes that wait behind a failure give back what they have. */
 static void give_up_lanes(ls_executor *e, const ls_phase *phase, const ls_phase_units *w)
 {
     int end = unit_end(e, w);
@@ -196,7 +197,7 @@ static void note_failure(ls_executor *e, int phase, int unit, ls_status status)
     e->failed_unit = unit;
 }
 
-/* What a lane's unit reduced may be joined with its neighbours. */
+/* Allows the partials of a unit to be joined with their neighbours. */
 static ls_status complete_unit(ls_executor *e, const ls_unit *u, int worker)
 {
     for (int s = u->index; s < u->index + u->count; s++)
@@ -207,7 +208,6 @@ static ls_status complete_unit(ls_executor *e, const ls_unit *u, int worker)
     return LS_OK;
 }
 
-/* The same for units that were run together. */
 static ls_status complete_units(ls_executor *e, const ls_unit *units, const int *which, int count, int worker)
 {
     int *lanes = e->complete + worker * e->plan->lanes;
@@ -231,7 +231,7 @@ static void end_lane_unit(ls_executor *e, const ls_phase_units *w, int lane)
         end_lane(e, w, lane);
 }
 
-/* Units of lanes are done; those from number `failed` on are not, if `status` says so. */
+/* If `status` is an error, units from position `failed` on did not succeed. */
 static void end_lane_units(ls_executor *e, const int *which, int count, int failed, int worker, ls_status status)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -257,7 +257,8 @@ static void start_phase(ls_executor *e)
     e->done = 0;
     for (; e->phase < e->plan->phase_count && e->phases[e->phase].count == 0; e->phase++)
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
-            begin_lanes(e, phase_at(e, e->phase)); /* all lanes are other workers': there are no partials here */
+            /* All lanes belong to other workers: there are no partials here. */
+            begin_lanes(e, phase_at(e, e->phase));
     if (e->phase < e->plan->phase_count && phase_at(e, e->phase)->kind == LS_PHASE_LANES)
         begin_lanes(e, phase_at(e, e->phase));
 }
@@ -267,13 +268,13 @@ static bool is_at_end(const ls_executor *e, const ls_phase_units *w, int queue)
     return w->queue_first[queue] + e->next[queue] == w->queue_first[queue + 1];
 }
 
-/* The next of a queue; -1: it is at its end. */
+/* Returns -1 at the end of the queue. */
 static int take_next(ls_executor *e, const ls_phase_units *w, int queue)
 {
     return is_at_end(e, w, queue) ? -1 : w->queue[w->queue_first[queue] + e->next[queue]++];
 }
 
-/* The unit this worker should do next; -1: none at the moment. */
+/* Returns -1 if there is none now. */
 static int find_unit(ls_executor *e, int device)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -283,7 +284,6 @@ static int find_unit(ls_executor *e, int device)
     return own < 0 && is_cpu(e, device) ? take_next(e, w, e->devices) : own;
 }
 
-/* Whether find_unit would find one. */
 static bool has_unit(const ls_executor *e, int device)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -293,7 +293,8 @@ static bool has_unit(const ls_executor *e, int device)
     return !is_at_end(e, w, device) || (is_cpu(e, device) && !is_at_end(e, w, e->devices));
 }
 
-/* Whether there will be more for this device. After a failure that is what comes before it. */
+/* Whether this device gets more units; after a failure, whether any remain before the failed
+ * one. */
 static bool has_more(const ls_executor *e, int device)
 {
     if (e->phase >= e->plan->phase_count)
@@ -309,16 +310,17 @@ static bool has_more(const ls_executor *e, int device)
     return false;
 }
 
-/* ---- Workers ---- */
+/* ---- Threads ---- */
 
-/* Whether workers of the device look out for the next unit before they sleep. */
+/* Whether idle threads spin before they sleep. */
 static bool spins(const ls_executor *e, int device)
 {
     return is_cpu(e, device) && !ls_thread_pool_is_crowded(e->crew);
 }
 
-/* Of those that sleep, who spins is woken: there may be something soon. Of the others only who has something to do, or
- * is at the end: with more devices than cores most would look for a unit in vain, again and again. */
+/* Wakes sleeping threads. Devices that spin are always woken: a unit may come soon. Others only if
+ * they have a unit or are at the end: with more devices than cores, most wake-ups would find
+ * nothing. */
 static void signal_progress(ls_executor *e)
 {
     atomic_fetch_add_explicit(&e->moved, 1, memory_order_release);
@@ -327,7 +329,7 @@ static void signal_progress(ls_executor *e)
             pthread_cond_broadcast(&e->sleepers[d].wake);
 }
 
-/* Waits until something has moved; the mutex is held on entry and exit. */
+/* The mutex is held on entry and exit. */
 static void wait_for_progress(ls_executor *e, int device)
 {
     int seen = atomic_load_explicit(&e->moved, memory_order_relaxed);
@@ -344,7 +346,6 @@ static void wait_for_progress(ls_executor *e, int device)
     }
 }
 
-/* What a worker did, and what it waited for, by the kind of phase. */
 static void count_work(ls_meter *m, ls_phase_kind kind, double seconds)
 {
     *(kind < LS_PHASE_HOME ? &m->busy : &m->joins) += seconds;
@@ -373,7 +374,7 @@ static ls_status run_units(ls_executor *e, const ls_phase *phase, const int *whi
     return ls_driver_run_lanes(driver, e, list, count, worker, failed);
 }
 
-/* Does a unit, or several of different lanes together, for which the mutex is given up, and says how it went. */
+/* Runs a unit, or several of different lanes together. Releases the mutex while running. */
 static void do_units(ls_executor *e, const int *which, int count, int worker)
 {
     const ls_phase *phase = phase_at(e, e->phase);
@@ -406,7 +407,8 @@ static void do_units(ls_executor *e, const int *which, int count, int worker)
     }
 }
 
-/* A worker's part of a run. Units of one phase that are alike need no word; lanes may free what another waits for. */
+/* A thread's part of a run. Identical units of one phase need no wake-up, but a lane may free what
+ * another thread waits for. */
 static void worker_loop(void *user, int worker)
 {
     ls_executor *e = user;
@@ -434,16 +436,16 @@ static void worker_loop(void *user, int worker)
     e->meters[worker].present = ls_clock_now() - begin;
 }
 
-/* Without a crew: every unit in order, which is allowed for any device. */
+/* Runs every unit in order: the calling thread may run units of any device. */
 static void run_alone(ls_executor *e)
 {
     double begin = ls_clock_now();
-    pthread_mutex_lock(&e->mutex); /* nobody else wants it; units give it up */
+    pthread_mutex_lock(&e->mutex); /* Uncontended, but units release it. */
     while (e->phase < e->plan->phase_count && e->failure.status == LS_OK) {
         const ls_phase_units *w = &e->phases[e->phase];
         int index = e->done;
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
-            index = find_lane_unit(e, w->units[index].device); /* lanes come one after the other */
+            index = find_lane_unit(e, w->units[index].device);
         do_units(e, &index, 1, 0);
     }
     pthread_mutex_unlock(&e->mutex);

@@ -1,4 +1,4 @@
-/* Units of another kind of device, and what has to be copied around them. */
+/* Runs units on a device that is not a CPU, and makes the copies that they need. */
 #include "run/driver.h"
 
 #include <stdlib.h>
@@ -17,23 +17,25 @@ struct ls_driver {
     ls_device *device;
     const ls_place *place;
     ls_block *block;
-    ls_state **states;      /* by device */
-    ls_state *state;        /* of this one; NULL: no variable is here */
-    uint64_t now;           /* number of the run at hand */
-    uint64_t *fresh;        /* by plan node: the run that brought or made its whole value here */
-    bool *brought;          /* by plan node: it came from the host; otherwise it was made here */
-    uint64_t *arrived;      /* by kept value and lane: the run that brought it here */
-    ls_transfer *transfers; /* what goes at once */
+    ls_state **states; /* By device. */
+    ls_state *state;   /* State on this device; NULL: it has no variables. */
+    uint64_t now;      /* Number of the current run. */
+    /* By plan node: the run that copied or computed its whole value here. */
+    uint64_t *fresh;
+    bool *brought;          /* By plan node: copied from the host; false: computed here. */
+    uint64_t *arrived;      /* By kept value and lane: the run that copied it here. */
+    ls_transfer *transfers; /* List for one call of the backend's `transfer`. */
     size_t transfer_count, transfer_room;
-    ls_finite_call *checks; /* what is looked at together, and what was found */
+    ls_finite_call *checks; /* Arrays to check in one call; `finite` has the results. */
     bool *finite;
     size_t check_count, check_room, finite_room;
-    void *part;           /* the host's room for a part of a sum, on its way */
-    ls_program_run *runs; /* of the lanes at hand */
+    void *part;           /* Host buffer for a partial in transit. */
+    ls_program_run *runs; /* Lanes that run together. */
 
-    ls_executor *executor; /* of the unit at hand, and its worker: whose time copies take */
+    /* Executor and thread of the current unit: copies count as their time. */
+    ls_executor *executor;
     int worker;
-    double began; /* when the last copy did */
+    double began; /* Start time of the last copy. */
 };
 
 static const ls_plan *plan_of(const ls_driver *d)
@@ -46,8 +48,9 @@ static ls_status explain(const ls_driver *d, const ls_step *step, const char *wh
     return ls_programs_explain(&d->programs, step, what, status);
 }
 
-/* After a failure: drain the queue, drop later errors, mark what was brought stale. What was made here is not on the
- * host, and lanes before the failed one still want it. */
+/* After a failure: drains the queue, discards later errors, and marks copied values as stale. Keeps
+ * values that were computed here: the host does not have them, and lanes before the failed one
+ * still need them. */
 static ls_status settle(ls_driver *d, ls_status status)
 {
     ls_error failure;
@@ -61,9 +64,9 @@ static ls_status settle(ls_driver *d, ls_status status)
     return ls_error_give(&failure);
 }
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
-/* There is one: a driver is made for a device that has something to do. */
+/* A driver exists only if there is a step. */
 static const ls_step *first_step(const ls_driver *d)
 {
     const ls_plan *plan = plan_of(d);
@@ -76,7 +79,7 @@ static const ls_step *first_step(const ls_driver *d)
     return plan->updates;
 }
 
-/* The largest part of a sum that goes by way of the host. */
+/* The largest partial that is copied via the host. */
 static size_t part_bytes(const ls_plan *plan)
 {
     size_t most = 1;
@@ -162,7 +165,6 @@ void ls_driver_commit(ls_driver *d, const ls_variable *variable)
 
 /* ---- Copies ---- */
 
-/* An offset in this driver's block, as the backend takes it. */
 static ls_memory_place at(const ls_driver *d, size_t offset)
 {
     return (ls_memory_place){ d->block->region, d->block->offset + offset };
@@ -185,7 +187,6 @@ static ls_status download(ls_driver *d, size_t offset, void *to, size_t bytes)
     return download_from(d, offset, to, bytes);
 }
 
-/* A copy has ended. */
 static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
 {
     char label[LS_NODE_TEXT];
@@ -200,7 +201,8 @@ static void count(const ls_driver *d, int value, int from, int to, size_t bytes)
         ls_timeline_copy(d->executor, d->worker, value, from, to, bytes, d->began);
 }
 
-/* From memory of another device of the same backend; where that does not copy, by way of `host`. */
+/* Copies from another device of the same backend; via `host` if the backend cannot copy
+ * directly. */
 static ls_status fetch_from(ls_driver *d, int value, const ls_driver *other, size_t there, size_t here, void *host,
                             size_t bytes)
 {
@@ -214,8 +216,8 @@ static ls_status fetch_from(ls_driver *d, int value, const ls_driver *other, siz
     return upload(d, here, host, bytes);
 }
 
-/* Which device a leaf came from; a constant that was made for this device is no copy. Other leaves live with CPUs,
- * whatever was asked for. */
+/* A constant created for this device counts as no copy. Other leaves are on CPUs, no matter which
+ * device was requested. */
 static int leaf_device(const ls_driver *d, const ls_tensor *node)
 {
     bool asked = node->device != LS_ANY_DEVICE;
@@ -224,7 +226,7 @@ static int leaf_device(const ls_driver *d, const ls_tensor *node)
     return asked && d->placement->ctx->devices[node->device].kind == LS_CPU ? node->device : d->placement->home;
 }
 
-/* A whole value comes once a run; a constant once for all; state is there. */
+/* A whole value is copied once a run, a constant only once. State is already there. */
 static ls_status bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int worker)
 {
     const ls_tensor *node = plan_of(d)->nodes[o->value].node;
@@ -232,7 +234,8 @@ static ls_status bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, 
     uint64_t *fresh = &d->fresh[o->value];
     if (*fresh == d->now || (node->op == LS_OP_constant && *fresh > 0) || (leaf && node->op == LS_OP_variable))
         return LS_OK;
-    o = &plan_of(d)->value_of[o->value]; /* as it is: a CPU's kernel may read it in a form of its own */
+    /* The plain value: a CPU kernel may read it in a format of its own. */
+    o = &plan_of(d)->value_of[o->value];
     LS_TRY(upload(d, d->place->whole[o->value], ls_executor_locate(e, o, worker, 0, 0), o->unit));
     *fresh = d->now;
     d->brought[o->value] = true;
@@ -242,7 +245,7 @@ static ls_status bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, 
     return LS_OK;
 }
 
-/* A lane's part of a segment, and which of the rooms for tasks it has; of whole values neither counts. */
+/* A lane's task, and the index of its task memory. Unused for whole values. */
 typedef struct task {
     int segment, lane, number;
     int64_t first, samples;
@@ -253,7 +256,7 @@ static size_t task_at(const ls_driver *d, const task *t)
     return d->place->tasks_at + (size_t)t->number * d->place->task_bytes;
 }
 
-/* The samples of a lane that were fed, or are rows of a gathered value. */
+/* Samples that were fed, or are rows of a gathered value. */
 static ls_status bring_samples(ls_driver *d, ls_executor *e, const ls_operand *o, int worker, const task *t)
 {
     size_t bytes = o->unit * (size_t)t->samples;
@@ -264,7 +267,6 @@ static ls_status bring_samples(ls_driver *d, ls_executor *e, const ls_operand *o
     return LS_OK;
 }
 
-/* Where a lane's frame is. */
 static size_t frame_at(const ls_driver *d, const ls_executor *e, int lane)
 {
     int frame = e->frame_of[(size_t)d->device->index * (size_t)plan_of(d)->lanes + (size_t)lane];
@@ -279,7 +281,6 @@ static size_t kept_at(const ls_driver *d, const ls_executor *e, size_t kept, int
     return d->place->kept_at + d->place->kept[kept] + k->unit * (size_t)d->place->row[lane];
 }
 
-/* A kept value of a lane that another device computed. */
 static ls_status bring_kept(ls_driver *d, ls_executor *e, const ls_operand *o, int lane, int64_t samples)
 {
     const ls_placement *p = d->placement;
@@ -315,7 +316,6 @@ static ls_status bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step,
     return LS_OK;
 }
 
-/* A kept value that the host needs. */
 static ls_status take_back(ls_driver *d, ls_executor *e, const ls_operand *o, const task *t)
 {
     int host = d->placement->host[o->offset * (size_t)plan_of(d)->lanes + (size_t)t->lane];
@@ -329,7 +329,6 @@ static ls_status take_back(ls_driver *d, ls_executor *e, const ls_operand *o, co
 
 /* ---- Programs ---- */
 
-/* What does not depend on lanes. */
 static ls_program_run any_run(const ls_driver *d, const ls_executor *e)
 {
     ls_program_run run = { .samples = 1, .batch = plan_of(d)->batch, .seed = e->seed, .run = e->run };
@@ -339,20 +338,18 @@ static ls_program_run any_run(const ls_driver *d, const ls_executor *e)
     return run;
 }
 
-/* A program without lanes. */
 static ls_status run_program(const ls_driver *d, const ls_executor *e, const ls_compiled *p)
 {
     ls_program_run run = any_run(d, e);
     return ls_device_plan_run(d->device, p->plan, &run);
 }
 
-/* Where a lane's partials are on this device. */
 static size_t partials_at(const ls_driver *d, const ls_executor *e, int segment, int lane)
 {
     return d->place->partials_at + ls_partials_offset(e, segment, lane);
 }
 
-/* What the lane alone has added to a sum, for those who read it: the partial itself will be joined with others. */
+/* Copies the lane's own partial for its readers: the original will be joined with others. */
 static ls_status keep_lane_part(ls_driver *d, ls_executor *e, const ls_step *step, int lane)
 {
     const ls_kept *kept = &plan_of(d)->kept[step->group->lane_kept];
@@ -361,7 +358,6 @@ static ls_status keep_lane_part(ls_driver *d, ls_executor *e, const ls_step *ste
                       kept->unit);
 }
 
-/* What a step leaves for other segments, and for the host. */
 static ls_status give_kept(ls_driver *d, ls_executor *e, const ls_step *step, const task *t)
 {
     if (step->group->lane_kept >= 0) {
@@ -441,7 +437,7 @@ static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int wo
 
 /* ---- Lanes together ---- */
 
-/* The same segment of several lanes: what each needs comes first, then all are run by one call. */
+/* First copies the inputs of each lane, then runs all in one call. */
 static ls_status launch_tasks(ls_driver *d, ls_executor *e, int segment, const ls_unit *const *units, int count,
                               int worker)
 {
@@ -481,7 +477,7 @@ static ls_status run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *u
                           "lanes %d to %d", units[0]->lane, units[count - 1]->lane);
 }
 
-/* Something is wrong with the data of some lane: one after the other tells what, and in which. */
+/* After a data error: runs the lanes one by one to find the bad one. */
 static ls_status find_bad_lane(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int worker,
                                int *failed)
 {
@@ -509,7 +505,7 @@ ls_status ls_driver_run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const
 
 /* ---- Whole values, and updates ---- */
 
-/* Of several devices that compute the same whole value the first gives it to the host. */
+/* If several devices compute the same whole value, the first copies it to the host. */
 static bool gives_whole(const ls_driver *d, int step)
 {
     int first = d->placement->ctx->cpu_count;
@@ -540,9 +536,8 @@ static ls_status run_whole(ls_driver *d, ls_executor *e, const ls_unit *u, int w
     return explain(d, &plan_of(d)->whole_steps[u->index + u->count - 1], "running on", ls_device_sync(d->device));
 }
 
-/* ---- Are they finite? ---- */
+/* ---- Checks for finite values ---- */
 
-/* Something to look at, when all is done that makes it. */
 static ls_status add_check(ls_driver *d, ls_dtype dtype, ls_memory_place from, int64_t count)
 {
     LS_TRY(ls_grow(&d->checks, d->check_count, &d->check_room, sizeof(*d->checks)));
@@ -556,7 +551,7 @@ static ls_status look(ls_driver *d)
     return ls_device_finite_all(d->device, d->checks, (int)d->check_count, d->finite);
 }
 
-/* The new values of a variable and its slots: they are not the state yet. */
+/* The new values are not the current state yet. */
 static ls_status add_written(ls_driver *d, const ls_step *update)
 {
     ls_variable *written[LS_MAX_WRITES];
@@ -570,7 +565,6 @@ static ls_status add_written(ls_driver *d, const ls_step *update)
     return LS_OK;
 }
 
-/* Of what was looked at from number `first` on. */
 static ls_status check_written(const ls_driver *d, const ls_step *update, size_t first)
 {
     ls_variable *written[LS_MAX_WRITES];
@@ -651,7 +645,7 @@ ls_status ls_driver_join_siblings(ls_driver *d, ls_executor *e, int segment, int
     return settle(d, ls_fail_within(status, "lanes %d and %d", left, right));
 }
 
-/* A lane's partials of one segment to the host's room for them, in the format of the host's kernel. */
+/* Converts to the format of the host's kernel. */
 static ls_status bring_home(ls_driver *d, ls_executor *e, int segment, int lane)
 {
     const ls_plan *plan = plan_of(d);
@@ -711,12 +705,12 @@ ls_status ls_driver_join_lanes(ls_driver *d, ls_executor *e, int segment, int fi
     return settle(d, ls_fail_within(status, "lanes %d to %d", first, first + count - 1));
 }
 
-/* A part of a join at work: where each lane's partial is, this device's own or received from another. */
+/* A part of a join being computed: addresses of each lane's partial, own or received. */
 typedef struct joining {
     ls_driver *driver;
     const ls_join *join;
     int64_t count;
-    const ls_memory_place *lane; /* memory NULL: none */
+    const ls_memory_place *lane; /* Memory NULL: the lane has none. */
 } joining;
 
 static ls_status join_two(const joining *j, ls_memory_place to, ls_memory_place left, ls_memory_place right)
@@ -725,8 +719,8 @@ static ls_status join_two(const joining *j, ls_memory_place to, ls_memory_place 
     return ls_device_join(j->driver->device, &call);
 }
 
-/* T[a,b), in place of its left part; *out has no memory where all lanes are empty. to: where the result must be in any
- * case; no memory: anywhere. */
+/* Computes T[a,b) into its left operand. `to`: where the result must be; without memory: anywhere.
+ * *out has no memory if all lanes are empty. */
 static ls_status join_tree(const joining *j, int a, int b, ls_memory_place to, ls_memory_place *out)
 {
     ls_memory_place nowhere = { NULL, 0 }, left = { NULL, 0 }, right = { NULL, 0 };
@@ -749,7 +743,7 @@ static ls_status join_tree(const joining *j, int a, int b, ls_memory_place to, l
     return LS_OK;
 }
 
-/* T of all lanes, of which one at least has something. */
+/* At least one lane is not empty. */
 static ls_status join_all(const joining *j, int lanes, ls_memory_place to)
 {
     ls_join_lanes_call call = { j->join->kind, j->join->dtype, j->count, j->lane, lanes, to };
@@ -758,22 +752,21 @@ static ls_status join_all(const joining *j, int lanes, ls_memory_place to)
                                                   : join_tree(j, 0, lanes, to, &out);
 }
 
-/* A part of a join's elements, of some lanes. */
+/* A range of a join's elements, for some lanes. */
 typedef struct gathering {
     const ls_join *join;
     int64_t from, to;
-    int first, count; /* lanes */
-    void *host;       /* room for what comes by way of it */
-    bool here;        /* it was gathered before */
+    int first, count; /* Range of lanes. */
+    void *host;       /* Buffer for copies via the host. */
+    bool here;        /* Already copied here. */
 } gathering;
 
-/* Where a device has the nth partial that it got of a join. */
 static size_t received_at(const ls_driver *d, const ls_join *join, size_t n, size_t bytes)
 {
     return d->place->receive + d->place->received[join - plan_of(d)->joins] + n * ls_size_align(bytes, LS_ALIGN);
 }
 
-/* Own partials are where they are; those of others are copied here, this part of them. */
+/* Own partials stay in place; this range of the others' is copied here. */
 static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *g, ls_memory_place *lane)
 {
     const ls_join *join = g->join;
@@ -800,7 +793,7 @@ static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *
     return LS_OK;
 }
 
-/* T of a pair of blocks, in place of its first lane's partials, which are here. */
+/* Computes T of a pair of blocks into the partials of its first lane, which is on this device. */
 static ls_status join_pair(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
     const ls_plan *plan = plan_of(d);
@@ -845,7 +838,7 @@ static ls_status join_part(ls_driver *d, ls_executor *e, int index, const ls_joi
         empty = empty && !lane[v].memory;
     if (!empty)
         LS_TRY(join_all(&j, plan_of(d)->lanes, to));
-    if (empty) { /* no samples at all: the sum of nothing */
+    if (empty) { /* No samples at all: the sum is zero. */
         memset(host, 0, bytes);
         LS_TRY(upload(d, d->place->whole[value] + skip, host, bytes));
     }
@@ -853,7 +846,8 @@ static ls_status join_part(ls_driver *d, ls_executor *e, int index, const ls_joi
     return is_gradient(plan_of(d), index) ? add_check(d, join->dtype, to, part->to - part->from) : LS_OK;
 }
 
-/* What others need of a part; what was found out of it. *check: which of those looked at is next. */
+/* Copies the result to the host if needed and records its range. *check: index of the next
+ * result. */
 static ls_status end_part(ls_driver *d, ls_executor *e, int index, const ls_join_part *part, size_t *check)
 {
     const ls_join *join = &plan_of(d)->joins[index];
@@ -869,7 +863,7 @@ static ls_status end_part(ls_driver *d, ls_executor *e, int index, const ls_join
     return LS_OK;
 }
 
-/* All parts of a phase's joins that this device owns: what they ask of the device is asked at once. */
+/* Makes one call to the device for all checks. */
 static ls_status join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
 {
     const ls_plan *plan = plan_of(d);
@@ -892,7 +886,6 @@ static ls_status join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, int 
     return explain_join(d, &plan->joins[u->index], "joining on", ls_device_sync(d->device));
 }
 
-/* The parts that other devices own. */
 static ls_status share(ls_driver *d, ls_executor *e, const ls_unit *u)
 {
     const ls_join *join = &plan_of(d)->joins[u->index];
@@ -907,7 +900,7 @@ static ls_status share(ls_driver *d, ls_executor *e, const ls_unit *u)
             continue;
         if (d->device->backend->copy)
             LS_TRY(fetch_from(d, value, owner, owner->place->whole[value] + skip, here + skip, NULL, bytes));
-        else /* it came to the host when it was joined */
+        else /* The owner copied it to the host. */
             LS_TRY(upload(d, here + skip, e->whole + join->out.offset + skip, bytes));
         count(d, value, part->owner, d->device->index, bytes);
     }
@@ -915,7 +908,7 @@ static ls_status share(ls_driver *d, ls_executor *e, const ls_unit *u)
     return ls_device_sync(d->device);
 }
 
-/* ---- All at once ---- */
+/* ---- One transfer for all joins ---- */
 
 static ls_status add_transfer(ls_driver *d, const ls_driver *from, size_t there, const ls_driver *to, size_t here,
                               size_t bytes)
@@ -931,7 +924,7 @@ static ls_status add_transfer(ls_driver *d, const ls_driver *from, size_t there,
     return LS_OK;
 }
 
-/* Partials of a join's part to its owner, in the order in which gather_partials finds them. */
+/* Lists them in the order in which gather_partials expects them. */
 static ls_status list_gathered(ls_driver *d, ls_executor *e, const ls_join *join, const ls_join_part *part)
 {
     const ls_driver *owner = e->drivers[part->owner];
@@ -949,7 +942,6 @@ static ls_status list_gathered(ls_driver *d, ls_executor *e, const ls_join *join
     return LS_OK;
 }
 
-/* A join's part from its owner to all who look at it. */
 static ls_status list_shared(ls_driver *d, ls_executor *e, const ls_join *join, const ls_join_part *part)
 {
     const ls_driver *owner = e->drivers[part->owner];
@@ -970,7 +962,7 @@ static ls_status list_shared(ls_driver *d, ls_executor *e, const ls_join *join, 
     return LS_OK;
 }
 
-/* For all devices of this one's kind, which have nothing else to do meanwhile. */
+/* Makes the transfers of all devices of this one's kind, which are idle meanwhile. */
 static ls_status transfer_all(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u)
 {
     ls_context *ctx = plan_of(d)->graph->context;

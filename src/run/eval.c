@@ -1,5 +1,5 @@
-/* Running a graph: feeds are checked, a plan is found or made, the executor runs it; then writes go to their variables
- * and fetched values are held. Eager runs are the same with plans that serve once and values that are all kept. */
+/* Runs a graph: checks feeds, finds or compiles a plan, runs it; then writes variables and stores
+ * fetched values. Eager runs use single-use plans and store all values that they compute. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,14 +19,14 @@
 
 typedef struct run {
     ls_graph *graph;
-    const ls_run_settings *settings; /* NULL: the graph's */
-    bool of_step, audit;             /* see ls_run_request */
+    const ls_run_settings *settings; /* NULL: the graph's own. */
+    bool of_step, audit;             /* See ls_run_request. */
     bool eager;
-    int64_t batch; /* NO_BATCH: not known (yet) */
+    int64_t batch; /* NO_BATCH: unknown (yet). */
     const ls_tensor *batch_from;
     const ls_feed *feeds;
     size_t feed_count;
-    const int64_t *rows; /* of what is fed; NULL: all, in order */
+    const int64_t *rows; /* Rows of the fed data; NULL: all, in order. */
     int64_t row_count;
     ls_tensor *const *fetches;
     size_t fetch_count;
@@ -48,7 +48,6 @@ static ls_status learn_batch(run *r, const ls_tensor *from, int64_t batch)
     return LS_OK;
 }
 
-/* The batch is picked from the rows of what is fed: each must be there. */
 static ls_status check_rows(run *r, const ls_feed *feed, size_t number)
 {
     char label[LS_NODE_TEXT];
@@ -93,13 +92,14 @@ static ls_status check_feed(run *r, const ls_feed *feed, size_t number)
     return input->per_sample ? learn_batch(r, input, shape->dims[0]) : LS_OK;
 }
 
-/* ---- What a plan reads from outside ---- */
+/* ---- Values that a plan reads from outside ---- */
 
-/* An eager run takes held values as they are. */
+/* Whether an eager run uses the value that the tensor already holds. */
 static bool is_held(const ls_tensor *node, void *user)
 {
     const run *r = user;
-    bool by_lane = node->use == LS_USE_REDUCES && ls_node_is_by_lane(node); /* what is held is the joined value */
+    /* The tensor holds the joined value, not a lane's partial. */
+    bool by_lane = node->use == LS_USE_REDUCES && ls_node_is_by_lane(node);
     return r->eager && node->held.valid && !by_lane;
 }
 
@@ -111,10 +111,10 @@ static bool has_batch_axis(const ls_tensor *node)
     return false;
 }
 
-/* The data an input was fed with. Of two feeds of one input one would be lost, so two are refused. */
+/* Two feeds of one input are an error: one would be ignored. */
 static ls_status find_feed(const run *r, const ls_tensor *input, ls_external *out)
 {
-    static const char nothing; /* an address for data of no bytes */
+    static const char nothing; /* Address for data of zero bytes. */
     char label[LS_NODE_TEXT];
     *out = (ls_external){ .data = NULL };
     for (size_t i = 0; i < r->feed_count; i++) {
@@ -130,7 +130,7 @@ static ls_status find_feed(const run *r, const ls_tensor *input, ls_external *ou
     return LS_OK;
 }
 
-/* Checks that cost a walk over the nodes: done once for each plan. */
+/* Done once for each plan. */
 static ls_status check_node(const ls_tensor *node, int64_t batch)
 {
     char label[LS_NODE_TEXT], text[LS_SHAPE_TEXT];
@@ -162,8 +162,9 @@ static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count
     return LS_OK;
 }
 
-/* Learns the batch from held values, too: an eager program feeds nothing. Those with a batch axis must agree. Of whole
- * ones (two losses, say) each may come from a run of its own; only where all agree, their batch is the one to count. */
+/* Eager programs feed nothing: derives the batch size from held values. Values with a batch axis
+ * must agree. Whole values (two losses, for example) may come from different runs; their batch
+ * counts only if all agree. */
 static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
 {
     int64_t whole = NO_BATCH;
@@ -182,7 +183,7 @@ static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
     return LS_OK;
 }
 
-/* Variables that CPUs read or write must be in the host's memory. */
+/* Brings the variables that CPUs read or write to host memory. */
 static ls_status bring_state(const run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -200,7 +201,6 @@ static ls_status bring_state(const run *r)
     return LS_OK;
 }
 
-/* Points the plan's leaves at their data. */
 static ls_status set_outside(run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -221,7 +221,7 @@ static ls_status set_outside(run *r)
     return LS_OK;
 }
 
-/* ---- Ending ---- */
+/* ---- End of a run ---- */
 
 static void free_rooms(const run *r, ls_block **rooms)
 {
@@ -230,7 +230,7 @@ static void free_rooms(const run *r, ls_block **rooms)
     free(rooms);
 }
 
-/* Room for the fetched values is made before anything is written, so that a run fails as a whole or not at all. */
+/* Done before anything is written, so that a run fails completely or not at all. */
 static ls_status make_room(const run *r, ls_block ***rooms)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -243,7 +243,7 @@ static ls_status make_room(const run *r, ls_block ***rooms)
         if (fetch->op == LS_OP_variable || is_held(fetch, (void *)r))
             continue;
         if (fetch->held.data && fetch->held.bytes == bytes)
-            continue; /* the old value's room serves again */
+            continue; /* Reuses the memory of the old value. */
         char label[LS_NODE_TEXT], what[LS_NODE_TEXT + 32];
         snprintf(what, sizeof(what), "%s (op %s)", ls_node_label(fetch, label), ls_tensor_op(fetch));
         ls_status status = ls_context_take(r->graph->context, fetch->device, bytes, what, &(*rooms)[i]);
@@ -255,7 +255,7 @@ static ls_status make_room(const run *r, ls_block ***rooms)
     return LS_OK;
 }
 
-/* A fetched input, sample by sample where rows of it were fed. */
+/* Copies sample by sample if rows were fed. */
 static void copy_input(run *r, ls_tensor *fetch)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -301,13 +301,13 @@ static bool writes_trainable(const run *r)
     return false;
 }
 
-/* The counter that keys the random numbers of this run. */
+/* Keys the random numbers of this run. */
 static uint64_t counter_of(const run *r)
 {
     return r->of_step || writes_trainable(r) ? r->graph->step : r->graph->run;
 }
 
-/* What is only a part of a step counts nothing. */
+/* A part of a step counts nothing. */
 static void count_run(const run *r)
 {
     if (writes_trainable(r))
@@ -316,7 +316,6 @@ static void count_run(const run *r)
         r->graph->run++;
 }
 
-/* Assignments, then held values. */
 static void commit(run *r, ls_block **rooms)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -366,7 +365,7 @@ static ls_status check_fetch(const ls_graph *graph, const ls_tensor *fetch, size
     return LS_OK;
 }
 
-/* Whether the plan of these fetches and this batch is there already: then its nodes have been checked. */
+/* If a plan exists for these fetches and this batch, its nodes were checked before. */
 static ls_status prepare(run *r)
 {
     ls_runs *runs = NULL;
@@ -381,14 +380,13 @@ static ls_status prepare(run *r)
     return status;
 }
 
-/* A run is one of all workers: those that had no reason to meet before do it now. */
+/* A run involves all workers: those that have not met yet do so now. */
 static ls_status meet(const ls_graph *graph)
 {
     ls_context *ctx = graph->context;
     return ctx->cluster && !ctx->peers && !graph->alone ? ls_context_meet_cluster(ctx) : LS_OK;
 }
 
-/* Checks what was given and finds the plan. */
 static ls_status begin(run *r)
 {
     if (!r->graph)
@@ -407,7 +405,6 @@ static ls_status begin(run *r)
     return ls_runs_get(r->graph, r->settings, r->fetches, r->fetch_count, r->batch, &r->executor);
 }
 
-/* Whether a failed run is made again, with the workers that are left. */
 static bool is_again(const run *r)
 {
     return r->graph && r->graph->context && ls_peers_again(r->graph->context->peers);
@@ -456,7 +453,8 @@ static bool fetches_input(const run *r)
     return false;
 }
 
-/* The samples that this process looks at: those of its lanes. Of a run that is audited a lane may be another's. */
+/* Makes the samples of this process's lanes; all samples in an audited run, where the lane may be
+ * another worker's. */
 static ls_status make_samples(const ls_run_request *q, const run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -471,11 +469,11 @@ static ls_status make_samples(const ls_run_request *q, const run *r)
     }
     ls_status status = first < end ? q->make(q->make_user, first, end) : LS_OK;
     if (status != LS_OK && plan->options.workers > 0 && peers)
-        peers->give_up(peers); /* what failed here alone is no reason for the others to wait */
+        peers->give_up(peers); /* The others need not wait because of a local failure. */
     return status;
 }
 
-/* One attempt. */
+/* Makes one attempt. */
 static ls_status run_once(const ls_run_request *q, run *r, ls_run_report *report)
 {
     double start = ls_clock_now();
@@ -530,8 +528,7 @@ ls_status ls_run_placement(ls_graph *graph, const ls_run_settings *settings, ls_
     return status;
 }
 
-/* Every node that the tensor needs and that is computed: an eager run keeps them all, so that what was read together
- * stays together. */
+/* An eager run stores all computed nodes, so that values read together come from the same run. */
 static size_t keep_computed(const run *r, ls_tensor **order, size_t count)
 {
     size_t kept = 0;
@@ -552,7 +549,7 @@ static ls_status run_eagerly(run *r, ls_tensor *tensor)
     if (status == LS_OK) {
         r->fetches = order;
         r->fetch_count = ls_plan_is_leaf(tensor) ? 0 : keep_computed(r, order, count);
-        if (r->fetch_count == 0) { /* a constant: its own value */
+        if (r->fetch_count == 0) { /* A constant: its own value. */
             r->fetches = &tensor;
             r->fetch_count = 1;
         }
@@ -612,7 +609,6 @@ static ls_status check_explain(ls_graph *graph, ls_tensor *const *fetches, size_
     return LS_OK;
 }
 
-/* What to print of a compiled run. */
 static ls_status explain_with(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                               ls_status (*print)(ls_executor *, ls_text *), char **out)
 {
@@ -639,7 +635,7 @@ static ls_status print_placement(ls_executor *executor, ls_text *text)
     return ls_placement_print(ls_executor_placement(executor), text);
 }
 
-/* Everything of a kind on its first device: nothing is cut. */
+/* A map that cuts nothing: everything of a kind is on its first device. */
 static int uncut(const ls_task_map *map, const ls_task_map_point *at)
 {
     const ls_context *ctx = map->user;
@@ -649,7 +645,7 @@ static int uncut(const ls_task_map *map, const ls_task_map_point *at)
     return at->lane < 0 ? LS_ANY_DEVICE : device;
 }
 
-/* The plan as it is before any map is asked: which devices there are, and who does what, is not part of it. */
+/* Shows the plan before any map is applied, independent of the devices. */
 ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
 {
     LS_CLAIM(graph);

@@ -1,13 +1,17 @@
-/* What workers of a cluster give each other within a run. Each runs its own range of lanes; then it joins what it has
- * to the maximal complete subtrees of the tree. For little data every worker gets the subtrees of all others and does
- * the joins of the level for itself; for much, each gets and joins a part, and sends that to all (slices.c). In both
- * cases joins are done in the order of the tree, with the bits of one process that had all lanes. Rows of gathered
- * batches and of fetched per-sample values go from each worker to all.
+/* Data that the workers of a cluster send each other within a run. Each worker runs its own range
+ * of lanes and joins the partials up to the maximal complete subtrees within that range. If there
+ * is little data, every worker receives the subtrees of all others and does the joins of the level
+ * itself. If there is much, each worker receives and joins one part and sends the result to all
+ * (slices.c). Either way joins follow the order of the tree, with the bits of a single process that
+ * has all lanes. Each worker also sends its rows of gathered batches and fetched per-sample values
+ * to all.
  *
- * What only updates look at, weights' gradients, is late: its parts are posted behind their level, and go while lanes
- * of the next are computed, by whoever computes them; what is joined of them likewise, a level later.
+ * Joins that only updates read (gradients of weights) are late: their partials are posted after
+ * their level and sent while threads compute lanes of the next level. Their joined parts follow in
+ * the same way, one level later.
  *
- * Lists of pieces are functions of batch, lanes and workers; those between two others are left out. */
+ * Lists of pieces depend only on batch, lanes and workers; pieces between two other workers are
+ * left out. */
 #include "run/exchange_private.h"
 
 #include <stdio.h>
@@ -18,7 +22,6 @@
 #include "run/audit.h"
 #include "run/partials.h"
 
-/* The worker that has a lane. */
 static int worker_of(const ls_plan *plan, int lane)
 {
     int worker = 0;
@@ -27,7 +30,7 @@ static int worker_of(const ls_plan *plan, int lane)
     return worker;
 }
 
-/* The first lane behind the largest subtree that begins with `lane` and does not reach beyond `end`. */
+/* The end (exclusive) of the largest subtree that begins with `lane` and stays within `end`. */
 static int subtree_end(const ls_plan *plan, int lane, int end)
 {
     int size = 1;
@@ -45,7 +48,7 @@ static int64_t samples_of(const ls_plan *plan, int first, int end)
     return ls_lane_first(plan->batch, plan->lanes, end) - ls_lane_first(plan->batch, plan->lanes, first);
 }
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
 static void list_subtrees(ls_exchange *x, const ls_plan *plan)
 {
@@ -59,14 +62,15 @@ static void list_subtrees(ls_exchange *x, const ls_plan *plan)
     }
 }
 
-/* Whether all of what comes for a join is there at once; otherwise it comes in slices. */
+/* Whether a join's data is received at once; otherwise in slices. */
 static bool comes_whole(const ls_join *join)
 {
     return !join->shared || join->late;
 }
 
-/* Room for every subtree of others, or the part of it that is joined here, one behind the other; with memory NULL it is
- * only counted. An address is that of the join's first element, whether that has room or not. */
+/* Assigns memory to every subtree of other workers, or to the part of it that is joined here. With
+ * memory NULL it only counts. An address is that of the join's first element, even if that is not
+ * received. */
 static size_t place_received(ls_exchange *x, const ls_plan *plan)
 {
     size_t used = 0;
@@ -86,7 +90,7 @@ static size_t place_received(ls_exchange *x, const ls_plan *plan)
     return used;
 }
 
-/* Of each join at most two ranges are in a slice of a worker's part. */
+/* A slice of a worker's part contains at most two ranges of each join. */
 static size_t most_pieces(const ls_exchange *x, const ls_plan *plan)
 {
     size_t workers = (size_t)plan->options.workers, ranges = (size_t)plan->join_count * 2 + 1, own = 0;
@@ -103,7 +107,6 @@ static bool make_list(const ls_exchange *x, const ls_plan *plan, ls_piece_list *
     return list->pieces && list->ranges;
 }
 
-/* An exchange that knows its subtrees; NULL: no memory. */
 static ls_exchange *begin_making(const ls_plan *plan, ls_peers *peers)
 {
     ls_exchange *x = calloc(1, sizeof(*x));
@@ -199,14 +202,14 @@ void ls_exchange_add(const ls_executor *e, ls_piece_list *list, int from, int to
     };
 }
 
-/* Mixes what must be the same on all workers into one number. */
+/* Mixes in a value that must be the same on all workers. */
 static uint64_t mix(uint64_t tag, uint64_t value)
 {
     tag = (tag ^ value) * 0x9e3779b97f4a7c15;
     return tag ^ tag >> 29;
 }
 
-/* What is compared: the run, and the point in it. */
+/* Identifies the run, and the point in it. */
 static uint64_t tag_of(const ls_executor *e, int level, int point)
 {
     const ls_plan *plan = e->plan;
@@ -230,7 +233,7 @@ ls_status ls_exchange_post_list(ls_executor *e, int level, int point, const char
     return x->peers->post(x->peers, tag_of(e, level, point), text, x->posted.pieces, x->posted.count);
 }
 
-/* Own lanes to subtrees, each in the slot of its first lane that has one. */
+/* Joins own lanes to subtrees, each into the slot of its first lane that has one. */
 static void join_own(ls_executor *e, int segment, int worker)
 {
     const ls_exchange *x = e->exchange;
@@ -252,7 +255,7 @@ char *ls_exchange_subtree_at(const ls_executor *e, int join, const ls_subtree *s
     return e->exchange->received[ls_exchange_index(e->plan, join, subtree->first)];
 }
 
-/* Every worker's rows of a gathered batch, which is in the host's memory in the order of samples. */
+/* Sends every worker's rows; the batch is in host memory in the order of samples. */
 static void add_rows(const ls_executor *e, const ls_step *step, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -264,7 +267,7 @@ static void add_rows(const ls_executor *e, const ls_step *step, ls_piece_list *l
     }
 }
 
-/* A subtree's part of a join: to all, or each worker's part of it to that worker. */
+/* Sends to all workers, or to each worker the part it joins. */
 static void add_subtree(const ls_executor *e, int join, const ls_subtree *subtree, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -283,7 +286,7 @@ static void add_subtree(const ls_executor *e, int join, const ls_subtree *subtre
     }
 }
 
-/* Subtrees of a level's joins that come as a whole, of late ones or of the others. */
+/* Adds the subtrees that are received whole: of late joins, or of the others. */
 static void add_subtrees(const ls_executor *e, int level, bool late, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -307,7 +310,9 @@ ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker)
             if (ls_node_is(plan->segments[s].steps[i].group->root, LS_TRAIT_GATHERS))
                 add_rows(e, &plan->segments[s].steps[i], list);
     return list->count > 0 ? send(e, phase->level, LS_AT_PARTS, "the joins")
-                           : LS_OK; /* to all: each has it in its list */
+                           /* Everything goes to all, so all workers agree whether the list is
+                            * empty. */
+                           : LS_OK;
 }
 
 void ls_exchange_add_ranges(const ls_executor *e, int first, int joins, ls_piece_list *list)
@@ -324,7 +329,6 @@ void ls_exchange_take_ranges(ls_executor *e, int first, int joins, const ls_piec
         ls_executor_note_range(e, first + i % joins, (ls_range)list->ranges[i]);
 }
 
-/* What each has joined. */
 static void add_joined(const ls_executor *e, int first, int joins, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -339,7 +343,7 @@ static void add_joined(const ls_executor *e, int first, int joins, ls_piece_list
     ls_exchange_add_ranges(e, first, joins, list);
 }
 
-/* The late joins that are spread behind a level: those of the level before it. */
+/* The late joins whose results are sent after `level`: those of the level before. */
 static int late_spread(const ls_plan *plan, int level, int *first)
 {
     int count = ls_plan_late(plan, level - 1, first);
@@ -401,8 +405,9 @@ ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2])
     return send(e, e->plan->levels, LS_AT_AUDIT, "the audit");
 }
 
-/* What every worker has joined, as far as it is still there (gradients are, and losses: others may have given way to
- * values that only some kinds of devices have in the host's memory), and what the last update left of the state. */
+/* Hashes the joins still in memory (gradients and losses), and the state as the last update left
+ * it. The memory of other joins may have been reused by values that only some kinds of devices have
+ * in host memory, so workers may differ there. */
 static void hash_run(const ls_executor *e, uint64_t out[2])
 {
     const ls_plan *plan = e->plan;

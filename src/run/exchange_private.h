@@ -6,34 +6,37 @@
 #include "run/peers.h"
 
 typedef struct ls_piece_list {
-    ls_piece *pieces; /* room for the longest */
+    ls_piece *pieces; /* Room for the longest list. */
     size_t count;
-    char *ranges; /* by worker and join: ls_range of its results */
+    char *ranges; /* By worker and join: ls_range of the results. */
 } ls_piece_list;
 
-/* A maximal complete subtree of the tree that lies in a worker's range of lanes, and has samples. */
+/* A maximal complete subtree within one worker's lanes that has samples. */
 typedef struct ls_subtree {
     int worker, first, end;
 } ls_subtree;
 
-/* How far a list of slices has come. */
+/* Progress through a list of slices. */
 typedef struct ls_slice_place {
     int join;
-    int64_t at; /* elements of its part, from the part's first */
+    int64_t at; /* Elements done, counted from the start of the part. */
 } ls_slice_place;
 
 struct ls_exchange {
     ls_peers *peers;
-    ls_subtree *subtrees; /* in the order of lanes */
+    ls_subtree *subtrees; /* In the order of lanes. */
     int subtree_count;
     ls_piece_list now, posted;
-    atomic_bool moves; /* something was posted, and is not settled */
-    char **received;   /* by join and lane: where the subtree that begins there comes to; NULL: none does */
+    atomic_bool moves; /* Something is posted and not settled. */
+    /* By join and lane: where to receive the subtree that begins with the lane; NULL: none
+     * comes. */
+    char **received;
     ls_memory *device;
-    ls_block *block;           /* of its memory; NULL: nothing comes */
-    char *memory;              /* of it: what comes as a whole */
-    char *slices;              /* two for each subtree: the one that comes, and the one that is joined */
-    ls_slice_place *places[3]; /* by worker: of parts that go out, parts that are joined, and sums */
+    ls_block *block; /* Block in the device's memory; NULL: nothing is received. */
+    char *memory;    /* In the block: data that is received whole. */
+    char *slices;    /* Two slices per subtree: one being received, one being joined. */
+    /* By worker: progress of parts being sent, parts being joined, and sums. */
+    ls_slice_place *places[3];
 };
 
 static inline size_t ls_exchange_index(const ls_plan *plan, int join, int lane)
@@ -41,14 +44,16 @@ static inline size_t ls_exchange_index(const ls_plan *plan, int join, int lane)
     return (size_t)join * (size_t)plan->lanes + (size_t)lane;
 }
 
-/* Workers by their places; to LS_ALL_WORKERS or one. What goes between two others is not listed. */
+/* Adds a piece. Workers are given by place; `to` may be LS_ALL_WORKERS. Omits pieces between two
+ * other workers. */
 void ls_exchange_add(const ls_executor *e, ls_piece_list *list, int from, int to, void *data, size_t bytes);
 
-/* Where the subtree's part of a join is: own or to come. */
+/* Returns the address of a subtree's partial of a join: this worker's own, or where it is
+ * received. */
 char *ls_exchange_subtree_at(const ls_executor *e, int join, const ls_subtree *subtree);
 
-/* What workers have found of joins that are shared out: whether what each has joined is finite, from each to all; and
- * when that is here. */
+/* Ranges of the joins that workers share out: ls_exchange_add_ranges sends each worker's finding to
+ * all, ls_exchange_take_ranges records what was received. */
 void ls_exchange_add_ranges(const ls_executor *e, int first, int joins, ls_piece_list *list);
 void ls_exchange_take_ranges(ls_executor *e, int first, int joins, const ls_piece_list *list);
 
@@ -57,10 +62,10 @@ typedef enum ls_exchange_point {
     LS_AT_LATE,
     LS_AT_FETCHES,
     LS_AT_AUDIT,
-    LS_AT_SLICES /* and so on, with each slice */
+    LS_AT_SLICES /* One more for each further slice. */
 } ls_exchange_point;
 
-/* Posts x->posted. */
+/* Posts the list `posted`. */
 ls_status ls_exchange_post_list(ls_executor *e, int level, int point, const char *what);
 
 /* ---- slices.c ---- */

@@ -1,4 +1,4 @@
-/* Making an executor, with all memory that a run will touch; and one run, from outside. */
+/* Creates an executor with all memory that a run needs, and makes one run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,6 @@ static ls_status no_memory(void)
     return ls_fail(LS_ERR_MEMORY, "no memory for an executor");
 }
 
-/* A block of a device's memory; none for no bytes. */
 static ls_status take(const ls_executor *e, int device, size_t bytes, const char *what, ls_block **block, char **data)
 {
     if (bytes == 0)
@@ -39,7 +38,7 @@ static ls_status make_worker(ls_executor *e, int w)
     return e->inputs[w] && e->lanes[w] && e->places[w] ? LS_OK : no_memory();
 }
 
-/* "activations of conv2d:12, relu:30 and 14 more": the largest kept values of a device. */
+/* Example: "activations of conv2d:12, relu:30 and 14 more", the largest kept values of a device. */
 static void name_kept(const ls_executor *e, int device, char text[160])
 {
     const ls_plan *plan = e->plan;
@@ -66,7 +65,7 @@ static void name_kept(const ls_executor *e, int device, char text[160])
         snprintf(text + used, 160 - (size_t)used, " and %d more", count - 2);
 }
 
-/* "whole values, dense/kernel_gradient the largest" */
+/* Example: "whole values, dense/kernel_gradient the largest". */
 static void name_whole(const ls_plan *plan, char text[160])
 {
     const ls_operand *largest = NULL;
@@ -82,8 +81,8 @@ static void name_whole(const ls_plan *plan, char text[160])
         snprintf(text, 160, "whole values");
 }
 
-/* What the lanes of each CPU device keep: for the batch, in frames, and as partials. Of other devices the partials that
- * the host joins. */
+/* CPU devices: what lanes keep, that is values of the batch, frames and partials. Other devices:
+ * the partials that the host joins. */
 static ls_status make_lane_rooms(ls_executor *e)
 {
     const ls_placement *p = e->placement;
@@ -102,7 +101,6 @@ static ls_status make_lane_rooms(ls_executor *e)
     return LS_OK;
 }
 
-/* Lists of free slots, for each segment that reduces on each device. */
 static ls_status make_pools(ls_executor *e)
 {
     size_t segments = (size_t)e->plan->segment_count, devices = (size_t)e->devices;
@@ -124,7 +122,6 @@ static ls_status make_drivers(ls_executor *e)
     return LS_OK;
 }
 
-/* Lists of the executor's own. */
 static ls_status make_lists(ls_executor *e)
 {
     const ls_plan *plan = e->plan;
@@ -205,7 +202,7 @@ static ls_status make_phases(ls_executor *e)
     return LS_OK;
 }
 
-/* Which device each worker belongs to; the caller alone is the first CPU. */
+/* Without a thread pool, the calling thread belongs to `home`. */
 static void assign_workers(ls_executor *e)
 {
     const ls_context *ctx = e->placement->ctx;
@@ -343,7 +340,7 @@ void ls_executor_audit(ls_executor *e)
 
 /* ---- One run ---- */
 
-/* State on other devices is brought up to date by the caller, before workers start. */
+/* Brings the state on other devices up to date before the threads start. */
 static ls_status begin_run(ls_executor *e)
 {
     for (int d = 0; d < e->devices; d++)
@@ -356,7 +353,7 @@ static ls_status begin_run(ls_executor *e)
     return LS_OK;
 }
 
-/* How fast devices were: lanes may be dealt out by it. */
+/* A work split of "auto" uses the speeds of devices. */
 static void note_speed(ls_executor *e)
 {
     for (int d = 0; d < e->devices; d++) {
@@ -394,11 +391,11 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     if (alone)
         pthread_mutex_unlock(&ctx->devices_mutex);
     if (status != LS_OK && e->exchange && !e->committed && !ctx->peers->again)
-        ctx->peers->give_up(ctx->peers); /* what failed here alone is no reason for the others to wait */
+        ctx->peers->give_up(ctx->peers); /* The others need not wait because of a local failure. */
     return status;
 }
 
-/* What updates have written: the host's memory, or the new state of devices. */
+/* Updates have written host memory, or the new state of devices. */
 void ls_executor_commit(ls_executor *e)
 {
     for (int i = 0; i < e->plan->update_count; i++) {

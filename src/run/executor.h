@@ -1,6 +1,6 @@
-/* The executor: runs a plan's phases on a crew. A phase is a list of units of work; what a unit computes is fixed by
- * the plan, who takes it is not. Which device takes a lane's segments is the map's word, and all that a strategy says.
- */
+/* The executor runs a plan's phases on a thread pool. A phase is a list of units. The plan fixes
+ * what a unit computes, but not which thread runs it. The map, made from the strategy, decides
+ * which device runs the segments of a lane. */
 #ifndef LS_RUN_EXECUTOR_H
 #define LS_RUN_EXECUTOR_H
 
@@ -11,60 +11,64 @@
 
 typedef struct ls_executor ls_executor;
 
-/* crew NULL: everything is done by the caller. states: of the graph, by device, kept by the caller (state.h). Takes
- * plan and placement over, also when it fails. */
+/* crew: the thread pool; NULL: the calling thread does all work. states: the graph's, by device;
+ * the caller keeps them (state.h). Takes ownership of plan and placement even on failure. */
 ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_pool *crew, ls_state **states,
                              ls_executor **out);
 void ls_executor_destroy(ls_executor *executor);
 ls_plan *ls_executor_plan(ls_executor *executor);
 const ls_placement *ls_executor_placement(const ls_executor *executor);
 
-/* Where values that come from outside are, by plan node; set those of fed inputs, constants and variables before a run.
- */
+/* Addresses of fed inputs, constants and variables, by plan node. Set them before each run. */
 typedef struct ls_external {
     const void *data;
-    const int64_t *rows; /* sample i is row rows[i] of the data; NULL: row i */
+    const int64_t *rows; /* Sample i is row rows[i] of the data; NULL: row i. */
 } ls_external;
 ls_external *ls_executor_outside(ls_executor *executor);
 
-/* One run, up to the point where everything is known to be good: updates are done, assignments are not. Variables that
- * CPUs read or write must be in the host's memory. */
+/* Runs the plan up to the point where all results are known to be good: updates are done,
+ * assignments are not. Variables that CPUs read or write must be in host memory. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
 
-/* After a good run: variables have their new values. */
+/* After a successful run: makes the new values of variables current. */
 void ls_executor_commit(ls_executor *executor);
 
-/* After a run: where a whole value is; a copy of a fetched one, sample by sample where it has samples. */
+/* After a run: the address of a whole value, and a copy of a fetched value (sample by sample if it
+ * has samples). */
 const void *ls_executor_operand(ls_executor *executor, const ls_operand *operand);
 void ls_executor_copy_value(ls_executor *executor, int value, void *to);
 
-/* Counts for tests: units done by each device in the last run. */
+/* Returns the number of units that a device ran in the last run; for tests. */
 int64_t ls_executor_units_of(const ls_executor *executor, int device);
 
-/* Where the time goes, summed over runs and workers: seconds by phase kind and, most expensive first, by group. */
+/* Measures time summed over runs and threads: by phase kind and by group, most expensive first. */
 void ls_executor_profile(ls_executor *executor, bool on);
 ls_status ls_executor_print_profile(const ls_executor *executor, ls_text *text);
 
-/* Where the last run's time went on a device, in seconds: of its average worker. */
+/* Seconds of the last run on a device, as the average over its threads. */
 typedef struct ls_device_seconds {
-    double busy;    /* computing: tasks of lanes, values of the whole batch, weights in their kernels' formats */
-    double lanes;   /* of it: tasks of lanes */
-    double joins;   /* joins, checks and updates, with the waiting among them */
-    double copies;  /* of both: copying from and to other devices */
-    double between; /* of copies: from another device, through the host or not; one device alone would make none */
-    double idle;    /* nothing to do while lanes were under way */
-    double waiting; /* all the waiting, */
-    double present; /* of all the time that it took part */
+    /* Computing: tasks of lanes, whole-batch values, and preparing weights for their kernels. */
+    double busy;
+    double lanes;  /* The part of `busy` for tasks of lanes. */
+    double joins;  /* Joins, checks and updates, including waiting between them. */
+    double copies; /* The part of busy and joins that is copying from and to other devices. */
+    /* The part of copies that comes from another device, via the host or directly; 0 with a single
+     * device. */
+    double between;
+    double idle;    /* Waiting for a unit during phases of lanes. */
+    double waiting; /* All waiting. */
+    double present; /* Total time in the run. */
 } ls_device_seconds;
 void ls_executor_add_seconds(const ls_executor *executor, ls_device_seconds *by_device);
 
-/* Time that all runs so far took for joins, checks and updates: of the average worker. */
+/* Time of joins, checks and updates over all runs so far, averaged over threads. */
 double ls_executor_join_seconds(const ls_executor *executor);
 
-/* The next run of a worker of a cluster is audited: see audit.h. */
+/* Audits the next run, in a cluster: see audit.h. */
 void ls_executor_audit(ls_executor *executor);
 
-/* Tests make the tree, or a bit of each partial, wrong with these, to see that it is noticed. */
+/* Deliberate errors in the tree, or in one bit of each partial. Tests verify that they are
+ * detected. */
 typedef enum ls_mutation {
     LS_MUTATE_NOTHING,
     LS_MUTATE_SWAP,

@@ -1,11 +1,13 @@
-/* The executor's own struct, shared by the files of src/run that make and run it:
- *   executor.c    creating, destroying, one run from outside
- *   units.c       the units of each phase
- *   dispatcher.c  who does which unit when, and what happens when one fails
- *   host.c        units that a CPU worker does
- *   driver.c      units that another device does
+/* The executor's struct, shared by the files of src/run that create and run executors:
+ *   executor.c    creates and destroys an executor; public entry of a run
+ *   units.c       lists the units of each phase
+ *   dispatcher.c  decides which thread runs which unit and when; handles failures
+ *   host.c        runs units on CPU threads
+ *   driver.c      runs units on other devices
  *   partials.c    slots of lanes, and joins of siblings
- *   audit.c       a lane that two workers of a cluster compute */
+ *   audit.c       compares a lane that two workers of a cluster compute
+ *
+ * A "thread" is one of the pool `crew`; code calls its index `worker`. */
 #ifndef LS_RUN_EXECUTOR_PRIVATE_H
 #define LS_RUN_EXECUTOR_PRIVATE_H
 
@@ -15,54 +17,60 @@
 #include "run/driver.h"
 #include "run/executor.h"
 
-/* A piece of a phase. */
+/* A piece of work of a phase. */
 typedef struct ls_unit {
-    int device; /* that must do it; -1: any CPU */
-    int index;  /* of a step, join, prepared weight, update or pair's segment; of the first segment of a lane's run */
-    int count;  /* segments; steps; updates; lanes of a pair of blocks */
+    int device; /* Device that must run it; -1: any CPU. */
+    /* Step, join, prepared weight, update or pair's segment; in a phase of lanes the first
+     * segment. */
+    int index;
+    int count; /* Segments, steps or updates; lanes in a pair of blocks. */
     int lane;
-    int64_t from, to; /* elements */
-    double flops;     /* of a lane's run */
+    int64_t from, to; /* Range of elements. */
+    double flops;     /* FLOPs of a lane's unit; 0 for other units. */
 } ls_unit;
 
-/* The units of a phase. Of a phase of lanes they are in the order of lanes, and a lane's run from device to device. */
+/* Units of a phase. In a phase of lanes they are sorted by lane, a lane's units from device to
+ * device. */
 typedef struct ls_phase_units {
     ls_unit *units;
     int count;
-    int *first, *end;           /* by lane: its first unit, and behind its last */
-    int *visits, *visits_first; /* by lane: the devices where it needs a frame */
-    int *order, *order_end;     /* by device: the lanes that visit it, in order, from device * lanes on */
-    int *queue, *queue_first;   /* of other phases, by device: its units; last those of any CPU */
+    int *first, *end;           /* By lane: its units are first[lane] .. end[lane] - 1. */
+    int *visits, *visits_first; /* By lane: devices on which it needs a frame. */
+    /* By device: lanes that visit it, in order, starting at device * lanes. */
+    int *order, *order_end;
+    /* Other phases, by device: indices of its units; the last queue is for any CPU. */
+    int *queue, *queue_first;
 } ls_phase_units;
 
-/* A lane in a phase of lanes. */
+/* Progress of a lane in a phase of lanes. */
 typedef struct ls_lane {
     bool begun, running;
-    int done; /* units */
+    int done; /* Number of units that are done. */
 } ls_lane;
 
-/* Seconds of a worker in the run at hand: see ls_device_seconds. A cache line each. */
+/* Seconds of one thread in the current run: see ls_device_seconds. One cache line each. */
 typedef struct ls_meter {
     double busy, joins, copies, between, lanes, idle, waiting, present;
 } ls_meter;
 
-/* Workers of a device that wait for progress. */
+/* Threads of a device that sleep until there is progress. */
 typedef struct ls_sleepers {
     pthread_cond_t wake;
     int count;
 } ls_sleepers;
 
-/* The slots of a segment on a device that are not in use. */
+/* Free slots of a segment on a device. */
 typedef struct ls_pool {
     int *free, count;
 } ls_pool;
 
 typedef struct ls_exchange ls_exchange;
 
-/* An update of the CPU, in the run before: its state is LS_RANGE_SAFE as long as it has these versions. */
+/* A CPU update in the previous run: its state is LS_RANGE_SAFE while it has these versions. */
 typedef struct ls_last_update {
-    uint64_t versions[LS_MAX_WRITES]; /* 0: not known to be safe */
-    atomic_bool large;                /* the run under way wrote a number that is not LS_RANGE_SAFE */
+    uint64_t versions[LS_MAX_WRITES]; /* 0: the state is not known to be safe. */
+    /* The current run wrote a number that is not LS_RANGE_SAFE. */
+    atomic_bool large;
 } ls_last_update;
 
 struct ls_executor {
@@ -70,98 +78,107 @@ struct ls_executor {
     ls_placement *placement;
     ls_thread_pool *crew;
     int workers, devices;
-    int *device_of;      /* by worker */
-    bool *wanted;        /* by worker: its device takes part */
-    ls_driver **drivers; /* by device; NULL: a CPU, or it has nothing to do */
+    int *device_of;      /* By thread. */
+    bool *wanted;        /* By thread: its device takes part. */
+    ls_driver **drivers; /* By device; NULL: a CPU, or a device without work. */
     ls_phase_units *phases;
     int phase_count;
     ls_external *outside;
     char *whole;
-    char **kept, **frames, **partials; /* by device; NULL: not in the host's memory */
-    char **arena; /* by worker: a micro-batch's values, scratch, picked rows; of a driver: picked rows alone */
-    char **stage; /* by worker: the picked rows in it */
+    char **kept, **frames, **partials; /* By device; NULL: not in host memory. */
+    /* By thread: micro-batch values, scratch, picked rows; a driver's thread has only picked
+     * rows. */
+    char **arena;
+    char **stage; /* By thread: the picked rows in its arena. */
     ls_block *whole_block, **arena_block, **kept_block, **frame_block, **partial_block;
-    const void ***inputs;     /* by worker: pointers of the step at hand */
-    const void ***lanes;      /* by worker: pointers of the partials at hand */
-    ls_memory_place **places; /* by worker that drives a device: the same there */
-    ls_state **states;        /* of the graph, by device: the runs' */
-    ls_exchange *exchange;    /* with other workers of a cluster; NULL: this process is alone */
+    const void ***inputs; /* By thread: input pointers of the current step. */
+    const void ***lanes;  /* By thread: pointers to the partials being joined. */
+    /* By thread that drives a device: the same addresses on that device. */
+    ls_memory_place **places;
+    ls_state **states;     /* State of the graph by device; owned by ls_runs. */
+    ls_exchange *exchange; /* Exchange with other workers of a cluster; NULL: no cluster. */
     ls_mutation mutation;
-    int64_t *units_of;                 /* by device */
-    double *group_seconds;             /* by worker and group; NULL: not measured */
-    double *phase_seconds;             /* by worker and phase kind, over all runs */
-    double *lane_flops, *lane_seconds; /* by device: of the run at hand */
+    int64_t *units_of;                 /* By device: number of units done. */
+    double *group_seconds;             /* By thread and group; NULL: not measured. */
+    double *phase_seconds;             /* By thread and phase kind, summed over all runs. */
+    double *lane_flops, *lane_seconds; /* By device, in the current run. */
 
-    /* the run at hand */
-    ls_meter *meters;         /* by worker */
-    double begin_seconds;     /* that bringing state to devices took */
-    ls_timeline *timeline;    /* NULL: none is kept */
-    uint64_t timeline_number; /* of the timeline that has its names, from this one on: */
+    /* The current run. */
+    ls_meter *meters;      /* By thread. */
+    double begin_seconds;  /* Time to bring the state to the devices. */
+    ls_timeline *timeline; /* NULL: no timeline is recorded. */
+    /* The timeline that has this executor's names, from index `names` on. */
+    uint64_t timeline_number;
     int names;
     uint64_t seed, run;
-    bool committed;     /* with the other workers of a cluster */
-    bool audits;        /* the next run is audited (audit.c): */
-    int audited;        /* the lane that is computed twice; -1: none */
-    int owner, auditor; /* places of the workers that do */
-    uint64_t audit[2];  /* sums of hashes of what this one made of it */
-    char *audit_room;   /* for a part of a join in the value's format */
+    bool committed; /* All workers of the cluster have committed this run. */
+    bool audits;    /* The next run is audited (audit.c). */
+    int audited;    /* The lane that two workers compute; -1: none. */
+    /* Places, among the members, of the two workers that compute it. */
+    int owner, auditor;
+    uint64_t audit[2]; /* Sum of hashes of what this worker computed for it. */
+    char *audit_room;  /* Buffer for a partial of a join, in the value's format. */
     pthread_mutex_t mutex;
-    ls_sleepers *sleepers; /* by device */
+    ls_sleepers *sleepers; /* By device. */
     int phase, done;
-    int *next;              /* by device, and of any CPU: which of its queue comes next */
-    atomic_int *ranges;     /* by join: ls_range of its results, as far as they are known */
-    ls_last_update *before; /* by update */
+    int *next;              /* By device, then for any CPU: position in its queue. */
+    atomic_int *ranges;     /* By join: largest ls_range found in its results so far. */
+    ls_last_update *before; /* By update. */
     ls_lane *lane;
-    int *in_flight, in_flight_count; /* lanes that are begun and not at their end */
-    int *taken;                      /* by worker and number: units that it does at once */
-    const ls_unit **together;        /* by worker and number: the same */
-    int *complete;                   /* by worker and number: lanes whose partials are complete */
-    int *next_begin;                 /* by device: which of its lanes comes next */
-    int *frame_of;                   /* by device and lane; -1: it has none there */
-    int *free_frames, *frame_count;  /* by device: a list of lanes' length, and how many are in it */
-    ls_pool *pools;                  /* by device and segment */
-    int *slot_of;     /* by segment and lane: where its partials are; -1: nowhere, or joined with others */
-    int *block;       /* by segment and lane: see partials.c */
-    atomic_int moved; /* changes with every progress: what spinning looks at */
-    ls_error failure; /* the first in the order of units, whoever met it */
+    int *in_flight, in_flight_count; /* Lanes that have begun and not ended. */
+    int *taken;                      /* By thread and position: units that it runs together. */
+    const ls_unit **together;        /* By thread and position: pointers to the same units. */
+    /* By thread and position: lanes whose partials are complete. */
+    int *complete;
+    int *next_begin; /* By device: position of its next lane in `order`. */
+    int *frame_of;   /* By device and lane: index of its frame; -1: none. */
+    /* By device: stack of free frames (room for `lanes`), and its height. */
+    int *free_frames, *frame_count;
+    ls_pool *pools; /* By device and segment. */
+    /* By segment and lane: slot of its partials; -1: none, or joined into another lane's. */
+    int *slot_of;
+    int *block;       /* By segment and lane: see partials.c. */
+    atomic_int moved; /* Increases with every progress; spinning threads poll it. */
+    /* The first failure in the order of units. */
+    ls_error failure;
     int failed_phase, failed_unit;
 };
 
-/* ---- Making (units.c) ---- */
+/* ---- Create units (units.c) ---- */
 
 ls_status ls_units_make(const ls_executor *e, const ls_phase *phase, ls_phase_units *work);
 void ls_units_free(ls_phase_units *work);
 
-/* One more lane in a phase of lanes, behind the others; and without it again. */
+/* Adds a lane after all others of a phase of lanes, and removes it. */
 void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_phase_units *work, int lane);
 void ls_units_drop_lane(ls_phase_units *work, int lane);
 
-/* ---- Running ---- */
+/* ---- Run ---- */
 
-/* A run on the crew's workers, or by the caller alone; what failed is in e->failure. */
+/* Runs all phases, on the thread pool or on the calling thread. Leaves the error in e->failure. */
 void ls_dispatch(ls_executor *e);
 
-/* T of a block of lanes, or of a pair of blocks, in place of its first partials. */
-/* Elements of a join, from what is here of all lanes. */
+/* ls_host_join joins a range of elements from the partials of all lanes, own and received.
+ * ls_host_join_block computes T of a block of lanes, or of a pair of blocks, into the first lane
+ * that has partials. */
 ls_status ls_host_join(ls_executor *e, int join, int worker, int64_t from, int64_t to);
 void ls_host_join_block(ls_executor *e, int segment, int first, int count, int worker);
 
-/* One unit, by a CPU worker. */
 ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *unit, int worker);
 
-/* Where an operand is in the host's memory, at a sample of a lane. */
+/* Address of an operand in host memory, at sample `first` of a lane. */
 char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first);
 
-/* The gradient of an update is not finite. */
+/* Reports that the gradient of an update is not finite. */
 ls_status ls_executor_not_finite(const ls_step *update);
 
-/* The new value of a variable or slot would not be finite. */
+/* Reports that the new value of a variable or slot would not be finite. */
 ls_status ls_executor_overflows(const ls_variable *variable);
 
-/* A result of a join was found to be in that range. */
+/* Records the range of some results of a join, from any thread. */
 void ls_executor_note_range(ls_executor *e, int join, ls_range range);
 
-/* Copies the rows of a fed set that make up some samples next to each other, into the worker's arena. */
+/* Copies the rows of consecutive samples of a fed data set into the thread's arena. */
 void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples);
 
 #endif

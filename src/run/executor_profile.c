@@ -1,4 +1,4 @@
-/* Where an executor's time went, for people. */
+/* Prints where an executor's time went. */
 #include <stdlib.h>
 
 #include "run/executor_private.h"
@@ -12,7 +12,7 @@ void ls_executor_profile(ls_executor *e, bool on)
         e->phase_seconds[i] = 0;
 }
 
-/* State that is brought by the caller keeps every device waiting that has some. */
+/* While the calling thread brings the state, every device that has state waits. */
 void ls_executor_add_seconds(const ls_executor *e, ls_device_seconds *by_device)
 {
     for (int w = 0; w < e->workers; w++) {

@@ -1,5 +1,5 @@
-/* Units that a CPU worker does. A lane's micro-batches go through a segment in order; a reduction goes on from one to
- * the next. Nothing is allocated here while a run goes on. */
+/* Units that CPU threads run. The micro-batches of a lane go through a segment in order; a
+ * reduction continues from one to the next. Nothing is allocated during a run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,9 +7,9 @@
 #include "run/exchange.h"
 #include "run/partials.h"
 
-/* ---- Where things are ---- */
+/* ---- Addresses ---- */
 
-/* The first sample of a lane's kept value: in the lane's frame, or among those of the batch. */
+/* First sample of a lane's kept value: in its frame, or among those of the batch. */
 static char *kept_lane(const ls_executor *e, size_t value, int lane)
 {
     const ls_kept *kept = &e->plan->kept[value];
@@ -57,7 +57,7 @@ void ls_executor_copy_value(ls_executor *e, int value, void *to)
         memcpy(to, ls_executor_operand(e, o), o->unit * (o->per_sample ? (size_t)plan->batch : 1));
         return;
     }
-    for (int lane = 0; lane < plan->lanes; lane++) { /* lanes may be on different devices */
+    for (int lane = 0; lane < plan->lanes; lane++) { /* Lanes may be on different devices. */
         int64_t first = ls_lane_first(plan->batch, plan->lanes, lane);
         int64_t end = ls_lane_first(plan->batch, plan->lanes, lane + 1);
         if (end > first)
@@ -66,7 +66,7 @@ void ls_executor_copy_value(ls_executor *e, int value, void *to)
     }
 }
 
-/* Behind a micro-batch's values; a plan that needs neither has no arena. */
+/* Scratch memory, after the micro-batch values; NULL: the plan needs neither. */
 static void *scratch_of(const ls_executor *e, int worker)
 {
     return e->arena[worker] ? e->arena[worker] + e->plan->worker_bytes : NULL;
@@ -89,7 +89,6 @@ static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, 
                              .scratch = scratch_of(e, worker) };
 }
 
-/* A kernel's message, with the node it was about. */
 static ls_status explain(ls_status status, const ls_group *group)
 {
     char label[LS_NODE_TEXT];
@@ -104,7 +103,7 @@ static void charge(ls_executor *e, const ls_group *group, int worker, double sta
         ls_clock_now() - start;
 }
 
-/* ---- Guards: with room behind every value, a kernel that writes too far is caught ---- */
+/* ---- Guards: bytes after every value that reveal a kernel that writes too far ---- */
 
 #define GUARD_BYTE 0x5a
 
@@ -131,7 +130,7 @@ static ls_status run_whole_step(ls_executor *e, const ls_step *step, int worker,
     call.slots = slots;
     call.from = from;
     call.to = to;
-    if (to > 0) /* a tile: what follows is another's */
+    if (to > 0) /* The next bytes belong to another tile. */
         return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
     return explain(run_guarded(e, step->group, &call, step->out.unit), step->group);
 }
@@ -156,7 +155,7 @@ static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int
     return LS_OK;
 }
 
-/* A step for some samples of a lane; a reduction's partial goes on from where the samples before left it. */
+/* A reduction continues the partial of the previous samples. */
 static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first,
                                int64_t samples)
 {
@@ -171,7 +170,8 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
     size_t bytes = step->out.per_sample ? step->out.unit * (size_t)samples : e->plan->joins[group->join].bytes;
     double start = e->group_seconds ? ls_clock_now() : 0;
     ls_status status = last || !step->out.per_sample
-                           ? run_guarded(e, group, &call, bytes) /* else a neighbour follows */
+                           /* Otherwise a neighbour's samples follow. */
+                           ? run_guarded(e, group, &call, bytes)
                            : group->kernel->run(group->kernel, &call);
     if (status != LS_OK)
         return explain(status, group);
@@ -198,7 +198,7 @@ static void pick_inputs(ls_executor *e, const ls_step *step, int worker, int64_t
     }
 }
 
-/* What the lane alone has added to a sum, for those who read it: the partial itself will be joined with others. */
+/* Copies the lane's own partial for its readers: the original will be joined with others. */
 static void keep_lane_part(ls_executor *e, const ls_step *step, int worker, int lane)
 {
     const ls_group *group = step->group;
@@ -207,7 +207,6 @@ static void keep_lane_part(ls_executor *e, const ls_step *step, int worker, int 
                e->plan->kept[group->lane_kept].unit);
 }
 
-/* A segment for one lane, micro-batch by micro-batch. */
 static ls_status compute_task(ls_executor *e, const ls_segment *segment, int worker, int lane)
 {
     int64_t first = ls_lane_first(e->plan->batch, e->plan->lanes, lane);
@@ -226,12 +225,12 @@ static ls_status compute_task(ls_executor *e, const ls_segment *segment, int wor
     return LS_OK;
 }
 
-/* The partials of a join, empty lanes without; a mutated tree has them in another order. */
+/* Lists the partials of a join, NULL for empty lanes. A mutation swaps two of them. */
 static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
 {
     int count = e->plan->lanes;
     for (int v = 0; v < count; v++) {
-        /* of several lanes, where they were joined: at the first of them */
+        /* Joined lanes have one slot, at the first of them. */
         char *slot = ls_partials_of(e, join->group->segment, v);
         lanes[v] =
             slot ? slot + join->partial : ls_exchange_received(e->exchange, e->plan, (int)(join - e->plan->joins), v);
@@ -294,7 +293,7 @@ static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int wo
                    prepared->group);
 }
 
-/* ---- Is it finite? ---- */
+/* ---- Checks for finite values ---- */
 
 static ls_range range_of(const ls_executor *e, ls_dtype dtype, const char *x, int64_t from, int64_t to)
 {
@@ -325,7 +324,7 @@ ls_status ls_executor_overflows(const ls_variable *variable)
                    ls_node_label(variable->node, label));
 }
 
-/* What comes straight from a join was looked at there. */
+/* The join has already checked a gradient that comes from it unchanged. */
 static ls_range gradient_range(const ls_executor *e, const ls_step *step, int64_t from, int64_t to)
 {
     int join = ls_plan_join_of(e->plan, step);
@@ -334,7 +333,7 @@ static ls_range gradient_range(const ls_executor *e, const ls_step *step, int64_
     return range_of(e, step->group->root->dtype, ls_executor_locate(e, &step->in[0], 0, 0, 0), from, to);
 }
 
-/* Whether the last run of this update wrote the state, and wrote safe numbers alone. */
+/* Whether the last run of this update wrote the state, and only safe numbers. */
 static bool has_safe_state(const ls_executor *e, const ls_step *step)
 {
     ls_variable *written[LS_MAX_WRITES];
@@ -345,8 +344,9 @@ static bool has_safe_state(const ls_executor *e, const ls_step *step)
     return true;
 }
 
-/* Sweep 1: an update in place. The CPU's is tried first, unless its numbers are so small that it cannot overflow; other
- * devices write new state beside the old, and look at it then. */
+/* Checks an in-place update before anything is written. The CPU computes the new values on trial,
+ * unless the numbers are too small to overflow. Other devices write the new state beside the old
+ * one and check it then. */
 static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
 {
     const ls_kernel_source *host = &e->plan->source;
@@ -358,7 +358,8 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int6
         return LS_OK;
     ls_kernel_call call = call_for(e, step, worker, 0, 0);
     bool safe = has_safe_state(e, step);
-    if (ls_apply_is_left_out(node, call.in)) { /* it keeps its state: as safe as before */
+    if (ls_apply_is_left_out(node, call.in)) {
+        /* The state and its range stay as they are. */
         if (!safe)
             atomic_store_explicit(&e->before[step - e->plan->updates].large, true, memory_order_relaxed);
         return LS_OK;
@@ -371,7 +372,8 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int6
     return broken < 0 ? LS_OK : ls_executor_overflows(written[broken]);
 }
 
-/* An update that is not in place, because somebody looks at its value: new values are not the variable's yet. */
+/* An update that is not in place because its value is used: the variable does not get the new
+ * values yet. */
 static ls_status run_update_apart(ls_executor *e, const ls_step *step, int worker)
 {
     const ls_tensor *node = step->group->root;
@@ -388,7 +390,7 @@ static ls_status run_update_apart(ls_executor *e, const ls_step *step, int worke
     return LS_OK;
 }
 
-/* A loss: with one that is not finite, finite gradients are no good either. Or what is to be assigned. */
+/* Checks a loss, or a value to assign. Without a finite loss, even finite gradients are useless. */
 static ls_status run_guard(ls_executor *e, int node)
 {
     const ls_operand *o = &e->plan->value_of[node];
@@ -396,7 +398,8 @@ static ls_status run_guard(ls_executor *e, int node)
     const char *value = ls_executor_operand(e, o);
     int64_t count = (int64_t)(o->unit / ls_dtype_bytes(tensor->dtype));
     char label[LS_NODE_TEXT];
-    bool real = tensor->dtype == LS_F32 || tensor->dtype == LS_F64; /* counters are always good */
+    /* Integers are always finite. */
+    bool real = tensor->dtype == LS_F32 || tensor->dtype == LS_F64;
     if (!real || range_of(e, tensor->dtype, value, 0, count) != LS_RANGE_INFINITE)
         return LS_OK;
     if (ls_node_is(tensor, LS_TRAIT_WRITES))

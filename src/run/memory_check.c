@@ -1,7 +1,6 @@
-/* Comparing what placed plans need with what devices have, in words and numbers. */
+/* Compares what placed plans need with what devices have, and reports both. */
 #include "run/memory_check.h"
 
-/* What a plan adds to the state of a device. */
 static size_t state_bytes(const ls_placement *p, int device)
 {
     const ls_place *place = &p->places[device];
@@ -33,7 +32,7 @@ int ls_memory_check_too_small(const ls_placement *p)
     return -1;
 }
 
-/* The largest batch, below one that does not fit, that does; 0: not even one sample. */
+/* Returns 0 if not even one sample fits. */
 static int64_t largest_batch(ls_compilation *m, int64_t batch)
 {
     int64_t fits = 0;

@@ -1,6 +1,6 @@
-/* Slots of lanes, and joins of siblings. A *block* is what T[a,b) of the tree covers: lanes from a multiple of its size
- * on, so many as its size, or as there are. block[a] is its size when it is complete; JOINING while it is joined with
- * its sibling; 0 otherwise. */
+/* Slots of lanes, and joins of siblings. A *block* is the lanes that T[a,b) covers: it begins at a
+ * multiple of its size and has `size` lanes, or fewer at the end. block[a] is the size of a
+ * complete block; JOINING while it is joined with its sibling; otherwise 0. */
 #include "run/partials.h"
 
 #include "base/clock.h"
@@ -91,15 +91,15 @@ static void join_on_host(ls_executor *e, int segment, int left, int right)
     }
 }
 
-/* The right block's parts are joined to the left's; nobody else looks at either meanwhile. After a failure nothing is
- * added any more, but slots are freed all the same: lanes before the failed one still want them. */
+/* No other thread uses either block meanwhile. After a failure it joins nothing but still frees
+ * slots: lanes before the failed one need them. */
 static ls_status join_siblings(ls_executor *e, int segment, int left, int right, int worker)
 {
     int *to = &e->slot_of[at(e, segment, left)], *from = &e->slot_of[at(e, segment, right)];
     ls_status status = LS_OK;
     if (*from < 0)
         return LS_OK;
-    if (*to < 0) { /* nothing and x is x */
+    if (*to < 0) { /* The left block is empty: take over the right one's slot. */
         *to = *from;
         *from = -1;
         return LS_OK;
@@ -121,8 +121,8 @@ static ls_status join_siblings(ls_executor *e, int segment, int left, int right,
     return status;
 }
 
-/* Whether siblings are joined at once. CPUs leave what they have room for to the phase that joins in chunks, on all
- * workers; and always the last join of the tree. */
+/* CPUs leave the joins for which they have enough slots to the phase that joins in chunks on all
+ * threads, and always the last join of the tree. */
 static bool joins_now(const ls_executor *e, int segment, int device, int size)
 {
     const ls_plan *plan = e->plan;
@@ -160,7 +160,7 @@ ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker
     return LS_OK;
 }
 
-/* Of a lane that is complete: its block grows as far as siblings are complete; nothing is joined yet. */
+/* Extends the block of a complete lane while siblings are complete; joins nothing yet. */
 static void grow_block(ls_executor *e, int segment, int lane)
 {
     int device = ls_task_device(e->plan, segment, lane), start = lane, *block = e->block + at(e, segment, 0);
@@ -178,7 +178,6 @@ static void grow_block(ls_executor *e, int segment, int lane)
     }
 }
 
-/* The parts of a block become one, at its first lane's slot. */
 static ls_status join_block(ls_executor *e, int segment, int first, int count, int worker)
 {
     int *slot = e->slot_of + at(e, segment, first), *block = e->block + at(e, segment, first), size = *block;
@@ -205,7 +204,7 @@ static ls_status join_block(ls_executor *e, int segment, int first, int count, i
     }
     for (int v = kept + 1; v < count; v++)
         free_slot(e, segment, first + v);
-    if (kept > 0) { /* nothing and x is x */
+    if (kept > 0) { /* The first lanes are empty: move the slot to the first one. */
         slot[0] = slot[kept];
         slot[kept] = -1;
     }

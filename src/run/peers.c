@@ -1,4 +1,4 @@
-/* What workers of a cluster agree on beside a run's values. */
+/* Agreements between the workers of a cluster, apart from a run's values. */
 #include "run/peers.h"
 
 #include <stdlib.h>
@@ -39,12 +39,12 @@ ls_status ls_peers_share(ls_peers *peers, uint64_t tag, const char *what, const 
     return status;
 }
 
-/* What is wished for goes along with a commit: nothing else has to be exchanged. */
+/* Requests travel with a commit: no separate exchange is needed. */
 ls_status ls_peers_any(ls_peers *peers, const char *what, bool *flag)
 {
     if (!peers)
         return LS_OK;
-    peers->decided &= ~(uint64_t)LS_WISH_STOP; /* what was decided before is over */
+    peers->decided &= ~(uint64_t)LS_WISH_STOP; /* Clears earlier decisions. */
     ls_peers_stops(peers, flag);
     LS_TRY(ls_peers_share(peers, 2, what, NULL, 0));
     ls_peers_stops(peers, flag);
@@ -87,8 +87,8 @@ const uint32_t *ls_peers_weights(const ls_peers *peers, uint32_t room[LS_MOST_PE
     return workers > 0 && workers < count ? room : weights;
 }
 
-/* The message names the epoch that it was made in. Who has gone on from that one has other members, and even shares; so
- * will whoever has not seen it yet. */
+/* The message contains the membership generation in which it was made: in a later one shares are
+ * even again, on every worker. */
 ls_status ls_peers_weigh(ls_peers *peers, const uint32_t *weights)
 {
     size_t bytes = ((size_t)peers->size + 1) * sizeof(*weights);

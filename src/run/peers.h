@@ -1,9 +1,8 @@
-/* The other workers of a cluster, as runs see them. src/fabric is what is behind it.
+/* The other workers of a cluster as src/run sees them; src/fabric implements the interface.
  *
- * What workers do together, a run or a call, is a number of exchanges and then a commit, behind which every worker has
- * all that it needs. Until then nothing is changed: when a worker is lost, those that are left begin what they were at
- * anew
- * (`again`), with the bits it would have had. */
+ * A joint action of the workers (a run or a call) is a series of exchanges followed by a commit.
+ * After the commit every worker has everything it needs; until then nothing changes. If a worker is
+ * lost, the remaining workers repeat the action (`again`) and get the same bits. */
 #ifndef LS_RUN_PEERS_H
 #define LS_RUN_PEERS_H
 
@@ -12,116 +11,133 @@
 #include "base/status.h"
 
 #define LS_ALL_WORKERS (-1)
-#define LS_MOST_PEERS  256 /* LS_MAX_CLUSTER */
+#define LS_MOST_PEERS  256 /* Equals LS_MAX_CLUSTER. */
 
-/* What worker `from` has, and worker `to`, or all others, get. */
+/* Data that worker `from` sends to worker `to`, or to all others. */
 typedef struct ls_piece {
     int from, to;
     void *data;
     size_t bytes;
 } ls_piece;
 
-/* What a worker may wish for, as bits; each is decided for all. */
+/* Requests of a worker, as bits. A commit combines them into a decision for all workers. */
 enum {
     LS_WISH_STOP = 1,
-    LS_WISH_WELCOME = 2, /* somebody waits to be let in */
-    LS_WISH_TOO_FEW = 4, /* and nobody came */
+    LS_WISH_WELCOME = 2, /* A worker waits to join. */
+    LS_WISH_TOO_FEW = 4, /* There are too few workers and none joined in time. */
 };
 
-/* What a worker that wants to be let in is told. */
+/* Answer to a worker that wants to join. */
 typedef enum ls_answer {
     LS_ANSWER_WAIT,
     LS_ANSWER_JOINED,
-    LS_ANSWER_LATER, /* the others are in a later fit: this one is over */
+    LS_ANSWER_LATER, /* The others are already in a later fit; this worker has missed its own. */
 } ls_answer;
 
 typedef struct ls_peers ls_peers;
 struct ls_peers {
-    int rank, size;     /* this worker, and how many there can be */
-    const int *members; /* the ranks that are there, who came first first; they change when something is begun again */
+    int rank, size; /* This worker's rank, and the largest possible number of workers. */
+    /* Ranks of the members, the earliest to join first. Changes only when an action is repeated. */
+    const int *members;
     int count;
-    int first_server, servers; /* ranks of parameter servers, whether they are there or not; servers 0: none */
-    size_t slice;              /* bytes of a long vector that are best exchanged at once; the same on all */
-    int least;                 /* fewer workers do not go on */
-    bool joins;                /* this worker is none of them yet */
-    int newcomer;              /* a member that has to be given the state; -1: there is none */
-    uint64_t fit;              /* the how manieth of this context is made: a newcomer enters the same */
-    uint64_t job;              /* drawn when the workers met: the same for all members, and new for each meeting */
-    unsigned epoch;            /* changes with the members */
-    uint64_t wishes;           /* of this worker, until they are decided */
-    uint64_t decided;          /* by commits, the same on all workers, until they take it off */
-    bool again;                /* the last failure was the loss of a worker, and the others go on */
-    atomic_bool deposed;       /* others go on without this worker, or may: it must not write files any more */
-    /* By rank: seconds of a worker's own work, not waiting for others, as it said with each commit. Only the lowest
-     * member has them, and counts from the moment on when it became that. NULL: nobody says it. */
+    /* Ranks of the parameter servers, members or not; servers is 0 without any. */
+    int first_server, servers;
+    /* Preferred bytes of a long vector for one exchange; the same on all workers. */
+    size_t slice;
+    int least;    /* Fewer workers than this do not continue. */
+    bool joins;   /* This worker is joining and is not a member yet. */
+    int newcomer; /* Rank of a new member that needs the state; -1: none. */
+    /* Index of the current fit of this context; a joining worker enters the same one. */
+    uint64_t fit;
+    /* Random number drawn when the workers met: the same on all members, new for each meeting. */
+    uint64_t job;
+    unsigned epoch;  /* Generation of the membership. */
+    uint64_t wishes; /* Requests of this worker that are not decided yet. */
+    /* Decisions of commits, the same on all workers, until a worker clears them. */
+    uint64_t decided;
+    /* The last failure was the loss of a worker, and the others continue. */
+    bool again;
+    /* The others continue without this worker, or may: it must not write files any more. */
+    atomic_bool deposed;
+    /* By rank: seconds of a worker's own work, without waiting, reported with each commit. Only the
+     * lowest member has them, counted from when it became the lowest. NULL: not measured. */
     const double *seconds;
-    /* By place among the members: how many lanes each gets beside the others, the same on all workers. They hold in the
-     * epoch `weighed`, and are nobody's after it; `split` changes with them. NULL: lanes are shared out evenly. */
+    /* By place among the members: relative share of lanes, the same on all workers. Valid only in
+     * the membership generation `weighed`; `split` changes with every new set. NULL: even
+     * shares. */
     uint32_t *weights;
     unsigned weighed, split;
-    const atomic_int *waits_for; /* the rank that this worker waits for at this moment, -1: none; for any thread; NULL:
-                                    nobody says it */
+    /* Rank that this worker is waiting for now; -1: none. Any thread may read it. NULL: not
+     * known. */
+    const atomic_int *waits_for;
 
-    /* Pieces go where they belong. Every worker calls this with the same list, but for the addresses, and pieces
-     * between two others may be left out; in the same order of calls. `tag` is compared, and a difference is an error
-     * that names both. */
+    /* Delivers pieces. All workers must make the same calls in the same order, with the same list
+     * except for addresses; a worker may omit pieces between two others. Fails, naming both
+     * workers, if their tags differ. */
     ls_status (*exchange)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
-    /* The same without waiting: list and pieces are in use until `settle` returns, and exchanges may be made meanwhile.
-     * One at a time. */
+    /* Starts an exchange without waiting. The list and its data stay in use until `settle` returns;
+     * other exchanges may run meanwhile. At most one is posted at a time. */
     ls_status (*post)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
     ls_status (*settle)(ls_peers *peers);
-    /* Moves what can be moved at once of what was posted; for any thread, between other things. */
+    /* Makes progress on the posted exchange without blocking. Any thread may call it. */
     void (*move_on)(ls_peers *peers);
-    /* Returns when every worker has called it. hash: of what they have then; a worker with another one is named. */
+    /* Returns when every worker has called it. `hash` covers the results; fails and names a worker
+     * whose hash differs. */
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
-    /* This worker cannot go on, and tells why; the others do. */
+    /* Leaves because this worker cannot continue, and reports why; the others continue. */
     void (*give_up)(ls_peers *peers);
-    /* What failed here ends the job: the others are told why, and fail, too. NULL: they see it themselves. */
+    /* Ends the job: sends this worker's error to the others, which fail too. NULL: they detect it
+     * themselves. */
     void (*end_all)(ls_peers *peers);
 
-    /* A commit of all, at which one that waits is let in: then `again`, with newcomer set. When they are too few, it
-     * waits for one, up to the limit for meeting, and decides LS_WISH_TOO_FEW. */
+    /* Commits and lets a waiting worker join: then sets `again` and `newcomer`. With too few
+     * workers it waits for one, up to the timeout for meeting, then decides LS_WISH_TOO_FEW. */
     ls_status (*welcome)(ls_peers *peers);
-    /* Of a worker that `joins`: waits a moment to be let in. */
+    /* For a worker with `joins` set: waits briefly to be accepted. */
     ls_status (*join)(ls_peers *peers, ls_answer *answer);
 };
 
-/* Whether others go on without this worker, or may. For any thread; NULL: never. */
+/* Whether the others continue without this worker, or may. Any thread may call it. */
 static inline bool ls_peers_is_deposed(const ls_peers *peers)
 {
     return peers && atomic_load(&peers->deposed);
 }
 
-/* Another worker has taken over: this one must not write files any more. */
+/* Records that another worker has taken over: this one must not write files any more. */
 static inline void ls_peers_depose(ls_peers *peers)
 {
     if (peers)
         atomic_store(&peers->deposed, true);
 }
 
-/* Whether what failed is begun again; asked once. Of a process that is alone (NULL) it never is. */
+/* Returns whether to repeat the action that failed, and clears the flag. NULL (no cluster):
+ * false. */
 bool ls_peers_again(ls_peers *peers);
 
-/* Whether a worker is one of the members; the place of this one among them, or behind all of them while it joins. */
+/* ls_peers_place: this worker's place among the members; while it joins, the place after the
+ * last. */
 bool ls_peers_has(const ls_peers *peers, int rank);
 int ls_peers_place(const ls_peers *peers);
 
-/* Whether a worker is a parameter server; how many of the members are none. */
+/* ls_peers_workers: the number of members that are not parameter servers. */
 bool ls_peers_is_server(const ls_peers *peers, int rank);
 int ls_peers_workers(const ls_peers *peers);
 
-/* Gives all workers the first one's weights, by place; it may give none (NULL), and nothing changes. Called by all. */
+/* Sends the first worker's weights (by place) to all. All workers call it; if the first passes
+ * NULL, nothing changes. */
 ls_status ls_peers_weigh(ls_peers *peers, const uint32_t *weights);
-/* Those that hold, also of one that joins, behind the others; 0: of a parameter server, which joins for all. Where no
- * worker is left servers compute as workers do. NULL: all have the same. `room` is where they may be put. */
+/* The weights in force, including that of a joining worker, which comes last. A parameter server
+ * has weight 0: it joins for all workers; if no worker is left, servers compute as workers do.
+ * NULL: all weights are equal. `room` is a buffer for the result. */
 const uint32_t *ls_peers_weights(const ls_peers *peers, uint32_t room[LS_MOST_PEERS]);
 
-/* One exchange and its commit, begun again where that is needed. */
+/* Makes one exchange and its commit; repeats both if a worker is lost. */
 ls_status ls_peers_share(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
 
-/* Whether to stop, for what a clock or a signal decides: all workers act at the same step. ls_peers_any asks all at
- * once; ls_peers_stops says what the commits up to now decided, and what this worker wishes goes along with the next.
- * Of a process that is alone (NULL) the flag stays as it is. */
+/* Agreement on whether to stop when a clock or a signal decides, so that all workers stop at the
+ * same step. ls_peers_any asks all workers now; ls_peers_stops returns the decision of the commits
+ * so far and sends this worker's request with the next one. Without a cluster (NULL) the flag stays
+ * as it is. */
 ls_status ls_peers_any(ls_peers *peers, const char *what, bool *flag);
 void ls_peers_stops(ls_peers *peers, bool *flag);
 

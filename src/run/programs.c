@@ -1,4 +1,4 @@
-/* Making programs: operands become slots in rooms. */
+/* Creates programs: converts operands to slots in the backend's rooms. */
 #include "run/programs.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@ ls_status ls_programs_explain(const ls_programs *p, const ls_step *step, const c
 {
     char label[LS_NODE_TEXT];
     const ls_tensor *node = step->group->root;
-    bool updates = ls_node_is(node, LS_TRAIT_UPDATES); /* it has no name, but its variable has */
+    /* An update has no name of its own; use its variable's. */
+    bool updates = ls_node_is(node, LS_TRAIT_UPDATES);
     return ls_fail_within(status, "%s (op %s): %s %s",
                           ls_node_label(updates ? node->attr.apply.variable->node : node, label), ls_tensor_op(node),
                           what, p->device->name);
@@ -24,7 +25,8 @@ static ls_program_slot kept_slot(const ls_programs *p, const ls_operand *o)
                               .offset = p->place->kept[o->offset] + (framed ? 0 : p->place->kept_at),
                               .unit = o->unit,
                               .per_sample =
-                                  !kept->by_lane || !framed, /* a lane's part: where its first sample would be */
+                                  /* A lane's partial is stored where its first sample would be. */
+                              !kept->by_lane || !framed,
                               .kept = !framed };
 }
 
@@ -52,7 +54,6 @@ static ls_program_slot slot_of(const ls_programs *p, const ls_operand *o)
     return slot;
 }
 
-/* The variable and its slots, old and new. */
 static ls_program_slot *add_state(const ls_programs *p, const ls_tensor *node, ls_program_slot *slot,
                                   ls_program_step *step)
 {

@@ -1,4 +1,5 @@
-/* Programs for a device that is not a CPU: a segment, a whole step or all updates, as its backend sees them. */
+/* Programs for a device that is not a CPU: a segment, a whole step, or all updates, in the form its
+ * backend compiles. */
 #ifndef LS_RUN_PROGRAMS_H
 #define LS_RUN_PROGRAMS_H
 
@@ -8,8 +9,8 @@
 typedef struct ls_compiled {
     ls_program program;
     ls_program_step *steps;
-    ls_program_slot *slots; /* inputs and states of all steps */
-    void *plan;             /* the backend's; NULL: nothing of it runs here */
+    ls_program_slot *slots; /* Inputs and states of all steps. */
+    void *plan;             /* Owned by the backend; NULL: none of it runs here. */
 } ls_compiled;
 
 typedef struct ls_programs {
@@ -17,19 +18,19 @@ typedef struct ls_programs {
     ls_device *device;
     const ls_place *place;
     const ls_state *state;
-    ls_compiled *segments; /* by segment */
-    ls_compiled *wholes;   /* by whole step */
+    ls_compiled *segments; /* By segment. */
+    ls_compiled *wholes;   /* By whole step. */
     ls_compiled updates;
-    size_t scratch;       /* bytes that the program with most of it needs while it runs */
-    const ls_step *needs; /* its step that needs most */
-    bool has_scratch;     /* they were taken */
+    size_t scratch;       /* Largest scratch of any program, in bytes. */
+    const ls_step *needs; /* The step that needs that scratch. */
+    bool has_scratch;     /* The backend has allocated the scratch. */
 } ls_programs;
 
-/* The first four fields are set. */
+/* The caller sets the first four fields. */
 ls_status ls_programs_make(ls_programs *p);
 void ls_programs_free(ls_programs *p);
 
-/* A backend's message, with the node and the device it was about. */
+/* Adds the node and the device to a backend's error message. */
 ls_status ls_programs_explain(const ls_programs *p, const ls_step *step, const char *what, ls_status status);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reading tensors: views, copies, scalars and text. */
+/* Reads tensors: views, copies, scalars and text. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -86,7 +86,8 @@ ls_status ls_read_scalar(ls_tensor *tensor, double *out)
 
 /* ---- Text ---- */
 
-/* NumPy's style: whole floats end in a point, others have up to 8 digits. */
+/* NumPy's format: floats without a fraction end in a point, others have up to 8 digits (float64:
+ * 16). */
 static void put_element(ls_text *text, const ls_array *value, int64_t i)
 {
     double x = element(value, i);
@@ -102,7 +103,7 @@ static void put_element(ls_text *text, const ls_array *value, int64_t i)
         ls_text_add(text, "%.*g", value->dtype == LS_F32 ? 8 : 16, x);
 }
 
-#define LS_SHOWN       3 /* elements shown at each end of a long axis */
+#define LS_SHOWN       3 /* Elements shown at each end of a long axis. */
 #define LS_SHOWN_WHOLE 1000
 
 static void put_axis(ls_text *text, const ls_array *value, int axis, int64_t offset, const int64_t *strides, bool all)
@@ -132,7 +133,7 @@ static void put_axis(ls_text *text, const ls_array *value, int axis, int64_t off
     ls_text_put(text, "]");
 }
 
-/* "[22. 28.], shape=(2,), dtype=float32" */
+/* Example: "[22. 28.], shape=(2,), dtype=float32". */
 static void put_value(ls_text *text, const ls_array *value)
 {
     int64_t strides[LS_MAX_RANK], count = 0;

@@ -1,4 +1,4 @@
-/* Keeping compiled plans, and the state of devices, with a graph. */
+/* Caches compiled plans, and keeps the state of devices, with a graph. */
 #include "run/runs.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ void ls_runs_clear(ls_runs *runs)
         drop_cached(&runs->cached[--runs->count]);
 }
 
-/* The least recently used; there is one. */
+/* Drops the least recently used plan; there must be one. */
 static void drop_oldest(ls_runs *runs)
 {
     int oldest = 0;
@@ -40,7 +40,7 @@ bool ls_runs_give_way(ls_runs *runs)
     return true;
 }
 
-/* Plans of nodes that are gone go, too. */
+/* Drops plans that contain deleted nodes. */
 static void trim(ls_graph *graph, size_t nodes)
 {
     ls_runs *runs = graph->runs;
@@ -68,8 +68,7 @@ static void drop(ls_graph *graph)
     free(runs);
 }
 
-/* The newest value of a variable, from a device that has it. One that fails is passed over: another may have it, too.
- */
+/* If a device fails, tries others that may have the newest value too. */
 static ls_status bring(ls_variable *variable)
 {
     const ls_graph *graph = variable->node->graph;
@@ -103,7 +102,7 @@ ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
     }
     const ls_peers *peers = graph->context->peers;
     if (peers && (graph->runs->epoch != peers->epoch || graph->runs->split != peers->split)) {
-        ls_runs_clear(graph->runs); /* lanes are dealt out anew */
+        ls_runs_clear(graph->runs); /* The lanes are divided anew. */
         graph->runs->epoch = peers->epoch;
         graph->runs->split = peers->split;
     }
@@ -111,7 +110,7 @@ ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
     return LS_OK;
 }
 
-/* But for the batch, which is each run's. */
+/* Ignores the batch, which each run sets. */
 static bool same_settings(const ls_run_settings *a, const ls_run_settings *b)
 {
     const ls_plan_options *x = &a->plan, *y = &b->plan;
@@ -138,7 +137,7 @@ bool ls_runs_has(ls_runs *runs, const ls_run_settings *settings, ls_tensor *cons
     return find(runs, settings, fetches, count, batch) != NULL;
 }
 
-/* What a plan is found by, as copies: a map's lists may be gone before the plan is. */
+/* Copies what identifies a plan: a map's arrays may be freed before the plan. */
 static ls_status copy_key(ls_cached *made, const ls_run_settings *settings, ls_tensor *const *fetches)
 {
     made->settings = *settings;

@@ -1,4 +1,4 @@
-/* Making the runtime of a context: the CPU backend, and when workers start. */
+/* Creates the runtime of a context: the CPU backend, and later the thread pool. */
 #include "run/runtime.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What runs of one context share: the crew of worker threads and the CPU backend. */
+/* Shared by all runs of a context: the thread pool and the CPU backend. */
 #ifndef LS_RUN_RUNTIME_H
 #define LS_RUN_RUNTIME_H
 
@@ -7,18 +7,18 @@
 #include "device/thread_pool.h"
 
 typedef struct ls_runtime {
-    ls_kernel_source host;      /* the CPU backend */
-    ls_kernel_source reference; /* the same with the reference kernels alone */
-    ls_thread_pool *crew;       /* NULL until a run needs it */
-    int cpu_workers;            /* of CPU devices; the crew's others drive a device each */
+    ls_kernel_source host;      /* The CPU backend. */
+    ls_kernel_source reference; /* The CPU backend with only the reference kernels. */
+    ls_thread_pool *crew;       /* The thread pool; NULL until a run needs it. */
+    int cpu_workers;            /* Threads of CPU devices; each other thread drives one device. */
     int workers;
-    int *cores; /* by worker; -1: not bound. NULL: none is */
+    int *cores; /* By thread: core; -1: not bound. NULL: no thread is bound. */
 } ls_runtime;
 
-/* The context's runtime, made at the first call. */
+/* Returns the context's runtime; creates it on the first call. */
 ls_status ls_runtime_of(ls_context *ctx, ls_runtime **out);
 
-/* Its crew, started at the first call. */
+/* Returns its thread pool; starts it on the first call. */
 ls_status ls_runtime_crew(ls_context *ctx, ls_thread_pool **out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The self-check: see self_check.h. One graph has all checks. Its inputs are columns of numbers of one size each, so
- * that sums and batch norms of a column are of that size, too. */
+/* See self_check.h. One graph contains all checks. Each column of its inputs has numbers of one
+ * magnitude, so that its sums and batch norms have that magnitude too. */
 #include "run/self_check.h"
 
 #include <math.h>
@@ -15,22 +15,22 @@
 #define SAMPLES 12
 #define LANES   2
 
-/* Powers of two that the numbers x and y of a column are just below, and the sign of y. */
+/* x and y of a column are just below these powers of two; `sign` is the sign of y. */
 static const struct column {
     int x, y, sign;
 } columns[] = {
-    { -100, -40, 1 }, /* normal numbers with a subnormal product */
-    { -130, 0, 1 },   /* subnormal x, product and sums */
-    { -140, 30, 1 },  /* subnormal x with a normal product */
-    { -125, 0, -1 },  /* x and the product cancel: the sum is subnormal */
-    { -126, -1, 1 },  /* the largest subnormals */
-    { 0, 0, 1 },      /* ordinary numbers */
-    { 7, 0, -1 },     /* exp of the product is subnormal, or zero */
-    { 3, 3, 1 },      /* exp of the product is large */
-    { -2, 0, -1 },    /* the small arguments of tanh and erf */
-    { -35, -35, 1 },  /* the square of the product, in Adam, is subnormal */
-    { -63, 63, 1 },   /* a quotient on the border of the subnormals */
-    { -62, 66, 1 },   /* a subnormal quotient */
+    { -100, -40, 1 }, /* Normal numbers with a subnormal product. */
+    { -130, 0, 1 },   /* Subnormal x, product and sums. */
+    { -140, 30, 1 },  /* Subnormal x with a normal product. */
+    { -125, 0, -1 },  /* x and the product cancel: the sum is subnormal. */
+    { -126, -1, 1 },  /* The largest subnormals. */
+    { 0, 0, 1 },      /* Ordinary numbers. */
+    { 7, 0, -1 },     /* exp of the product is subnormal or zero. */
+    { 3, 3, 1 },      /* exp of the product is large. */
+    { -2, 0, -1 },    /* Small arguments of tanh and erf. */
+    { -35, -35, 1 },  /* The square of the product, in Adam, is subnormal. */
+    { -63, 63, 1 },   /* The quotient is at the limit of the subnormals. */
+    { -62, 66, 1 },   /* A subnormal quotient. */
 };
 #define COLUMNS ((int)(sizeof(columns) / sizeof(*columns)))
 #define MOST    (COLUMNS * COLUMNS)
@@ -51,7 +51,7 @@ typedef enum check {
     ADAM_M,
     ADAM_V,
     CHECKS,
-    FETCHED = ADAM /* checks before it are fetched, Adam's are variables */
+    FETCHED = ADAM /* Checks before this one are fetched; Adam's are variables. */
 } check;
 
 static const char *const names[CHECKS] = { [PRODUCT] = "product",
@@ -70,7 +70,7 @@ static const char *const names[CHECKS] = { [PRODUCT] = "product",
                                            [ADAM_V] = "Adam's second moment" };
 
 typedef struct results {
-    float value[CHECKS][MOST]; /* zeros after the values of a check */
+    float value[CHECKS][MOST]; /* Zero after the values of a check. */
 } results;
 
 /* ---- One run ---- */
@@ -79,7 +79,6 @@ typedef struct numbers {
     float x[SAMPLES * COLUMNS], y[SAMPLES * COLUMNS], variable[COLUMNS], slot[2][COLUMNS];
 } numbers;
 
-/* From half a power of two up to it. */
 static float draw(int exponent, int index)
 {
     ls_philox_key key = ls_random_key(0, LS_RANDOM_TEST, 100, 0);
@@ -94,7 +93,7 @@ static void fill(numbers *n)
         n->x[i] = draw(c->x, 2 * i);
         n->y[i] = (float)c->sign * draw(c->y, 2 * i + 1);
     }
-    for (int c = 0; c < COLUMNS; c++) { /* of the gradient's size, and of its square's */
+    for (int c = 0; c < COLUMNS; c++) { /* Magnitudes of the gradient and of its square. */
         int size = columns[c].x + columns[c].y;
         n->variable[c] = draw(size, 1000 + c);
         n->slot[0][c] = draw(size, 2000 + c);
@@ -102,14 +101,15 @@ static void fill(numbers *n)
     }
 }
 
-/* Arithmetic and functions of one number follow each other, so that a GPU runs them as one kernel. */
+/* Arithmetic and functions of one number are consecutive, so that a GPU fuses them into one
+ * kernel. */
 static ls_tensor *build(ls_graph *graph, const numbers *n, ls_tensor *in[2], ls_tensor *out[CHECKS])
 {
     const ls_shape row = LS_SHAPE(COLUMNS);
     ls_tensor *x = in[0] = ls_op_input(graph, "x", LS_F32, LS_SHAPE(LS_BATCH, COLUMNS));
     ls_tensor *y = in[1] = ls_op_input(graph, "y", LS_F32, LS_SHAPE(LS_BATCH, COLUMNS));
     out[PRODUCT] = ls_op_mul(x, y);
-    out[SUM] = ls_op_add(out[PRODUCT], x); /* never negative */
+    out[SUM] = ls_op_add(out[PRODUCT], x); /* Never negative. */
     out[ROOT] = ls_op_sqrt(out[SUM]);
     out[EXP] = ls_op_exp(out[PRODUCT]);
     out[TANH] = ls_op_tanh(out[PRODUCT]);
@@ -128,7 +128,8 @@ static ls_tensor *build(ls_graph *graph, const numbers *n, ls_tensor *in[2], ls_
         ls_op_apply(out[ADAM], out[BATCH_SUM], LS_APPLY_ADAM, .learning_rate = ls_op_scalar(graph, LS_F32, 0.01),
                     .step = ls_op_scalar(graph, LS_F32, 1), .slots = { out[ADAM_M], out[ADAM_V] }, .beta_1 = 0.9,
                     .beta_2 = 0.999, .epsilon = 1e-7);
-    return ls_op_group(&update, 1); /* an update whose value nobody fetches runs where its gradient is */
+    /* An update whose value is not fetched runs where its gradient is. */
+    return ls_op_group(&update, 1);
 }
 
 static ls_status read_check(ls_tensor *tensor, float to[MOST])
@@ -140,7 +141,7 @@ static ls_status read_check(ls_tensor *tensor, float to[MOST])
         return ls_fail(LS_ERR_INTERNAL, "the self-check has %lld values in a check of %d", (long long)count, MOST);
     for (int64_t i = 0; i < count; i++) {
         float x = ((const float *)value.data)[i];
-        to[i] = x != x ? NAN : x; /* any NaN equals any NaN */
+        to[i] = x != x ? NAN : x; /* Every NaN equals every other NaN. */
     }
     return LS_OK;
 }
@@ -162,7 +163,7 @@ static ls_status run_graph(ls_graph *graph, results *out)
     return LS_OK;
 }
 
-/* On one device, or by the CPU's reference kernels. What a device has no kernel for runs on the CPU, as in any run. */
+/* Ops without a kernel on the device run on the CPU, as in any run. */
 static ls_status run_on(ls_context *ctx, int device, bool reference, results *out)
 {
     ls_graph *graph = NULL;
@@ -186,7 +187,7 @@ static const char *about(const ls_context *ctx, const ls_device *device)
     return "";
 }
 
-/* Devices of one kind with one description compute alike: the first of them is checked. */
+/* Devices of one kind with the same description compute the same. */
 static bool is_distinct(const ls_context *ctx, int device)
 {
     const ls_device *d = &ctx->devices[device];
@@ -196,14 +197,14 @@ static bool is_distinct(const ls_context *ctx, int device)
     return true;
 }
 
-/* Names the device, with a hash of its own results, where one of them differs from the expected ones. */
 static ls_status report(ls_context *ctx, int device, const results *expected, const results *got, ls_text *text)
 {
     const ls_kind *kind = &ctx->kinds[ctx->devices[device].kind];
     char hex[65], entry[128], name[LS_SHORT_NAME];
     int first = -1, count = 0;
     for (int i = 0; i < CHECKS; i++) {
-        bool vendors = kind->vendor && i == MATRIX_PRODUCT; /* its bits are the vendor's, which the class names */
+        /* The vendor's kernels have their own bits; the bit class names them. */
+        bool vendors = kind->vendor && i == MATRIX_PRODUCT;
         if (!vendors && memcmp(expected->value[i], got->value[i], sizeof(got->value[i])) != 0)
             first = count++ ? first : i;
     }

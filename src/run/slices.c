@@ -1,20 +1,21 @@
-/* Joins that workers share out, slice by slice. A worker's part of them is a row of ranges of elements, cut into slices
- * that stay in the cache: while one is joined, what others have of the next comes, and what was joined of the last goes
- * to all. Slices are functions of the plan and of the transport: every worker lists the same. */
+/* Joins that workers share out, slice by slice. A worker's part is a sequence of ranges of
+ * elements, cut into slices that fit in the cache. While one slice is joined, the partials of the
+ * next are received and the results of the previous are sent. Slices depend only on the plan and
+ * the transport: every worker computes the same list. */
 #include <stdlib.h>
 
 #include "base/size.h"
 #include "run/exchange_private.h"
 
-#define GRAIN 64 /* elements: ranges begin at multiples of it */
+#define GRAIN 64 /* Ranges begin at multiples of this many elements. */
 
 enum { PARTS, JOINS, SUMS };
 
-/* A range of a join's elements, and where it is in its slice. */
+/* A range of a join's elements, and its position in the slice. */
 typedef struct range {
     int join;
     int64_t from, to;
-    size_t offset, size; /* bytes: in the slice, and of an element */
+    size_t offset, size; /* Bytes: position in the slice, and size of an element. */
 } range;
 
 static bool is_sliced(const ls_join *join)
@@ -22,14 +23,13 @@ static bool is_sliced(const ls_join *join)
     return join->shared && !join->late;
 }
 
-/* Bytes of a slice, of any worker's part. */
 static size_t slice_bytes(const ls_exchange *x)
 {
     size_t most = x->peers->slice;
     return most < GRAIN * 16 ? GRAIN * 16 : most / (GRAIN * 16) * (GRAIN * 16);
 }
 
-/* The next range of an owner's slice, of which `used` bytes are listed. */
+/* `used`: bytes of the owner's slice that are already listed. Returns false at its end. */
 static bool next_range(const ls_exchange *x, const ls_plan *plan, const ls_phase *phase, int owner, ls_slice_place *at,
                        size_t *used, range *out)
 {
@@ -52,7 +52,6 @@ static bool next_range(const ls_exchange *x, const ls_plan *plan, const ls_phase
     return false;
 }
 
-/* Where a slice of a foreign subtree comes to. */
 static char *slice_at(const ls_exchange *x, int subtree, int64_t slice)
 {
     return x->slices + ((size_t)subtree * 2 + (size_t)(slice % 2)) * slice_bytes(x);
@@ -85,7 +84,8 @@ static ls_status join_slice(ls_executor *e, const ls_phase *phase, int64_t slice
     range r;
     while (next_range(x, e->plan, phase, own, &x->places[JOINS][own], &used, &r)) {
         for (int t = 0; t < x->subtree_count; t++)
-            if (x->subtrees[t].worker != own) /* as if all of it were there */
+            /* Address of the whole partial, as if all of it had been received. */
+            if (x->subtrees[t].worker != own)
                 x->received[ls_exchange_index(e->plan, r.join, x->subtrees[t].first)] =
                     (char *)((uintptr_t)(slice_at(x, t, slice) + r.offset) - (size_t)r.from * r.size);
         LS_TRY(ls_host_join(e, r.join, worker, r.from, r.to));
@@ -113,7 +113,7 @@ static void begin(ls_exchange *x, const ls_plan *plan, const ls_phase *phase)
             x->places[i][w] = (ls_slice_place){ .join = phase->first };
 }
 
-/* Of the worker that has most. */
+/* The number of slices of the worker that has the most. */
 static int64_t count_slices(ls_exchange *x, const ls_plan *plan, const ls_phase *phase)
 {
     int64_t most = 0;
@@ -132,7 +132,8 @@ static int64_t count_slices(ls_exchange *x, const ls_plan *plan, const ls_phase 
     return most;
 }
 
-/* In round k parts of slice k come, those of slice k - 1 are joined, and what was joined of slice k - 2 goes to all. */
+/* Round k receives the partials of slice k, joins slice k - 1, and sends the results of slice k - 2
+ * to all. */
 ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker)
 {
     ls_exchange *x = e->exchange;

@@ -8,24 +8,25 @@
 #include "device/calls.h"
 
 #define ALIGN 64
-#define PAGE  4096 /* vectors are whole pages: so they take of a device what was counted */
+/* Vectors are whole pages, so they take exactly the device memory that was counted. */
+#define PAGE 4096
 
-/* A variable's part. */
+/* A variable's range of the vectors. */
 typedef struct part {
     size_t offset, bytes;
     bool here;
-    bool coming;         /* asked for, not known to have come */
-    uint64_t version[2]; /* in each vector; 0: none */
+    bool coming;         /* Requested, not yet known to have arrived. */
+    uint64_t version[2]; /* Version in each vector; 0: none. */
 } part;
 
 struct ls_state {
     ls_graph *graph;
     ls_device *device;
-    part *parts; /* by variable number */
+    part *parts; /* By variable number. */
     size_t part_count;
-    size_t used, room;  /* bytes of a vector */
-    ls_block *block[2]; /* NULL: no room yet */
-    int read;           /* the vector that runs read */
+    size_t used, room;  /* Bytes of a vector: used, and allocated. */
+    ls_block *block[2]; /* NULL: not allocated yet. */
+    int read;           /* Index of the vector that runs read. */
 };
 
 ls_status ls_state_create(ls_graph *graph, int device, ls_state **out)
@@ -118,7 +119,8 @@ static ls_status take_blocks(ls_state *s, size_t bytes)
     return LS_OK;
 }
 
-/* Larger vectors. What the old ones had comes from the host again, where it is taken first if nobody else has it. */
+/* Values of the old vectors come from the host again; first copies them there if it does not have
+ * them. */
 static ls_status grow(ls_state *s, size_t bytes)
 {
     for (size_t i = 0; i < s->graph->variable_count; i++)
@@ -152,7 +154,7 @@ size_t ls_state_offset(const ls_state *s, const ls_variable *variable)
     return part_of(s, variable)->offset;
 }
 
-/* ---- Bringing ---- */
+/* ---- Copies to the device ---- */
 
 static ls_memory_place vector(const ls_state *s, int which)
 {
@@ -166,7 +168,7 @@ static ls_memory_place place_of(const ls_state *s, int which, const ls_variable 
     return at;
 }
 
-/* The vector that has the newest value; -1: neither. */
+/* Returns -1 if neither vector has the newest value. */
 static int newest(const ls_state *s, const ls_variable *variable)
 {
     if (!is_here(s, variable) || !s->block[0])
@@ -183,7 +185,7 @@ static void count_copy(const ls_state *s, const ls_variable *variable, int from,
     ls_context_count_copy(s->graph->context, ls_node_label(variable->node, label), from, to, variable->bytes);
 }
 
-/* From a device of the same backend, where its own queue is done with it. */
+/* Waits until the other device's queue has finished with the value. */
 static ls_status copy_from(ls_state *s, ls_state *from, const ls_variable *variable)
 {
     ls_memory_place to = place_of(s, s->read, variable), at = place_of(from, newest(from, variable), variable);
@@ -203,7 +205,8 @@ static ls_status upload(ls_state *s, ls_variable *variable)
     return ls_device_upload(s->device, to.memory, to.offset, variable->data, variable->bytes);
 }
 
-/* From this device, another one, or the host. One that fails is passed over: another may have it, too. */
+/* Copies from this device, another one or the host. If another device fails, tries the next
+ * source. */
 static ls_status bring(ls_state *s, ls_state *const *others, ls_variable *variable)
 {
     part_of(s, variable)->coming = true;
@@ -218,8 +221,8 @@ static ls_status bring(ls_state *s, ls_state *const *others, ls_variable *variab
     return upload(s, variable);
 }
 
-/* Runs read the vector that has more of what they write; the rest is copied to it once, and then is in both. A run that
- * writes nothing reads the one that has more of all. */
+/* Runs read the vector that has more of what they write; the rest is copied to it once and is then
+ * in both. A run that writes nothing reads the vector that has more of everything. */
 static void choose_vector(ls_state *s, ls_variable *const *variables, int count)
 {
     size_t bytes[2] = { 0, 0 };
@@ -230,7 +233,6 @@ static void choose_vector(ls_state *s, ls_variable *const *variables, int count)
     s->read = bytes[1] > bytes[0] ? 1 : bytes[0] > bytes[1] ? 0 : s->read;
 }
 
-/* Asks for what is not here, and waits for it: then it is known to have come. */
 static ls_status bring_all(ls_state *s, ls_state *const *others, ls_variable *const *variables, int count)
 {
     const ls_variable *last = NULL;
@@ -250,7 +252,7 @@ static ls_status bring_all(ls_state *s, ls_state *const *others, ls_variable *co
 
 ls_status ls_state_bring(ls_state *s, ls_state *const *others, ls_variable *const *variables, int count, int written)
 {
-    if (count > 0 && !s->block[0]) /* larger ones could not be had */
+    if (count > 0 && !s->block[0]) /* Larger vectors could not be allocated. */
         LS_TRY(take_blocks(s, ls_size_align(s->used ? s->used : 1, PAGE)));
     choose_vector(s, variables, written ? written : count);
     ls_status status = bring_all(s, others, variables, count);
@@ -260,7 +262,8 @@ ls_status ls_state_bring(ls_state *s, ls_state *const *others, ls_variable *cons
             p->version[s->read] = status == LS_OK ? variables[i]->version : 0;
         p->coming = false;
     }
-    for (int i = 0; i < written && status == LS_OK; i++) /* from here on, whether the run ends well or not */
+    /* Invalid from here on, whether the run succeeds or fails. */
+    for (int i = 0; i < written && status == LS_OK; i++)
         part_of(s, variables[i])->version[!s->read] = 0;
     return status;
 }

@@ -1,5 +1,5 @@
-/* From a strategy to its map: the devices that it names ("cpu:0,cpu:1", "gpu:0-3"; without names all of the fastest
- * kind), its stages, and how lanes are shared out. */
+/* Converts a strategy to its task map: devices ("cpu:0,cpu:1", "gpu:0-3"; by default all of the
+ * fastest kind), stages, and shares of lanes. */
 #include "run/strategy.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static ls_status check(const ls_strategy *s)
 
 /* ---- Devices ---- */
 
-/* Kinds that were added come behind the CPU, and are preferred, but for those that want to be named. */
+/* Kinds that were added come after the CPU and are preferred, except those that must be named. */
 static ls_status fastest_devices(const ls_context *ctx, int **list, int *count)
 {
     int last = ctx->device_count - 1, *made = calloc((size_t)ctx->device_count, sizeof(*made));
@@ -103,7 +103,7 @@ static ls_status check_devices(const ls_strategy *s, int *count)
     return LS_OK;
 }
 
-/* Lanes that some devices compute by the vendor's kernels and some by ours would have bits of no class. */
+/* Mixing the vendor's kernels with ours would give bits of no class. */
 static ls_status check_kernels(const ls_context *ctx, const int *list, int count)
 {
     char name[LS_SHORT_NAME];
@@ -125,7 +125,7 @@ static int replicas_of(const ls_strategy *s, int devices)
     return devices / stages;
 }
 
-/* "3:1" */
+/* Parses "3:1". */
 static ls_status read_shares(const char *text, int *shares, int replicas)
 {
     const char *at = text;
@@ -146,7 +146,7 @@ static ls_status read_shares(const char *text, int *shares, int replicas)
                                        text, count, replicas);
 }
 
-/* How fast a replica is: as fast as its slowest stage. 0: not known yet. */
+/* As fast as its slowest stage; 0: not known yet. */
 static double speed_of(ls_context *ctx, const int *devices, int stages)
 {
     double least = 0;
@@ -158,7 +158,7 @@ static double speed_of(ls_context *ctx, const int *devices, int stages)
     return least;
 }
 
-/* By measured speed; even ones as long as any is not known. */
+/* Even shares until all speeds are known. */
 static void measure_shares(ls_context *ctx, const int *devices, int count, int *shares, int replicas)
 {
     double most = 0;
@@ -200,7 +200,7 @@ ls_status ls_strategy_map(ls_context *ctx, const ls_strategy *s, int **lists, ls
 {
     int *found = NULL, count = 0;
     LS_TRY(check(s));
-    if (ctx->cluster && s->staleness == 0) /* processes that had not to meet before do it now */
+    if (ctx->cluster && s->staleness == 0) /* Workers that have not met yet do so now. */
         LS_TRY(ls_context_meet_cluster(ctx));
     LS_TRY(find_devices(ctx, s, &found, &count));
     ls_status status = check_devices(s, &count);
@@ -239,7 +239,7 @@ ls_status ls_task_map_copy(const ls_task_map *map, int **lists, ls_task_map *out
     return LS_OK;
 }
 
-/* ---- For users ---- */
+/* ---- Public functions ---- */
 
 ls_status ls_graph_set_strategy(ls_graph *graph, ls_strategy strategy)
 {

@@ -1,4 +1,5 @@
-/* Keeping a timeline: rooms of events, the names they refer to, and the file in the trace event format. */
+/* Records a timeline: buffers of events, the names they refer to, and the file in the trace event
+ * format. */
 #include "run/timeline.h"
 
 #include <stdlib.h>
@@ -15,48 +16,52 @@
 #define ROOM_EVENTS 256
 #define ROOMS       1024
 #define NAME_BYTES  160
-#define EVENT_BYTES 400   /* the most that one is in a file */
-#define GAP         20e-6 /* seconds: pieces of a join or an update that follow each other so soon are one event */
+#define EVENT_BYTES 400 /* Upper bound of an event's size in the file. */
+/* Seconds. Pieces of a join or an update with a shorter gap between them become one event. */
+#define GAP 20e-6
 
 typedef enum activity { TASK, WHOLE, PREPARE, JOIN, SHARE, CHECK, UPDATE, COPY, ACTIVITIES } activity;
 
 typedef struct event {
     double start, end;
-    int64_t step, amount; /* of pieces; of a copy: of bytes */
-    int name;             /* -1: none */
-    short lane, from, to; /* -1: none */
-    short what;           /* activity; of the caller's row: ls_call_kind */
+    int64_t step, amount; /* Number of pieces; for a copy, of bytes. */
+    int name;             /* -1: none. */
+    short lane, from, to; /* -1: none. */
+    short what;           /* Activity; in the caller's row, ls_call_kind. */
 } event;
 
-/* What one worker writes. The first row is the caller's. */
+/* The events of one thread. The first row is the caller's. */
 typedef struct row {
-    int room; /* at hand; -1: none yet */
+    int room; /* Current buffer; -1: none yet. */
     event *last;
 } row;
 
 struct ls_timeline {
     const ls_context *ctx;
-    uint64_t number; /* of the graph's timelines: executors know by it whether they were met */
-    event *events;   /* rooms, one behind the other */
+    /* Number among the graph's timelines; tells executors whether their names are registered. */
+    uint64_t number;
+    event *events; /* All buffers, one after the other. */
     int row_of[ROOMS], used[ROOMS];
-    atomic_int rooms; /* given out */
+    atomic_int rooms; /* Number of buffers in use. */
     row *rows;
     int row_count;
     char **names;
     size_t name_count, name_room;
     double zero;
-    int worker;   /* of a cluster: it has one process, with a row for each of its threads; -1: alone */
-    double shift; /* of its clock to the chief's, in seconds */
-    char *others; /* of the chief: rows and events of the other workers, as they go into the file */
-    double worst; /* of their bounds */
+    /* Rank in a cluster: the worker is one process, with a row for each of its threads; -1: no
+     * cluster. */
+    int worker;
+    double shift; /* Seconds that this clock is ahead of the chief's. */
+    char *others; /* Chief only: rows and events of the other workers, as text for the file. */
+    double worst; /* Largest error of the other workers' clocks. */
     int64_t first, last, step;
-    int64_t cut; /* the first step that there was no room for; 0: none */
+    int64_t cut; /* The first step for which there was no buffer; 0: none. */
     bool on;
     atomic_bool full;
     char failure[LS_ERROR_BYTES];
 };
 
-/* ---- Making ---- */
+/* ---- Creation ---- */
 
 ls_status ls_timeline_create(ls_graph *graph, int64_t first, int64_t last, ls_timeline **out)
 {
@@ -68,7 +73,8 @@ ls_status ls_timeline_create(ls_graph *graph, int64_t first, int64_t last, ls_ti
     if (t) {
         t->row_count = runtime->workers + 1;
         t->rows = calloc((size_t)t->row_count, sizeof(*t->rows));
-        t->events = calloc((size_t)ROOMS * ROOM_EVENTS, sizeof(*t->events)); /* what is not written takes no memory */
+        /* Pages that are not written take no memory. */
+        t->events = calloc((size_t)ROOMS * ROOM_EVENTS, sizeof(*t->events));
     }
     if (!t || !t->rows || !t->events) {
         ls_timeline_destroy(t);
@@ -106,14 +112,14 @@ static void add_name(ls_timeline *t, const char *name)
     char *copy = NULL;
     if (ls_grow(&t->names, t->name_count, &t->name_room, sizeof(*t->names)) == LS_OK)
         copy = strdup(name);
-    if (!copy) { /* without names there is no more to tell */
+    if (!copy) { /* Without names, no more events can be recorded. */
         atomic_store(&t->full, true);
         return;
     }
     t->names[t->name_count++] = copy;
 }
 
-/* Nodes that were made behind the loss are gradients. */
+/* Nodes created after the loss are gradients. */
 static uint32_t loss_of(const ls_plan *plan)
 {
     uint32_t id = UINT32_MAX;
@@ -125,8 +131,9 @@ static uint32_t loss_of(const ls_plan *plan)
     return id;
 }
 
-/* The layers of a segment, in the order of its work: "conv2d .. dense", "dense .. conv2d (backward)", "conv2d .. dense
- * (forward and backward)". What no layer made has its op's name. */
+/* Names a segment by its layers, in the order of its work: "conv2d .. dense", "dense .. conv2d
+ * (backward)", "conv2d .. dense (forward and backward)". A node that no layer made has its op's
+ * name. */
 static void name_segment(const ls_plan *plan, const ls_segment *segment, char text[NAME_BYTES])
 {
     uint32_t loss = loss_of(plan);
@@ -135,7 +142,8 @@ static void name_segment(const ls_plan *plan, const ls_segment *segment, char te
     for (int i = 0; i < segment->step_count; i++) {
         const ls_tensor *node = segment->steps[i].group->root;
         bool back = node->id > loss;
-        if (segment->steps[i].group->segment != segment->index) /* computed again, for those that follow */
+        /* Recomputed for the steps that follow. */
+        if (segment->steps[i].group->segment != segment->index)
             continue;
         forward = forward || !back;
         backward = backward || back;
@@ -157,7 +165,6 @@ static void name_segment(const ls_plan *plan, const ls_segment *segment, char te
         snprintf(text, NAME_BYTES, "%.60s .. %.60s%s", first, last, way);
 }
 
-/* A name for each segment, then for each node. */
 static void add_names(ls_timeline *t, ls_executor *e)
 {
     const ls_plan *plan = e->plan;
@@ -204,7 +211,7 @@ void ls_timeline_failed(ls_timeline *t, const char *message)
 
 /* ---- Events ---- */
 
-/* Nobody but the row's worker calls this for it. NULL: there is no more room. */
+/* Only the row's thread may call this. NULL: no buffer is left. */
 static event *next_event(ls_timeline *t, int number)
 {
     row *r = &t->rows[number];
@@ -246,7 +253,6 @@ static event *add(ls_executor *e, int worker, activity what, int name, double st
     return v;
 }
 
-/* Of a lane, in a segment. */
 static void add_of_lane(ls_executor *e, int worker, activity what, int segment, int lane, double start, double end)
 {
     event *v = add(e, worker, what, segment, start, end);
@@ -281,7 +287,6 @@ void ls_timeline_copy(ls_executor *e, int worker, int value, int from, int to, s
     v->amount = (int64_t)bytes;
 }
 
-/* What a unit is about: a plan node. */
 static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
 {
     switch (phase->kind) {
@@ -307,7 +312,7 @@ static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
     }
 }
 
-/* Pieces of one phase that a worker does one behind the other are one event. Tasks of lanes tell of themselves. */
+/* Merges consecutive pieces of one phase into one event. Tasks of lanes record themselves. */
 void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const ls_unit *u, double start, double end)
 {
     static const short doing[LS_PHASE_KINDS] = {
@@ -340,14 +345,14 @@ void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const l
 static const char *const categories[ACTIVITIES] = { "task",  "values", "weights", "join",
                                                     "share", "check",  "update",  "copy" };
 
-/* Microseconds with three decimals, in any locale. */
+/* Microseconds with three decimals, independent of the locale. */
 static void put_time(ls_text *text, const char *key, double seconds)
 {
     long long ns = (long long)(seconds * 1e9 + 0.5);
     ls_text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
 }
 
-/* A worker of a cluster is one process, a process that is alone has several. */
+/* A worker of a cluster is one process in the file; without a cluster there are several. */
 static int process_of(const ls_timeline *t, int process)
 {
     return t->worker < 0 ? process : t->worker + 1;
@@ -362,7 +367,7 @@ static void put_span(ls_text *text, const ls_timeline *t, const event *v, int pr
     ls_text_add(text, ",\"args\":{\"step\":%lld", (long long)v->step);
 }
 
-/* "conv2d .. dense, lane 3"; "join"; "copy of dense/kernel" */
+/* Examples: "conv2d .. dense, lane 3"; "join"; "copy of dense/kernel". */
 static void put_name(ls_text *text, const event *v, const char *name)
 {
     char label[NAME_BYTES + 32];
@@ -425,7 +430,8 @@ static void put_meta(ls_text *text, const char *what, int process, int thread, c
                 strcmp(what, "thread_name") == 0 ? thread : process);
 }
 
-/* A process for the caller and one for each device, with a row for each of its workers; in a cluster one for all. */
+/* A process for the caller and one for each device, with a row for each thread; in a cluster one
+ * process for all. */
 static void put_rows(ls_text *text, const ls_timeline *t)
 {
     char name[LS_SHORT_NAME + 32] = "training", short_name[LS_SHORT_NAME];
@@ -450,7 +456,7 @@ static bool is_kept(const ls_timeline *t, const event *v)
     return t->cut == 0 || v->step < t->cut;
 }
 
-/* The last step of which all is there. */
+/* Returns the last complete step. */
 static int64_t put_events(ls_text *text, const ls_timeline *t)
 {
     int64_t last = 0;
@@ -469,7 +475,6 @@ static int64_t put_events(ls_text *text, const ls_timeline *t)
     return last;
 }
 
-/* Events of steps before this one. */
 static size_t count_before(const ls_timeline *t, int64_t step)
 {
     size_t count = 0;
@@ -480,13 +485,13 @@ static size_t count_before(const ls_timeline *t, int64_t step)
     return count;
 }
 
-/* Leaves out the steps behind the first so many events. */
+/* Drops the last steps so that at most `most` events remain. */
 static void cut_behind(ls_timeline *t, size_t most)
 {
     int64_t low = 0, high = t->cut ? t->cut : t->step + 1;
     if (count_before(t, high) <= most)
         return;
-    while (high - low > 1) { /* what is before low fits, what is before high does not */
+    while (high - low > 1) { /* Steps before `low` fit; steps before `high` do not. */
         int64_t middle = low + (high - low) / 2;
         *(count_before(t, middle) <= most ? &low : &high) = middle;
     }

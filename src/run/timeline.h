@@ -1,7 +1,7 @@
-/* A timeline: what each worker did and when, and what its caller did meanwhile, as a file for ui.perfetto.dev and
- * chrome://tracing. Workers write to rooms of their own, without locks; there is a fixed number of rooms, and a step
- * for which there was none left is not in the file, nor is any step behind it. Runs that have no timeline measure
- * nothing for it. */
+/* A timeline: what each thread did and when, and what its caller did meanwhile, as a file for
+ * ui.perfetto.dev and chrome://tracing. Each thread writes to its own buffers without locks. The
+ * number of buffers is fixed; a step that found none left is not in the file, nor is any later
+ * step. Runs without a timeline measure nothing for it. */
 #ifndef LS_RUN_TIMELINE_H
 #define LS_RUN_TIMELINE_H
 
@@ -13,49 +13,53 @@ struct ls_phase;
 struct ls_unit;
 typedef struct ls_timeline ls_timeline;
 
-/* Of a graph's runs, from step `first` to step `last` (0: to the end). */
+/* Records a graph's runs from step `first` to step `last` (0: no end). */
 ls_status ls_timeline_create(ls_graph *graph, int64_t first, int64_t last, ls_timeline **out);
 void ls_timeline_destroy(ls_timeline *timeline);
 
-/* ---- What the caller says; NULL: nothing is kept ---- */
+/* ---- Calls of the caller; timeline NULL: they do nothing ---- */
 
-/* What follows belongs to this step. */
+/* Assigns everything that follows to this step. */
 void ls_timeline_step(ls_timeline *timeline, int64_t step);
 
 typedef enum ls_call_kind { LS_CALL_STEP, LS_CALL_DATA, LS_CALL_VALIDATION, LS_CALL_PLAN, LS_CALL_STATE } ls_call_kind;
 void ls_timeline_call(ls_timeline *timeline, ls_call_kind kind, double start, double end);
 
-/* Why training ended before its time. */
+/* Records why training ended early. */
 void ls_timeline_failed(ls_timeline *timeline, const char *message);
 
-/* A run of the executor begins: whether the timeline, if there is one, meets it for the first time. */
+/* Begins a run of the executor. Returns whether the timeline, if any, meets this executor for the
+ * first time. */
 bool ls_timeline_run(ls_timeline *timeline, struct ls_executor *e);
 
-/* The whole file or none. *kept: the last step in it; less than the last one that was made: there was no more room. */
+/* Writes the whole file or none. *kept: the last step in the file; if it is less than the last
+ * recorded step, the buffers were full. */
 ls_status ls_timeline_write(ls_timeline *timeline, const char *path, int64_t *kept);
 
-/* ---- Of the workers of a cluster ---- */
+/* ---- Workers of a cluster ---- */
 
-/* Called by all of them at the same time, each with its own timeline, or NULL: the events of the others go to the
- * chief, whose ls_timeline_write then has a process for each worker. They are at most 64 MB; steps that do not fit are
- * left out. Clocks are compared: the file says how well. */
+/* Called by all workers at the same time, each with its own timeline or NULL. Sends their events to
+ * the chief, whose ls_timeline_write then shows a process for each worker. At most 64 MB; steps
+ * that do not fit are left out. Compares the clocks; the file contains the accuracy. */
 struct ls_peers;
 ls_status ls_timeline_gather(ls_timeline *timeline, struct ls_peers *peers);
 
-/* Rows and events, at most so many bytes, with times on the chief's clock: `shift` is how far this one is ahead of it,
- * `zero` when the chief's timeline began. */
+/* ls_timeline_describe writes rows and events, at most `most` bytes, with times on the chief's
+ * clock. `shift`: how far this worker's clock is ahead of the chief's. `zero`: when the chief's
+ * timeline began. */
 typedef struct ls_timeline_clock {
     double shift, zero;
 } ls_timeline_clock;
 ls_status ls_timeline_describe(ls_timeline *timeline, const ls_timeline_clock *clock, size_t most, ls_text *text);
 double ls_timeline_zero(const ls_timeline *timeline);
-/* What came from the others, which becomes the timeline's; bound: of the worst of their clocks. */
+/* Takes ownership of the events of the other workers. `bound`: the largest error of their
+ * clocks. */
 void ls_timeline_take_others(ls_timeline *timeline, char *events, double bound);
 
-/* ---- What workers did; e->timeline is not NULL ---- */
+/* ---- Events of threads; e->timeline is not NULL ---- */
 
 void ls_timeline_task(struct ls_executor *e, int worker, int segment, int lane, double start);
-/* Lanes that were run together: each has all of the time. */
+/* Lanes that ran together: each gets the whole time. */
 void ls_timeline_tasks(struct ls_executor *e, int worker, int segment, const struct ls_unit *const *units, int count,
                        double start);
 void ls_timeline_unit(struct ls_executor *e, int worker, const struct ls_phase *phase, const struct ls_unit *unit,

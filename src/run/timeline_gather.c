@@ -1,5 +1,6 @@
-/* The timelines of all workers of a cluster come to the chief. First clocks are compared: each worker finds how far its
- * own is ahead of the chief's. Then each writes its events as text, with times on the chief's clock, and sends that. */
+/* Sends the timelines of all workers of a cluster to the chief. First compares clocks: each worker
+ * finds how far its own is ahead of the chief's. Then each writes its events as text, with times on
+ * the chief's clock, and sends them. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,16 +11,17 @@
 #include "run/timeline.h"
 
 #define ROUNDS   8
-#define TOGETHER ((size_t)64 << 20)          /* bytes of all workers */
-#define TAG(n)   (0x74696d656c696e00u + (n)) /* "timelin", then the call */
+#define TOGETHER ((size_t)64 << 20)          /* Bytes of all workers together. */
+#define TAG(n)   (0x74696d656c696e00u + (n)) /* "timelin", then the number of the call. */
 
-/* What the chief says of its clock. */
+/* Clock values that the chief sends. */
 typedef struct word {
-    double asked, answered, zero; /* when it began the exchange at hand; ended the last round; and the timeline */
+    /* When the chief began this exchange, ended the previous round, and began its timeline. */
+    double asked, answered, zero;
 } word;
 
-/* A worker's own time between two of the chief's: its clock is ahead by at least own - answered, at most own - asked.
- */
+/* Bounds from a worker's time between two times of the chief: its clock is ahead by at least own -
+ * answered and at most own - asked. */
 typedef struct span {
     double least, most;
 } span;
@@ -30,8 +32,8 @@ static void narrow(span *s, double asked, double own, double answered)
     s->most = fmin(s->most, own - asked);
 }
 
-/* In each round the chief says when it asks, every worker looks at its clock, and the chief looks at its own when it
- * has heard of all. */
+/* In each round the chief sends the time at which it asks, every worker reads its clock, and the
+ * chief reads its own when all have answered. */
 static ls_status compare_clocks(ls_peers *peers, const ls_timeline *t, span *s, double *zero)
 {
     bool chief = peers->members[0] == peers->rank;
@@ -55,13 +57,13 @@ static ls_status compare_clocks(ls_peers *peers, const ls_timeline *t, span *s, 
     return peers->commit(peers, (uint64_t[2]){ TAG(0), 0 }, "the clocks of timelines");
 }
 
-/* On one machine there is one clock: 0, where that is possible. */
+/* On one machine there is one clock: 0 if that is within the bounds. */
 static double shift_of(const span *s)
 {
     return s->least <= 0 && s->most >= 0 ? 0 : s->least + (s->most - s->least) / 2;
 }
 
-/* What a worker says before it sends its text. */
+/* Sent by a worker before its text. */
 typedef struct about {
     uint64_t bytes;
     double bound;
@@ -70,10 +72,10 @@ typedef struct about {
 typedef struct gathering {
     ls_peers *peers;
     ls_timeline *own;
-    ls_text text;     /* its own events, as they go to the chief */
-    size_t most;      /* bytes of a worker */
-    about *all;       /* by rank */
-    ls_piece *pieces; /* room for one of each worker */
+    ls_text text;     /* This worker's events, as sent to the chief. */
+    size_t most;      /* Largest size for one worker, in bytes. */
+    about *all;       /* By rank. */
+    ls_piece *pieces; /* Room for one piece of each worker. */
 } gathering;
 
 static ls_status gather_sizes(const gathering *g)
@@ -81,13 +83,15 @@ static ls_status gather_sizes(const gathering *g)
     for (int r = 0; r < g->peers->size; r++)
         g->pieces[r] = (ls_piece){ r, LS_ALL_WORKERS, &g->all[r], sizeof(g->all[r]) };
     LS_TRY(ls_peers_share(g->peers, TAG(2), "the sizes of timelines", g->pieces, (size_t)g->peers->size));
-    for (int r = 0; r < g->peers->size; r++) /* a worker that was lost on the way may have sent a part */
+    /* A worker that was lost meanwhile may have sent a part. */
+    for (int r = 0; r < g->peers->size; r++)
         if (!ls_peers_has(g->peers, r))
             g->all[r] = (about){ 0 };
     return LS_OK;
 }
 
-/* Texts go to the chief, one behind the other in `room`; of the others that is NULL. */
+/* Sends the texts to the chief, which stores them one after the other in `room`; NULL on the other
+ * workers. */
 static ls_status send_texts(const gathering *g, char *room)
 {
     ls_peers *peers = g->peers;
@@ -119,7 +123,7 @@ static ls_status gather_texts(const gathering *g)
         bytes += g->all[r].bytes;
         worst = fmax(worst, g->all[r].bound);
     }
-    do { /* whoever is the chief then */
+    do { /* The chief may change when this is repeated. */
         if (peers->members[0] == peers->rank && !room)
             room = malloc(bytes + 1);
         if (peers->members[0] == peers->rank && !room)

@@ -1,16 +1,16 @@
-/* The units of a phase: what the plan has, cut as the placement says. */
+/* Lists the units of a phase: the plan's work, divided as the placement requires. */
 #include <stdlib.h>
 
 #include "run/executor_private.h"
 
-#define JOIN_CHUNK 16384 /* elements; the layout of chunks changes no bit */
+#define JOIN_CHUNK 16384 /* Elements per chunk; does not affect any bits. */
 
 static ls_status no_memory(void)
 {
     return ls_fail(LS_ERR_MEMORY, "no memory for the units of a run");
 }
 
-/* Cuts elements into pieces; device -1: for any CPU. */
+/* Divides elements into pieces; device -1: for any CPU. */
 static void add_pieces(ls_phase_units *w, int device, int index, int64_t from, int64_t to, int64_t piece)
 {
     for (; from < to; from += piece)
@@ -97,7 +97,6 @@ static void list_visits(const ls_executor *e, const ls_phase *phase, ls_phase_un
         w->order_end[d] = d * lanes;
 }
 
-/* Runs of segments that stay on one device. */
 void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_phase_units *w, int lane)
 {
     w->first[lane] = w->count;
@@ -141,9 +140,9 @@ static ls_status make_lanes(const ls_executor *e, const ls_phase *phase, ls_phas
     return LS_OK;
 }
 
-/* ---- Joins by twos ---- */
+/* ---- Joins in pairs ---- */
 
-/* The device that has what is joined of these lanes: that of the first which has samples; -1: none has. */
+/* The device of the first lane with samples, which holds the joined value; -1: none has samples. */
 static int holder_of(const ls_plan *plan, int segment, int from, int to)
 {
     for (int lane = from; lane < to && lane < plan->lanes; lane++)
@@ -152,7 +151,8 @@ static int holder_of(const ls_plan *plan, int segment, int from, int to)
     return -1;
 }
 
-/* Pairs of blocks that two devices have, for the left one's. What one device has is joined there, later or already. */
+/* Pairs of blocks on two devices, for the left one's device. Blocks on one device are joined there,
+ * earlier or later. */
 static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int s = phase->first; s < phase->first + phase->count; s++)
@@ -167,9 +167,9 @@ static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_phase_unit
         }
 }
 
-/* ---- The others ---- */
+/* ---- Other phases ---- */
 
-/* One unit for a CPU; on other kinds one for each device that computes the values. */
+/* One unit for a CPU; on other kinds, one for each device that computes the values. */
 static void add_whole(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     ls_unit unit = { .device = e->placement->whole_device[phase->first], .index = phase->first, .count = phase->count };
@@ -184,7 +184,7 @@ static void add_whole(const ls_executor *e, const ls_phase *phase, ls_phase_unit
         }
 }
 
-/* Of each device that has partials in memory of its own. */
+/* One for each device that has partials in its own memory. */
 static void add_home(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int d = e->placement->ctx->cpu_count; d < e->devices; d++) {
@@ -196,7 +196,8 @@ static void add_home(const ls_executor *e, const ls_phase *phase, ls_phase_units
     }
 }
 
-/* Of each kind that moves all at once one unit, for the first of its devices that makes something of these joins. */
+/* One for each kind whose backend has `transfer`, on the first device with partials of these
+ * joins. */
 static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int kind = 1; kind < e->placement->ctx->kind_count; kind++) {
@@ -211,7 +212,7 @@ static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_phase_
     }
 }
 
-/* What CPUs own, in chunks, for their workers; in a cluster, what this process joins of it. */
+/* Chunks of what CPUs own; in a cluster, of the part that this process joins. */
 static void add_join(const ls_executor *e, int join, ls_phase_units *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
@@ -225,7 +226,7 @@ static void add_join(const ls_executor *e, int join, ls_phase_units *w)
         add_pieces(w, place->parts[i].owner, join, place->parts[i].from, place->parts[i].to, JOIN_CHUNK);
 }
 
-/* Elsewhere all that a device owns at once. */
+/* Other kinds: one unit for everything that a device owns. */
 static void add_joins(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int d = e->placement->ctx->cpu_count; !e->plan->at_home && d < e->devices; d++) {
@@ -240,13 +241,13 @@ static void add_joins(const ls_executor *e, const ls_phase *phase, ls_phase_unit
     }
 }
 
-/* What a device looks at and others own. */
+/* One for each device that reads a join which others own. */
 static void add_share(const ls_executor *e, int join, ls_phase_units *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
     int value = e->plan->joins[join].group->value;
     if (ls_plan_transfers(e->plan, e->plan->joins[join].group->kind))
-        return; /* all at once */
+        return; /* One transfer moves everything. */
     for (int d = e->placement->ctx->cpu_count; d < e->devices; d++) {
         bool foreign = false;
         for (int i = 0; i < place->part_count; i++)
@@ -257,8 +258,8 @@ static void add_share(const ls_executor *e, int join, ls_phase_units *w)
     }
 }
 
-/* What comes straight from a join was looked at there: one unit asks how it was. Otherwise the first device that has
- * the gradient looks at it. */
+/* A gradient that comes from a join unchanged was checked there; one unit reads the result.
+ * Otherwise the first device that has the gradient checks it. */
 static void add_check(const ls_executor *e, int update, ls_phase_units *w)
 {
     const ls_step *step = &e->plan->updates[update];
@@ -273,7 +274,7 @@ static void add_check(const ls_executor *e, int update, ls_phase_units *w)
     w->units[w->count++] = (ls_unit){ .device = d, .index = update, .to = count };
 }
 
-/* Tiles for any CPU, or the first; elsewhere all updates of a device at once. */
+/* Tiles for any CPU, or for the first; on other kinds, one unit for all updates of a device. */
 static void add_updates(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     const ls_plan *plan = e->plan;
@@ -342,7 +343,6 @@ static ls_status list_units(const ls_executor *e, const ls_phase *phase, ls_phas
     return LS_OK;
 }
 
-/* By device, and behind them those of any CPU: its units, in order. */
 static ls_status make_queues(const ls_executor *e, ls_phase_units *w)
 {
     int count = 0;
