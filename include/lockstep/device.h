@@ -57,9 +57,10 @@ LS_API void ls_context_close(ls_context *ctx);
  * machine can run. The first run checks this too; use this call to find out early. */
 LS_API ls_status ls_check_environment(void);
 
-/* ---- Devices ---- Names are TensorFlow's: "/job:localhost/replica:0/task:0/device:GPU:1",
- * "/device:CPU:0", "/gpu:0". Short names are "gpu:0" and "cuda:1"; lists and ranges, where
- * several are allowed: "cpu:0-3,gpu:1". The devices of worker 3 of a cluster are named
+/* ---- Devices ----
+ * Names are TensorFlow's: "/job:localhost/replica:0/task:0/device:GPU:1", "/device:CPU:0",
+ * "/gpu:0". Short names are "gpu:0" and "cuda:1"; lists and ranges, where several are allowed:
+ * "cpu:0-3,gpu:1". The devices of worker 3 of a cluster are named
  * "/job:worker/replica:0/task:3/device:CPU:0". A worker refuses the names of other workers'
  * devices. */
 
@@ -134,7 +135,7 @@ LS_API ls_status ls_set_logical_devices(ls_context *ctx, const char *device, con
                                         size_t count);
 
 /* Places the nodes made inside on a device:
- *     LS_WITH_DEVICE(graph, "/gpu:1") { ... }        blocks may be nested, and end on break and return
+ *     LS_WITH_DEVICE(graph, "/gpu:1") { ... }   blocks may be nested; break and return end them
  * Other nodes go to the fastest kind of device that has a kernel for them, and gradients to the
  * device of their tensors; "" selects this inside another block. A wrong name becomes the
  * graph's error (ls_graph_status). */
