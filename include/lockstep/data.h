@@ -56,6 +56,8 @@ typedef struct ls_element_spec {
     ((ls_element_spec){ .count = (int)(sizeof((const ls_spec[]){ __VA_ARGS__ }) / sizeof(ls_spec)),                    \
                         .component = { __VA_ARGS__ } })
 
+/* ---- Loading datasets by name ---- */
+
 /* Loads a dataset: "fashion-mnist" or "mnist" (searched in $LOCKSTEP_DATA/name, $LOCKSTEP_DATA,
  * the user's cache folder and the folder of Debian's package), a folder of IDX files, FILE.npz
  * (x_train y_train x_test y_test), FILE.csv (labels in the last column), or random bytes:
@@ -66,6 +68,8 @@ typedef struct ls_element_spec {
  * without a channel axis get one: [60000,28,28,1]. ctx is used for the log and may be NULL. The
  * caller owns the datasets. */
 LS_API ls_status ls_load_data(ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test);
+
+/* ---- Reading and writing array files; the caller frees out->data with free() ---- */
 
 /* Reads an IDX file, compressed by gzip or not. */
 LS_API ls_status ls_idx_read(const char *path, ls_array *out);
@@ -118,6 +122,8 @@ typedef ls_status (*ls_generator)(void *user, ls_element *out, bool *end);
 /* Makes a dataset from a function. `user` must outlive the dataset and its iterators. */
 LS_API ls_dataset *ls_from_generator(ls_generator generator, void *user, ls_element_spec spec);
 
+/* ---- Pipelines, as in tf.data: each takes ownership of `source` and returns a new dataset ---- */
+
 /* Repeats the elements `count` times; -1: endlessly. */
 LS_API ls_dataset *ls_repeat(ls_dataset *source, int64_t count);
 /* Keeps the first `count` elements; -1: all. */
@@ -161,6 +167,8 @@ LS_API ls_dataset *ls_map_with(ls_dataset *source, ls_map_options options);
 /* Prepares up to `count` elements ahead in a thread of its own. */
 LS_API ls_dataset *ls_prefetch(ls_dataset *source, int count);
 
+/* ---- Queries and lifetime ---- */
+
 /* Returns LS_OK, or the error that the dataset keeps. Reads files that were not read yet. */
 LS_API ls_status ls_dataset_status(ls_dataset *dataset);
 /* Returns the types and shapes of the elements. */
@@ -179,6 +187,8 @@ LS_API void ls_dataset_destroy(ls_dataset *dataset);
  * which must have a known count and must not be shuffled or batched yet, and owns both results. */
 LS_API ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **train, ls_dataset **validation);
 
+/* ---- Iteration by hand ---- */
+
 /* Starts one pass. `epoch` decides the order of shuffled data. The iterator keeps what it needs
  * of the dataset alive. Only one thread at a time may use it. The caller destroys it. */
 LS_API ls_status ls_iterator_create(ls_dataset *dataset, uint64_t epoch, ls_iterator **out);
@@ -188,6 +198,8 @@ LS_API ls_status ls_iterator_create(ls_dataset *dataset, uint64_t epoch, ls_iter
 LS_API ls_status ls_iterator_next(ls_iterator *iterator, const ls_element **out);
 /* Stops the threads of an iterator and frees it. */
 LS_API void ls_iterator_destroy(ls_iterator *iterator);
+
+/* ---- Row numbers instead of copies ---- */
 
 /* Returns whether the elements are rows of arrays in memory: tensors or slices with any of
  * repeat, take, skip, shard, shuffle, prefetch and one batch on top, but no map or generator. A

@@ -117,6 +117,8 @@ LS_API ls_status ls_get_cpu_info(ls_context *ctx, ls_cpu_info *out);
  * to; *count is 0 if they are not bound. The caller frees the list. */
 LS_API ls_status ls_list_device_cores(ls_context *ctx, const char *device, int **out, size_t *count);
 
+/* ---- Configuration, before a context is opened. Names are those of physical devices ---- */
+
 /* Limits the context to these devices and the CPU, which is always used: "gpu:0", "gpu:0,gpu:2";
  * "": only the CPU. "cpu:0[2-3]" selects cores by the system's numbers. The default is
  * LOCKSTEP_VISIBLE_DEVICES. */
@@ -133,6 +135,8 @@ typedef struct ls_logical_device {
 } ls_logical_device;
 LS_API ls_status ls_set_logical_devices(ls_context *ctx, const char *device, const ls_logical_device *parts,
                                         size_t count);
+
+/* ---- Placement ---- */
 
 /* Places the nodes made inside on a device:
  *     LS_WITH_DEVICE(graph, "/gpu:1") { ... }   blocks may be nested; break and return end them

@@ -154,6 +154,8 @@ LS_API ls_status ls_gradients(ls_tensor *loss, ls_tensor *const *variables, size
 LS_API ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t count,
                                    ls_gradients_options options, ls_tensor **out);
 
+/* ---- Constants, inputs and variables ---- */
+
 /* Returns a constant. The data is copied. */
 LS_API ls_tensor *ls_op_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape, const void *data);
 /* Returns a constant scalar. */
@@ -282,6 +284,8 @@ LS_API ls_tensor *ls_op_scatter_batch(ls_tensor *x);
 /* Returns x, but no gradient flows through it. */
 LS_API ls_tensor *ls_op_stop_gradient(ls_tensor *x);
 
+/* ---- Elementwise ops: shapes broadcast as in NumPy; types must be equal ---- */
+
 LS_API ls_tensor *ls_op_cast(ls_tensor *x, ls_dtype dtype);
 LS_API ls_tensor *ls_op_add(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_op_sub(ls_tensor *a, ls_tensor *b);
@@ -354,6 +358,8 @@ typedef struct ls_matmul_op {
  *     ls_op_matmul(a, b, .transpose_b = true) */
 #define ls_op_matmul(a, ...) ls_op_matmul_with(a, (ls_matmul_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_matmul_with(ls_tensor *a, ls_matmul_op options);
+
+/* ---- Reductions, also over the batch axis ---- */
 
 LS_API ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keepdims);
 LS_API ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keepdims);
