@@ -29,8 +29,9 @@ typedef struct ls_cluster_options {
     /* Seconds without a heartbeat after which a worker counts as lost; 0: 1. */
     double silence_limit;
 
-    /* For workers on several machines. Leave all of them "" when all
+    /* For workers on several machines: rendezvous, listen and key_file. Leave them "" if all
      * workers are on this machine. */
+
     /* "tcp://host:port", where worker 0 listens, or "file:///folder", a
      * shared folder for addresses. */
     char rendezvous[256];

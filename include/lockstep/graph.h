@@ -39,7 +39,7 @@ typedef struct ls_shape {
 
 /* Axes to operate on; negative axes count from the end. */
 typedef struct ls_axes {
-    int count;
+    int count; /* -1: all axes */
     int64_t axis[LS_MAX_RANK];
 } ls_axes;
 
@@ -218,7 +218,7 @@ typedef struct ls_variable_op {
 #define ls_op_variable(graph, name, dtype, ...)                                                                        \
     ls_op_variable_with(graph, name, dtype, (ls_variable_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype, ls_variable_op options);
-/* Writes and reads the value of a variable; `bytes` must be its size. */
+/* Write and read the value of a variable; `bytes` must be its size. */
 LS_API ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes);
 LS_API ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes);
 

@@ -200,7 +200,7 @@ LS_API ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_
 /* clang-format on */
 typedef struct ls_symbol {
     ls_model *model;
-    int index;
+    int index; /* -1: an error */
 } ls_symbol;
 
 #define LS_SYMBOLS_(...)                                                                                               \

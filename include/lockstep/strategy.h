@@ -17,6 +17,7 @@ extern "C" {
 typedef enum ls_strategy_kind {
     /* Mirrored over all devices of the fastest kind. */
     LS_STRATEGY_DEFAULT = 0,
+    /* Runs everything on one device. */
     LS_STRATEGY_ONE_DEVICE,
     /* Distributes lanes; every device has a copy of the variables and updates it itself. */
     LS_STRATEGY_MIRRORED,
@@ -71,13 +72,12 @@ typedef struct ls_strategy {
     /* Share of the lanes for each replica: "3:1"; "auto": by the measured speed of each device
      * and worker; NULL: equal shares. */
     const char *work_split;
-    /* Options of parameter-server: */
-    /* Maximum age of a gradient in versions; 0: synchronous. */
+    /* Parameter-server: maximum age of a gradient in versions; 0: synchronous. */
     int64_t staleness;
-    /* Divides the learning rate of a gradient that is n > 1 versions old by n. */
+    /* Parameter-server: divides the learning rate of a gradient that is n > 1 versions old by n. */
     bool scale_by_staleness;
-    /* A worker reads weights and pushes gradients while it computes;
-     * gradients are a version older. */
+    /* Parameter-server: a worker reads weights and pushes gradients while it computes; gradients
+     * are a version older. */
     bool overlap;
 } ls_strategy;
 
