@@ -58,15 +58,15 @@ typedef struct ls_element_spec {
 
 /* ---- Loading datasets by name ---- */
 
-/* Loads a dataset: "fashion-mnist" or "mnist" (searched in $LOCKSTEP_DATA/name, $LOCKSTEP_DATA,
+/* Names of datasets: "fashion-mnist" or "mnist" (searched in $LOCKSTEP_DATA/name, $LOCKSTEP_DATA,
  * the user's cache folder and the folder of Debian's package), a folder of IDX files, FILE.npz
  * (x_train y_train x_test y_test), FILE.csv (labels in the last column), or random bytes:
- * "synthetic:224x224x3,classes=1000,count=64,seed=1".
- *
- * Reads the training set now, and the test set when it is first used. An output that is NULL is
- * not searched for; *test becomes NULL if there is no test set. u8 images stay u8. Images
- * without a channel axis get one: [60000,28,28,1]. ctx is used for the log and may be NULL. The
- * caller owns the datasets. */
+ * "synthetic:224x224x3,classes=1000,count=64,seed=1", also with other sizes. u8 images stay u8;
+ * images without a channel axis get one: [60000,28,28,1]. */
+
+/* Reads a training set now, and its test set when it is first used. The caller owns both. An
+ * output that is NULL is not searched for; *test becomes NULL if there is no test set (.csv, or
+ * .npz without x_test). ctx is used for the log and may be NULL. */
 LS_API ls_status ls_load_data(ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test);
 
 /* ---- Reading and writing array files; the caller frees out->data with free() ---- */

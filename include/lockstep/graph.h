@@ -53,14 +53,14 @@ typedef struct ls_graph_options {
     uint64_t seed; /* seed of all random numbers of the graph (default 0) */
 } ls_graph_options;
 
-/* Creates a graph: ls_graph_create(ctx, &graph, .seed = 1). The context must outlive the graph,
- * and the caller destroys the graph.
- *
- * Only one thread at a time may use a graph or its model; different threads may use different
+/* Only one thread at a time may use a graph or its model; different threads may use different
  * graphs. While one thread's call runs, calls of other threads on that graph fail with
  * LS_ERR_STATE: builders return an error tensor, scopes do not open, counts are 0. Callbacks may
  * use the graph of their own thread. ls_tensor_... and queries of a finished model (names,
  * shapes, variables, counts) are always allowed. */
+
+/* Creates a graph: ls_graph_create(ctx, &graph, .seed = 1). The context must outlive the graph,
+ * and the caller destroys the graph. */
 #define ls_graph_create(...)                                                                                           \
     ls_graph_create_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                                \
                          (ls_graph_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) },                              \

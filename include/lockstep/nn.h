@@ -215,12 +215,11 @@ LS_API ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs,
 #define ls_functional_end(model, ...) ls_functional_end_with(model, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count);
 
-/* A custom model is a C function that calls layers, like `call` of a subclassed Keras model. It
- * may also use ls_op_... on the tensors. It is called when the model is made, on a temporary
- * graph, and once for every trace, so make constants in ls_tensor_graph(inputs[0]). Layers with
- * equal names are the same layer with the same weights, in one call of the function and in
- * later ones. Layers without a name are counted in the order of calls ("conv2d", "conv2d_1"),
- * so this order must not change. */
+/* A custom model is a C function that calls layers and ls_op_..., like `call` of a subclassed
+ * Keras model. It is called when the model is made, on a temporary graph, and for every trace, so
+ * make constants in ls_tensor_graph(inputs[0]). Layers with equal names are the same layer, also
+ * in later calls. Layers without a name are counted in the order of calls ("conv2d", "conv2d_1"),
+ * so this order must not change. The caller destroys the model. */
 typedef struct ls_call ls_call;
 typedef void (*ls_call_function)(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, void *user);
 LS_API ls_status ls_custom(ls_context *ctx, const char *name, const ls_layer *inputs, size_t input_count,
@@ -384,29 +383,30 @@ typedef struct ls_weights_options {
     bool dry_run; /* saving: checks everything but writes nothing (default false) */
 } ls_weights_options;
 
-/* Save and load weights: ls_model_save_weights(model, "model.safetensors", .layout =
- * LS_LAYOUT_TORCH). The suffix selects the format: .safetensors, .npz, .weights.h5 (Keras's) or
+/* The suffix of a weight file selects its format: .safetensors, .npz, .weights.h5 (Keras's) or
  * .keras (with the model); a suffix that belongs to no known format means safetensors. A suffix
- * of an unsupported format, or contents that do not match the suffix, are errors.
- *
- * Saving replaces a file when the new one is complete; equal weights give equal files. Loading
- * needs every variable in its shape: if one is missing, or an array is left over, the error
- * names it and no variable changes. F16 and BF16 become float32; PyTorch's num_batches_tracked
- * and Keras's optimizer are ignored. A safetensors file also has the number of training steps,
- * which seeds random numbers (dropout), so that continued training draws new ones. */
+ * of an unsupported format, or contents that do not match the suffix, are errors. A safetensors
+ * file also has the number of training steps, which seeds random numbers (dropout), so that
+ * continued training draws new ones. */
+
+/* Saves weights: ls_model_save_weights(model, "model.safetensors", .layout = LS_LAYOUT_TORCH).
+ * Replaces a file when the new one is complete. Equal weights give equal files. */
 #define ls_model_save_weights(...)                                                                                     \
     ls_model_save_weights_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                           \
                                (ls_weights_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
 LS_API ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls_weights_options options);
+/* Loads weights. Every variable must be in the file in its shape: if one is missing, or an array
+ * is left over, the error names it and no variable changes. F16 and BF16 become float32;
+ * PyTorch's num_batches_tracked and Keras's optimizer are ignored. */
 #define ls_model_load_weights(...)                                                                                     \
     ls_model_load_weights_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                           \
                                (ls_weights_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
 LS_API ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weights_options options);
-/* Compares two weight files of any formats: names, types, shapes and bits. Sets *equal if no
- * bit differs. The text, which the caller frees, has a line for each array that differs, with
- * the largest difference and its position, and a summary. NaNs of equal bits are equal. Files
- * of different layouts are compared as weights of `model`, which does not change; NULL: names
- * are compared as they are. */
+/* Compares two weight files of any formats: names, types, shapes and bits. Sets *equal if no bit
+ * differs; a NaN equals only a NaN of the same bits. The text, which the caller frees, has a line
+ * for each array that differs, with the largest difference and its position, and a summary. Files
+ * of different layouts are compared as weights of `model`, which does not change; NULL: names are
+ * compared as they are. */
 LS_API ls_status ls_weights_diff(const char *a, const char *b, const ls_model *model, bool *equal, char **out);
 
 /* Returns the SHA-256 of all variables: the trainable ones in creation order, then the others;
@@ -502,25 +502,22 @@ LS_API const char *ls_optimizer_name(const ls_optimizer *optimizer);
 LS_API ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t batch_size, double *out);
 
 /* clang-format off */
-/* Returns a tensor that updates all variables from their gradients when it is fetched.
- *
- * The state of the optimizer is in variables of the graph that are not
- * trained, made in this order:
+/* The state of an optimizer is in variables of the graph that are not trained, made in this order:
  *     adam/<variable>/momentum, ...               for each variable, its slots
  *     adam/<variable>/gradient_accumulator        for each variable, with accumulation
  *     adam/accumulated_batches                    with accumulation
  *     adam/accumulated_samples                    with accumulation
  *     adam/iterations                             i64: number of updates
- * With global_clipnorm, the norm before clipping is a tensor named adam/global_norm (f64).
- *
- * An optimizer with a name continues with the state of that name, if the graph has it, so that
- * one optimizer can be used in several tensors, of which a run fetches one. Without a name
- * each call has its own state.
- *
+ * With global_clipnorm, the norm before clipping is a tensor named adam/global_norm (f64). An
+ * optimizer with a name continues with the state of that name, if the graph has it, so that
+ * several tensors, of which a run fetches one, can use it. Without a name each call has its own
+ * state. */
+
+/* Returns a tensor that updates all variables from their gradients when it is fetched.
  * learning_rate: a scalar (f32). NULL: the constant rate of the spec, or with a schedule a new
- * input named adam/learning_rate, to be fed with the result of ls_optimizer_rate. If a
- * gradient is NULL (the loss does not depend on the variable), its variable does not change,
- * and a warning is logged. */
+ * input named adam/learning_rate, to be fed with the result of ls_optimizer_rate. If a gradient is
+ * NULL (the loss does not depend on the variable), its variable does not change, and a warning is
+ * logged. */
 /* clang-format on */
 LS_API ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                                      size_t count, ls_tensor *learning_rate);

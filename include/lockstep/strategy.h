@@ -94,17 +94,17 @@ typedef struct ls_strategy {
  * by mistake. Without a cluster it is ls_mirrored. */
 #define ls_multi_worker(...) ((ls_strategy){ .kind = LS_STRATEGY_MULTI_WORKER, .ls_first = 0, __VA_ARGS__ })
 
-/* Workers compute and parameter servers join (lockstep launch --servers 1, "ps" tasks of
- * TF_CONFIG, LOCKSTEP_SERVERS, or .servers of ls_cluster_options). With staleness 0 the
- * workers compute lanes of the same batch, each server joins its share, and the bits are those
- * of every other strategy. Returns LS_ERR_STATE in a cluster without servers. Without a
- * cluster it is ls_mirrored.
- *
- * .staleness = 8 is asynchronous: each worker computes its own batches at its own pace. A server
- * applies gradients in arrival order, but none that is more than 8 versions old. Workers may
- * join and leave while ls_fit runs, and servers may restart. In other workers and in servers,
- * ls_fit returns when the chief's has ended, with the same weights. With .record, ls_replay
- * repeats every step (docs/parameter-servers.md). */
+/* With staleness 0, the workers compute lanes of the same batch and the servers join them; the
+ * bits are those of every other strategy. .staleness = 8 is asynchronous: each worker computes its
+ * own batches at its own pace, and a server applies gradients in arrival order, but none that is
+ * more than 8 versions old. Workers may join and leave while ls_fit runs, and servers may restart.
+ * In other workers and in servers, ls_fit returns when the chief's has ended, with the same
+ * weights. With .record, ls_replay repeats every step (docs/parameter-servers.md). */
+
+/* Workers compute and parameter servers join or apply gradients. Start servers with lockstep
+ * launch --servers 1, "ps" tasks of TF_CONFIG, LOCKSTEP_SERVERS, or .servers of
+ * ls_cluster_options. Returns LS_ERR_STATE in a cluster without servers. Without a cluster it is
+ * ls_mirrored. */
 #define ls_parameter_server(...) ((ls_strategy){ .kind = LS_STRATEGY_PARAMETER_SERVER, .ls_first = 0, __VA_ARGS__ })
 
 /* Sets the default strategy of a graph's runs: ls_eval, ls_eval_rows and reading a tensor. */

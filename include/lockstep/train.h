@@ -18,7 +18,9 @@ extern "C" {
 
 #define LS_MAX_OUTPUTS 8 /* maximum number of outputs of a model that is trained */
 
-/* Loss and metrics of one of several outputs. */
+/* Loss and metrics of one of several outputs. The data then has a label for each output with a
+ * loss. Results are named as in Keras: "loss" (the weighted sum), "<output>_loss" (without its
+ * weight) and "<output>_<metric>". */
 typedef struct ls_output {
     ls_loss loss;  /* none: the output is not trained, and the data has no labels for it */
     double weight; /* weight of its loss in the total (default 1; LS_ZERO: 0) */
@@ -36,13 +38,10 @@ typedef struct ls_compile_options {
 } ls_compile_options;
 
 /* Sets optimizer, loss and metrics: ls_compile(model, .optimizer = ls_adam(), .loss =
- * ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(...)). Makes the optimizer's
- * slots and copies names. Calling it again restarts the optimizer. Do not call it inside
- * LS_SCOPE of the model's graph.
- *
- * With several outputs: .outputs = ls_outputs({ .loss = ls_mean_squared_error(), .weight = 0.3
- * }, ...). The data then has a label for each output with a loss. Results are named as in Keras:
- * "loss" (the weighted sum), "<output>_loss" (without its weight) and "<output>_<metric>". */
+ * ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(...)). Makes the optimizer's slots
+ * and copies names. Calling it again restarts the optimizer. Do not call it inside LS_SCOPE of the
+ * model's graph. With several outputs:
+ * .outputs = ls_outputs({ .loss = ls_mean_squared_error(), .weight = 0.3 }, { .loss = ... }). */
 #define ls_outputs(...)                                                                                                \
     (const ls_output[]){ __VA_ARGS__ }, .output_count = sizeof((const ls_output[]){ __VA_ARGS__ }) / sizeof(ls_output)
 #define ls_compile(model, ...) ls_compile_with(model, (ls_compile_options){ .ls_first = 0, __VA_ARGS__ })
@@ -50,12 +49,11 @@ LS_API ls_status ls_compile_with(ls_model *model, ls_compile_options options);
 
 /* ---- Built-in callbacks ---- */
 
-/* Names, options, defaults and meanings are Keras's; the constructors are below ls_callback.
- * A spec is a plain struct passed by value and needs no freeing. ls_fit makes and frees the
- * state of callbacks, and saves it with checkpoints. A monitored name that training does not
- * produce is an error before the first step. NaN is never an improvement. If a file can no
- * longer be written (a full disk), a warning is logged and training continues. Messages go
- * to the output of progress. */
+/* Names, options, defaults and meanings are Keras's; the constructors are below ls_callback. Specs
+ * are plain structs and need no freeing. ls_fit makes, frees and saves the state of callbacks. A
+ * monitored name that training does not produce is an error before the first step. NaN is never an
+ * improvement. If a file can no longer be written (a full disk), a warning is printed and training
+ * continues. Messages go to the output of progress. */
 
 typedef enum ls_callback_kind {
     LS_CALLBACK_FUNCTIONS = 0, /* functions of the user */
@@ -358,12 +356,11 @@ typedef struct ls_fit_options {
     const char *journal;
 } ls_fit_options;
 
-/* Trains the model: ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test).
- * uint8 features become float32; images among them (3 axes or more with the batch axis) are
- * divided by 255, unless the model begins with a Rescaling or takes uint8; the log records
- * which. Returns LS_ERR_NOT_FINITE before an update that is not finite (see
- * ls_terminate_on_nan). After any failure the weights are those of the last good step. If the
- * log can no longer be written, a warning is printed. */
+/* Trains the model: ls_fit(model, data, .epochs = 10, .batch_size = 4096). uint8 features become
+ * float32; images among them (3 axes or more with the batch axis) are divided by 255, unless the
+ * model begins with a Rescaling or takes uint8; the log records which. Returns LS_ERR_NOT_FINITE
+ * before an update that is not finite (see ls_terminate_on_nan). After any failure the weights are
+ * those of the last good step. If the log can no longer be written, a warning is printed. */
 #define ls_fit(...)                                                                                                    \
     ls_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                          \
                 (ls_fit_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
@@ -450,12 +447,10 @@ typedef struct ls_replayed {
 } ls_replayed;
 
 /* Repeats in this process what asynchronous parameter servers trained, from the record:
- * ls_replay(model, data, "run.record", &replayed, .batch_size = 32). Model, data and options
- * must be those of the recorded ls_fit; a difference is an error that names it. The strategy may
- * be any that runs in one process. The SHA-256 of every version of every server's shard is
- * compared with the record; LS_ERR_DATA names the first difference. At the end the model has the
- * weights of that training; after a failure, those it had before. Callbacks, logs and
- * checkpoints are ignored. replayed may be NULL. */
+ * ls_replay(model, data, "run.record", &replayed, .batch_size = 32). Model, data and options must
+ * be those of the recorded ls_fit, except the strategy; callbacks, logs and checkpoints are
+ * ignored. Returns LS_ERR_DATA with the first version of a shard whose SHA-256 differs. The model
+ * gets the weights of that training; a failure leaves it unchanged. replayed may be NULL. */
 #define ls_replay(...)                                                                                                 \
     ls_replay_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ), LS_ARGUMENT_3_(__VA_ARGS__, ),        \
                    (ls_fit_options){ .ls_first = 0, LS_AFTER_4_(__VA_ARGS__, ) }, LS_ARGUMENT_4_(__VA_ARGS__, ))
