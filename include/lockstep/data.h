@@ -103,7 +103,7 @@ typedef struct ls_arrays_options {
     int input_count;
     const ls_array *targets; /* several labels, instead of `labels` */
     int target_count;
-    ls_keep keep;
+    ls_keep keep; /* ownership of the arrays (default: copies them) */
 } ls_arrays_options;
 
 /* Makes one element for each index of axis 0, which must have the same size in all arrays:
@@ -152,10 +152,10 @@ typedef ls_status (*ls_map_function)(void *user, const ls_element *in, ls_elemen
 
 typedef struct ls_map_options {
     int ls_first;
-    ls_map_function function;
-    void *user;
-    ls_element_spec output; /* types and shapes of the result (default: those of the input) */
-    int threads;            /* number of threads that call it; 0 or 1: the iterating thread */
+    ls_map_function function; /* called for each element */
+    void *user;               /* passed to the function */
+    ls_element_spec output;   /* types and shapes of the result (default: those of the input) */
+    int threads;              /* number of threads that call it; 0 or 1: the iterating thread */
 } ls_map_options;
 
 /* Applies a function to each element, and keeps the order: ls_map(d, augment, .user = &settings,

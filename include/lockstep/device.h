@@ -31,14 +31,14 @@ typedef enum ls_kernels {
 typedef struct ls_context_options {
     ls_log_level log_level; /* least severe level that is logged (default 0: warnings and errors) */
     ls_log_sink log_sink;   /* receives log lines (default NULL: standard error) */
-    void *log_user;
+    void *log_user;         /* passed to log_sink */
     /* Number of CPU devices that share the cores (default 1). */
     int cpu_devices;
     /* Number of threads of all CPU devices together (default: one per usable core). */
     int threads;
     /* Runs every op on the CPU's reference kernels and uses no other device. */
     bool reference;
-    ls_kernels kernels;
+    ls_kernels kernels; /* kernels of CUDA devices (default LS_KERNELS_DEFAULT) */
 } ls_context_options;
 
 /* Opens a context with these options; NULL: the defaults. Destroy its graphs and models before

@@ -211,9 +211,9 @@ typedef struct ls_initializer {
 typedef struct ls_variable_op {
     int ls_first;
     ls_shape shape;
-    const void *data; /* initial value, copied (default: from the initializer) */
-    ls_initializer initializer;
-    bool frozen; /* excludes it from ls_minimize (default false) */
+    const void *data;           /* initial value, copied (default: from the initializer) */
+    ls_initializer initializer; /* initial values without data (default zeros) */
+    bool frozen;                /* excludes it from ls_minimize (default false) */
 } ls_variable_op;
 #define ls_op_variable(graph, name, dtype, ...)                                                                        \
     ls_op_variable_with(graph, name, dtype, (ls_variable_op){ .ls_first = 0, __VA_ARGS__ })
@@ -351,7 +351,7 @@ LS_API ls_tensor *ls_op_one_hot(ls_tensor *indices, ls_dtype dtype, int64_t dept
 typedef struct ls_matmul_op {
     int ls_first;
     ls_tensor *b;
-    bool transpose_a, transpose_b;
+    bool transpose_a, transpose_b; /* default false */
 } ls_matmul_op;
 /* Multiplies the last two axes; axes before them broadcast. Contracting the batch axis reduces
  * it (a weight's gradient).
@@ -386,17 +386,17 @@ typedef struct ls_conv2d_op {
     ls_tensor *kernel;              /* [H,W,in/groups,out] */
     int64_t stride[2], dilation[2]; /* 0: 1 */
     int64_t groups;                 /* default 1; the number of channels: depthwise */
-    ls_padding padding;
-    int64_t pad[4]; /* with LS_EXPLICIT: top, bottom, left, right */
+    ls_padding padding;             /* default LS_VALID */
+    int64_t pad[4];                 /* with LS_EXPLICIT: top, bottom, left, right */
 } ls_conv2d_op;
 #define ls_op_conv2d(x, ...) ls_op_conv2d_with(x, (ls_conv2d_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_conv2d_with(ls_tensor *x, ls_conv2d_op options);
 
 typedef struct ls_pool2d_op {
     int ls_first;
-    int64_t window[2];
-    int64_t stride[2]; /* default: the window */
-    ls_padding padding;
+    int64_t window[2];  /* pixels, [height, width] */
+    int64_t stride[2];  /* default: the window */
+    ls_padding padding; /* default LS_VALID */
     int64_t pad[4];     /* with LS_EXPLICIT: top, bottom, left, right */
     bool count_padding; /* average pool: includes padding as zeros */
 } ls_pool2d_op;
@@ -423,11 +423,12 @@ typedef struct ls_batch_norm_op {
     ls_tensor *gamma, *beta; /* [C]; NULL: ones, zeros */
     /* Variables [C]. Inference needs them; training updates them if they are set. */
     ls_tensor *moving_mean, *moving_variance;
-    bool training; /* normalizes by the statistics of the batch */
-    ls_norm_statistics statistics;
-    double epsilon;  /* default 1e-3 */
-    double momentum; /* default 0.99 */
-    bool unbiased;   /* uses PyTorch's n/(n-1) for the moving variance, not Keras's formula */
+    bool training;                 /* normalizes by the statistics of the batch */
+    ls_norm_statistics statistics; /* default LS_PER_BATCH */
+    double epsilon;                /* default 1e-3 */
+    double momentum;               /* default 0.99 */
+    /* uses PyTorch's n/(n-1) for the moving variance, not Keras's formula */
+    bool unbiased;
     /* Output, in training: the two assignments of the moving statistics,
      * which must run with the step. */
     ls_tensor **updates;

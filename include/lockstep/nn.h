@@ -88,7 +88,7 @@ typedef struct ls_layer_options {
      * pool_size. */
     int64_t kernel_size[2], strides[2], dilation_rate[2], pool_size[2];
     int64_t groups, depth_multiplier; /* default 1 */
-    ls_padding padding;
+    ls_padding padding;               /* convolutions and pools (default LS_VALID) */
     /* Top, bottom, left, right, in pixels: for ZeroPadding2D, and for other
      * layers with LS_EXPLICIT. */
     int64_t zero_padding[4];
@@ -379,8 +379,8 @@ typedef enum ls_layout {
 
 typedef struct ls_weights_options {
     int ls_first;
-    ls_layout layout;
-    bool dry_run; /* saving: checks everything but writes nothing (default false) */
+    ls_layout layout; /* names and layouts (default LS_LAYOUT_AUTO) */
+    bool dry_run;     /* saving: checks everything but writes nothing (default false) */
 } ls_weights_options;
 
 /* The suffix of a weight file selects its format: .safetensors, .npz, .weights.h5 (Keras's) or
@@ -464,8 +464,8 @@ typedef struct ls_optimizer_options {
     int ls_first;
     /* Learning rate (default 0: Keras's default; LS_ZERO: 0). ls_fit prints the rate it uses. */
     double learning_rate;
-    ls_schedule schedule; /* replaces learning_rate, if its kind is not constant */
-    double momentum;
+    ls_schedule schedule;                /* replaces learning_rate, if its kind is not constant */
+    double momentum;                     /* SGD and RMSprop (default 0) */
     bool nesterov;                       /* SGD with momentum only */
     double beta_1, beta_2, rho, epsilon; /* default 0.9, 0.999, 0.9, 1e-7; LS_ZERO: 0 */
     /* decoupled, before the update (default 0; AdamW: 0.004, LS_ZERO: none) */
@@ -549,9 +549,10 @@ typedef ls_tensor *(*ls_loss_function)(ls_tensor *targets, ls_tensor *prediction
 
 typedef struct ls_loss_options {
     int ls_first;
-    bool from_logits; /* cross-entropy: predictions are logits (default false: probabilities) */
-    ls_reduction reduction;
-    double delta; /* Huber (default 1) */
+    /* cross-entropy: predictions are logits (default false: probabilities) */
+    bool from_logits;
+    ls_reduction reduction; /* over the batch (default mean) */
+    double delta;           /* Huber (default 1) */
     int ls_first_function;
     /* Custom loss: the function, the pointer passed to it, and the name of
      * the loss (default "loss"). */
@@ -625,7 +626,7 @@ typedef ls_tensor *(*ls_metric_function)(ls_tensor *targets, ls_tensor *predicti
 
 typedef struct ls_metric {
     ls_metric_kind kind;
-    int64_t k;
+    int64_t k;        /* top-k: number of places (default 5) */
     double threshold; /* binary accuracy, precision, recall (default 0.5; LS_ZERO: 0) */
     int ls_first;
     /* custom metric: the function, and in `user` the pointer passed to it */

@@ -62,13 +62,13 @@ typedef struct ls_strategy {
     const char *devices;
     /* The same as a list from ls_list_logical_devices, instead of `devices`. */
     const ls_device_info *list;
-    size_t list_count;
-    ls_all_reduce all_reduce;
+    size_t list_count;        /* number of devices in `list` */
+    ls_all_reduce all_reduce; /* which devices join gradients (default sharded) */
     /* Number of parts that the layers are divided into by cost, for layers without a
      * device of their own (default: the number of devices). Devices beyond `stages` hold
      * more replicas of all stages. */
     int stages;
-    ls_pipeline_order order;
+    ls_pipeline_order order; /* order of lanes in a pipeline (default 1F1B) */
     /* Share of the lanes for each replica: "3:1"; "auto": by the measured speed of each device
      * and worker; NULL: equal shares. */
     const char *work_split;

@@ -22,16 +22,17 @@ extern "C" {
  * loss. Results are named as in Keras: "loss" (the weighted sum), "<output>_loss" (without its
  * weight) and "<output>_<metric>". */
 typedef struct ls_output {
-    ls_loss loss;  /* none: the output is not trained, and the data has no labels for it */
-    double weight; /* weight of its loss in the total (default 1; LS_ZERO: 0) */
-    ls_metrics_list metrics;
+    /* none: the output is not trained, and the data has no labels for it */
+    ls_loss loss;
+    double weight;           /* weight of its loss in the total (default 1; LS_ZERO: 0) */
+    ls_metrics_list metrics; /* metrics of this output (default none) */
 } ls_output;
 
 typedef struct ls_compile_options {
     int ls_first;
-    ls_optimizer optimizer; /* none: evaluation only */
-    ls_loss loss;           /* loss of each output */
-    ls_metrics_list metrics;
+    ls_optimizer optimizer;  /* none: evaluation only */
+    ls_loss loss;            /* loss of each output */
+    ls_metrics_list metrics; /* metrics of each output (default none) */
     /* One for each of the model's outputs, in order, instead of loss and metrics. */
     const ls_output *outputs;
     size_t output_count;
@@ -81,8 +82,8 @@ typedef struct ls_early_stopping_options {
     double min_delta;    /* smaller changes are not an improvement (default 0) */
     /* epochs without improvement before training stops (default 0) */
     int64_t patience;
-    bool verbose; /* reports that it stopped, and which epoch's weights it restores */
-    ls_monitor_mode mode;
+    bool verbose;         /* reports that it stopped, and which epoch's weights it restores */
+    ls_monitor_mode mode; /* whether smaller or larger is better (default LS_MODE_AUTO) */
     /* the metric must beat this value to count as an improvement (default none; LS_ZERO: 0) */
     double baseline;
     /* Ends training with the weights of the best epoch, even if it was not stopped early; but
@@ -96,7 +97,7 @@ typedef struct ls_early_stopping_options {
  * ls_csv_logger("log.csv") */
 typedef struct ls_csv_logger_options {
     int ls_first;
-    const char *path;
+    const char *path;      /* file to write */
     const char *separator; /* one character (default ",") */
     bool append;           /* appends to an existing file; writes a header only if it is empty */
 } ls_csv_logger_options;
@@ -116,11 +117,11 @@ typedef struct ls_tensorboard_options {
  * Creates missing folders. */
 typedef struct ls_model_checkpoint_options {
     int ls_first;
-    const char *path;
-    const char *monitor; /* result for save_best_only (default "val_loss") */
-    bool verbose;
-    bool save_best_only;
-    ls_monitor_mode mode;
+    const char *path;     /* pattern of the file's name */
+    const char *monitor;  /* result for save_best_only (default "val_loss") */
+    bool verbose;         /* prints a line for each file (default false) */
+    bool save_best_only;  /* saves only the best epochs so far (default false) */
+    ls_monitor_mode mode; /* whether smaller or larger is better (default LS_MODE_AUTO) */
     /* N: every N steps, and the path may contain {batch}, from 1 (default 0: every epoch). */
     int64_t save_freq;
     /* saves only better results than this (default none; LS_ZERO: 0) */
@@ -132,14 +133,14 @@ typedef struct ls_model_checkpoint_options {
  * logs of an epoch also have "learning_rate". */
 typedef struct ls_reduce_lr_on_plateau_options {
     int ls_first;
-    const char *monitor; /* result to monitor (default "val_loss") */
-    double factor;       /* default 0.1; LS_ZERO: 0 */
-    int64_t patience;    /* epochs without improvement before a reduction (default 10) */
-    bool verbose;
-    ls_monitor_mode mode;
-    double min_delta; /* smaller changes are not an improvement (default 0.0001; LS_ZERO: 0) */
-    int64_t cooldown; /* epochs after a reduction that do not count (default 0) */
-    double min_lr;
+    const char *monitor;  /* result to monitor (default "val_loss") */
+    double factor;        /* default 0.1; LS_ZERO: 0 */
+    int64_t patience;     /* epochs without improvement before a reduction (default 10) */
+    bool verbose;         /* prints a line for each reduction (default false) */
+    ls_monitor_mode mode; /* whether smaller or larger is better (default LS_MODE_AUTO) */
+    double min_delta;     /* smaller changes are not an improvement (default 0.0001; LS_ZERO: 0) */
+    int64_t cooldown;     /* epochs after a reduction that do not count (default 0) */
+    double min_lr;        /* lower bound of the learning rate (default 0) */
 } ls_reduce_lr_on_plateau_options;
 
 /* Sets the learning rate of each epoch at its beginning. The function gets the epoch, from 0,
@@ -148,8 +149,8 @@ typedef struct ls_reduce_lr_on_plateau_options {
 typedef struct ls_learning_rate_scheduler_options {
     int ls_first;
     double (*schedule)(void *user, int64_t epoch, double rate);
-    void *user;
-    bool verbose;
+    void *user;   /* passed to `schedule` */
+    bool verbose; /* prints the rate of each epoch (default false) */
 } ls_learning_rate_scheduler_options;
 
 /* Ends training with LS_OK and a warning when the loss or update of a step is not
@@ -295,14 +296,14 @@ typedef struct ls_fit_options {
     int64_t validation_batch_size;
     /* Keeps the order of samples (default: shuffles data in memory every epoch). */
     bool keep_order;
-    uint64_t seed;               /* seed of the order of samples (default 0) */
-    const double *class_weights; /* weight of each class, by label (default NULL: none) */
-    size_t class_count;
-    const ls_callback *callbacks;
+    uint64_t seed;                /* seed of the order of samples (default 0) */
+    const double *class_weights;  /* weight of each class, by label (default NULL: none) */
+    size_t class_count;           /* number of class_weights */
+    const ls_callback *callbacks; /* set with ls_callbacks(...) (default none) */
     size_t callback_count;
-    ls_verbose verbose;
-    FILE *output; /* where progress is printed (default standard output) */
-    ls_strategy strategy;
+    ls_verbose verbose;       /* progress output (default LS_VERBOSE_AUTO) */
+    FILE *output;             /* where progress is printed (default standard output) */
+    ls_strategy strategy;     /* distribution of work (default: mirrored) */
     int lanes;                /* number of lanes (default: chosen from the amount of work) */
     const char *log;          /* file for the log, in JSON lines (default none) */
     bool log_hash;            /* logs the hash of parameters and optimizer state for every step */
@@ -412,7 +413,7 @@ LS_API ls_status ls_checkpoint_save(ls_model *model, const char *dir);
 
 typedef struct ls_restore_options {
     int ls_first;
-    bool allow_other_bits;
+    bool allow_other_bits; /* allows other lanes or another bit class (default false) */
 } ls_restore_options;
 
 /* Restores weights, optimizer state, and counters of steps and random numbers from a checkpoint,
@@ -475,12 +476,12 @@ typedef struct ls_results {
 
 typedef struct ls_evaluate_options {
     int ls_first;
-    ls_results *out;
-    int64_t batch_size; /* default 32. Must be 0, or equal, if the dataset is batched */
-    ls_verbose verbose; /* default: silent */
-    FILE *output;
-    ls_strategy strategy;
-    int lanes;
+    ls_results *out;              /* output: results; names last until the next ls_compile */
+    int64_t batch_size;           /* default 32. Must be 0, or equal, if the dataset is batched */
+    ls_verbose verbose;           /* default: silent */
+    FILE *output;                 /* where progress is printed (default standard output) */
+    ls_strategy strategy;         /* distribution of work (default: mirrored) */
+    int lanes;                    /* number of lanes (default: chosen from the amount of work) */
     const ls_callback *callbacks; /* on_test_begin to on_test_end */
     size_t callback_count;
 } ls_evaluate_options;
@@ -498,11 +499,11 @@ LS_API ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y
 
 typedef struct ls_predict_options {
     int ls_first;
-    int64_t batch_size; /* default 32. Must be 0, or equal, if the dataset is batched */
-    ls_verbose verbose; /* default: silent */
-    FILE *output;
-    ls_strategy strategy;
-    int lanes;
+    int64_t batch_size;           /* default 32. Must be 0, or equal, if the dataset is batched */
+    ls_verbose verbose;           /* default: silent */
+    FILE *output;                 /* where progress is printed (default standard output) */
+    ls_strategy strategy;         /* distribution of work (default: mirrored) */
+    int lanes;                    /* number of lanes (default: chosen from the amount of work) */
     int index;                    /* which output of the model (default 0) */
     const ls_callback *callbacks; /* on_predict_begin to on_predict_end */
     size_t callback_count;
@@ -526,16 +527,16 @@ LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_o
 
 typedef struct ls_batch_options {
     int ls_first;
-    ls_results *out;         /* results of this batch, before its update */
-    ls_array sample_weights; /* one per sample (default none) */
-    const double *class_weights;
+    ls_results *out;             /* results of this batch, before its update */
+    ls_array sample_weights;     /* one per sample (default none) */
+    const double *class_weights; /* weight of each class, by label (default none) */
     size_t class_count;
     const ls_array *inputs; /* several features and labels; x and y are then (ls_array){ 0 } */
     int input_count;
     const ls_array *targets;
     int target_count;
-    ls_strategy strategy;
-    int lanes;
+    ls_strategy strategy; /* distribution of work (default: mirrored) */
+    int lanes;            /* number of lanes (default: chosen from the amount of work) */
 } ls_batch_options;
 
 /* Makes one training step on all of these samples, as ls_fit does:
