@@ -84,7 +84,7 @@ typedef struct ls_early_stopping_options {
     int64_t patience;
     bool verbose;         /* reports that it stopped, and which epoch's weights it restores */
     ls_monitor_mode mode; /* whether smaller or larger is better (default LS_MODE_AUTO) */
-    /* the metric must beat this value to count as an improvement (default none; LS_ZERO: 0) */
+    /* only improvements that beat this value reset the patience (default none; LS_ZERO: 0) */
     double baseline;
     /* Ends training with the weights of the best epoch, even if it was not stopped early; but
      * not if .stop ended it or it failed, because it may continue later. */
