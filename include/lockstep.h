@@ -1,4 +1,5 @@
-/* lockstep.h: everything a program needs. One header per layer, lowest first; each may also be included alone. */
+/* lockstep.h: everything a program needs. Includes one header per layer, lowest first; each may
+ * also be included alone. */
 #ifndef LOCKSTEP_H
 #define LOCKSTEP_H
 
@@ -11,6 +12,6 @@
 #include "lockstep/data.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
-#include "lockstep/cplusplus.h" /* nothing, in C */
+#include "lockstep/cplusplus.h" /* empty in C */
 
 #endif

@@ -1,13 +1,13 @@
-/* lockstep/base.h: what every call shares: statuses, the last error, logging, element types.
+/* lockstep/base.h: what every call shares: statuses, the last error, logging and element types.
  *
- * Every function that can fail returns ls_status. The function that knows the cause writes one message; read it with
- * ls_last_error() on the same thread. Outputs are set only on success.
+ * A function that can fail returns ls_status. The function that finds the cause writes one
+ * message; read it with ls_last_error() on the same thread. Outputs are set only on success.
  *
- * Outputs are the last arguments of a function. In a call that ends in a list of any length, of layers or of options by
- * name, they stand right before that list: ls_sequential(ctx, "cnn", &cnn, layers...), ls_graph_create(ctx, &graph,
- * .seed = 1). Such calls are macros around functions whose names end in _with and that have outputs last. An
- * output that may be left out can be an option (.history). A buffer, in
- * or out, is followed by its size in bytes. */
+ * Outputs are the last arguments. Calls that end in a variable list (layers, or options by name)
+ * have their outputs right before that list: ls_sequential(ctx, "cnn", &cnn, layers...),
+ * ls_graph_create(ctx, &graph, .seed = 1). These calls are macros around functions whose names
+ * end in _with, where outputs are last. Optional outputs can be options (.history). A buffer
+ * argument, input or output, is followed by its size in bytes. */
 #ifndef LOCKSTEP_BASE_H
 #define LOCKSTEP_BASE_H
 
@@ -25,8 +25,8 @@
 #define LS_PRINTF(text, first)
 #endif
 
-/* Of a macro's arguments the first, the second, ..., and those after the first ones, of which there may be none. The
- * call ends its list with one more comma: a list of options may then be empty. */
+/* LS_ARGUMENT_N_ is argument N of a macro's list; LS_AFTER_N_ is the arguments after the first
+ * N. The call appends a comma to its list, so the list of options may be empty. */
 #define LS_ARGUMENT_1_(a, ...)          a
 #define LS_ARGUMENT_2_(a, b, ...)       b
 #define LS_ARGUMENT_3_(a, b, c, ...)    c
@@ -42,39 +42,41 @@ extern "C" {
 
 #define LS_VERSION "0.1.0"
 
-/* The hundreds say what is lost. */
+/* Result of a call. The hundreds digit is the error category. */
 typedef enum ls_status {
     LS_OK = 0,
-    /* usage: the call was wrong; nothing is lost, correct the call */
+    /* 1xx usage: the call is wrong. Nothing is lost; correct the call. */
     LS_ERR_INVALID = 100,
     LS_ERR_SHAPE = 101,
     LS_ERR_DTYPE = 102,
     LS_ERR_NOT_FOUND = 103,
-    LS_ERR_UNSUPPORTED = 104, /* right in itself, but not something we do */
-    LS_ERR_STATE = 105,       /* right call, wrong moment */
-    /* resource: ask for less, or give more */
+    LS_ERR_UNSUPPORTED = 104, /* valid, but not supported */
+    LS_ERR_STATE = 105,       /* not allowed in the current state */
+    /* 2xx resource: request less, or provide more. */
     LS_ERR_MEMORY = 200,
     LS_ERR_OVERFLOW = 201,
-    /* device: the device is lost, others work on */
+    /* 3xx device: the device is lost; other devices keep working. */
     LS_ERR_DEVICE = 300,
-    /* peer: another worker is lost */
+    /* 4xx peer: another worker is lost. */
     LS_ERR_PEER = 400,
-    /* data: a file or a value in it is bad */
+    /* 5xx data: a file, or a value in it, is bad. */
     LS_ERR_DATA = 500,
-    LS_ERR_NOT_FINITE = 501, /* NaN or infinity where a run must not go on */
+    LS_ERR_NOT_FINITE = 501, /* a NaN or an infinity stopped the run */
     LS_ERR_IO = 502,
-    LS_ERR_UNSAVED = 503, /* ls_fit trained to its end, but could not save its last checkpoint */
-    /* internal: our mistake; please report it */
+    LS_ERR_UNSAVED = 503, /* ls_fit finished training, but could not save its last checkpoint */
+    /* 6xx internal: a bug in this library; please report it. */
     LS_ERR_INTERNAL = 600,
 } ls_status;
 
-/* "LS_ERR_SHAPE" and so on; never NULL. */
+/* Returns the name of a status, such as "LS_ERR_SHAPE"; never NULL. */
 LS_API const char *ls_status_name(ls_status status);
 
-/* The message of the last call that failed on this thread; "" if none did. Valid until the next failure. */
+/* Returns the message of the last call that failed on this thread, or "" if none failed. The
+ * string is valid until the next failure on this thread. */
 LS_API const char *ls_last_error(void);
 
-/* For user programs: print the last error with its place and exit with 1. The library itself never does this. */
+/* For user programs: if the call fails, prints the error with file and line to standard error
+ * and exits with status 1. The library itself never exits. */
 #define LS_CHECK(call)                                                                                                 \
     do {                                                                                                               \
         ls_status ls_check_status_ = (call);                                                                           \
@@ -92,12 +94,14 @@ typedef enum ls_log_level {
     LS_LOG_DEBUG = 4,
 } ls_log_level;
 
-/* Receives each log line, without a newline. May be called from any of the library's threads, one at a time. */
+/* Receives each log line, without a newline. Any thread of the library may call
+ * it, but only one at a time. */
 typedef void (*ls_log_sink)(void *user, ls_log_level level, const char *line);
 
-/* From now on, calls of this thread that take longer than a second (reading data and weights, writing them, evaluating,
- * predicting, saving and restoring checkpoints) show how far they are on `out`, if it is a terminal: a line that goes
- * when the work is done. NULL: no more. Calls show nothing before; ls_fit has progress of its own. */
+/* Shows the progress of long calls of this thread on `out`, if `out` is a terminal: a status
+ * line for reading and writing data and weights, evaluation, prediction and checkpoints that
+ * take longer than a second. The line is erased when the work is done. NULL turns it off (the
+ * default). ls_fit has its own progress output. */
 LS_API void ls_show_work(FILE *out);
 
 typedef enum ls_dtype {
@@ -110,8 +114,10 @@ typedef enum ls_dtype {
     LS_DTYPE_COUNT,
 } ls_dtype;
 
+/* Returns the size of one element in bytes. */
 LS_API size_t ls_dtype_bytes(ls_dtype dtype);
-LS_API const char *ls_dtype_name(ls_dtype dtype); /* "float32", as NumPy names it */
+/* Returns NumPy's name of the type, such as "float32". */
+LS_API const char *ls_dtype_name(ls_dtype dtype);
 
 #ifdef __cplusplus
 }

@@ -1,15 +1,15 @@
 /* lockstep/cplusplus.h: the calls that are macros in C, as functions for C++20.
  *
- * lockstep.h includes it. The calls have the same names and the same arguments; options stand in braces, in the order
- * in which their struct declares them:
+ * lockstep.h includes it. The calls have the same names and arguments; put options in braces, in
+ * the order in which their struct declares them:
  *     ls_conv2d(16, 3, { .activation = LS_RELU, .padding = LS_SAME })
  *     ls_fit(model, data, { .epochs = 5, .batch_size = 256 })
- * What the functions do is written with the functions of the other headers, so bindings of other languages can do the
- * same: fill the options, call the function whose name ends in _with. */
+ * The other headers document the functions. Bindings of other languages can work the same way:
+ * fill in the options and call the function whose name ends in _with. */
 #ifndef LOCKSTEP_CPLUSPLUS_H
 #define LOCKSTEP_CPLUSPLUS_H
 
-/* The missing file ends the compilation: otherwise a page of errors would follow the first one. */
+/* The missing file stops the compiler before a page of errors follows. */
 #if defined(__cplusplus) && __cplusplus < 202002L
 #error Lockstep needs C++20: compile with -std=c++20
 #include "lockstep needs -std=c++20"
@@ -20,8 +20,9 @@
 
 #ifdef __cplusplus
 
-/* g++ warns of each member that a designated initializer leaves out; C compilers and clang++ do not. With options that
- * would be a warning in every call, so it is off from here on. LS_KEEP_WARNINGS, defined before, keeps it on. */
+/* g++ warns about each member that a designated initializer omits; C compilers and clang++ do
+ * not. With options every call would warn, so the warning is off from here on, unless
+ * LS_KEEP_WARNINGS is defined. */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(LS_KEEP_WARNINGS)
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 #endif
@@ -211,7 +212,7 @@ inline ls_layer ls_layer_of_(ls_layer_kind kind, ls_layer_options options, int64
     return ls_layer{ kind, options };
 }
 
-/* A constructor with that many positional arguments. */
+/* Defines a constructor with N positional arguments. */
 #define LS_LAYER_0_(name, kind)                                                                                        \
     inline ls_layer name(ls_layer_options options = {})                                                                \
     {                                                                                                                  \
@@ -473,7 +474,7 @@ inline ls_status ls_model_load_weights(ls_model *model, const char *path, ls_wei
 #undef ls_learning_rate_scheduler
 #undef ls_terminate_on_nan
 
-/* Callbacks are given as an array and a count: .callbacks = list, .callback_count = 2. */
+/* Pass callbacks as an array and a count: .callbacks = list, .callback_count = 2. */
 #define LS_CALLBACK_(name, constant)                                                                                   \
     inline ls_callback ls_##name(ls_##name##_options options = {})                                                     \
     {                                                                                                                  \

@@ -1,11 +1,12 @@
-/* lockstep/data.h: data to train on: files, arrays and functions as datasets; pipelines; iteration by hand.
+/* lockstep/data.h: datasets from files, arrays and functions; pipelines; iteration by hand.
  *
- * A dataset is a recipe for a sequence of elements; an element has one or more components, each an array: features,
- * then labels, then sample weights. Datasets do not change once made and may be used by several threads. *Builders*
- * (ls_from_*, ls_shuffle, ls_batch, ...) take over the dataset they are given and always return one; a wrong call
- * returns a dataset that keeps the error, and the first call that iterates or asks it reports the message.
+ * A dataset describes a sequence of elements. An element has one or more components, each an
+ * array: features, then labels, then sample weights. Datasets are immutable, and several threads
+ * may use one. *Builders* (ls_from_*, ls_shuffle, ls_batch, ...) take ownership of the dataset
+ * they are given and always return one. A wrong call returns a dataset that keeps the error; the
+ * first call that iterates or queries it reports the message.
  *     d = ls_batch(ls_shuffle(ls_from_tensor_slices(x, y), 60000, 1), 256, false);
- * Files are read, and specs are checked, when a dataset is first iterated or asked. */
+ * Files are read, and specs are checked, when a dataset is first iterated or queried. */
 #ifndef LOCKSTEP_DATA_H
 #define LOCKSTEP_DATA_H
 
@@ -22,24 +23,26 @@ typedef struct ls_iterator ls_iterator;
 typedef struct ls_rows ls_rows;
 
 #define LS_MAX_COMPONENTS 8
-#define LS_INFINITE       (-1) /* of a count of elements */
-#define LS_UNKNOWN        (-2)
+#define LS_INFINITE       (-1) /* number of elements: endless */
+/* Number of elements that cannot be known without iterating. */
+#define LS_UNKNOWN (-2)
 
-/* One element. The arrays are the library's: views that last until the next element is asked for. */
+/* One element. The library owns the arrays, which are valid until the next element is requested. */
 typedef struct ls_element {
     int count;
     ls_array component[LS_MAX_COMPONENTS];
-    uint64_t epoch; /* of this pass over the data: the number that keys its order */
-    int64_t number; /* of this element within the pass, from 0 */
+    uint64_t epoch; /* number of the pass over the data; it decides the order of shuffled data */
+    int64_t number; /* index of this element in the pass, from 0 */
 } ls_element;
 
 typedef struct ls_spec {
     ls_dtype dtype;
-    ls_shape shape; /* dims[0] is LS_BATCH where the last batch may be smaller than the others */
+    ls_shape shape; /* dims[0] is LS_BATCH if the last batch may be smaller than the others */
 } ls_spec;
 
-/* What the elements of a dataset look like. The counts of features, labels and weights say which components are which,
- * in that order; left 0 they mean (features), (features, labels) or (features, labels, weights). */
+/* Types and shapes of a dataset's elements. Components are features, labels and weights, in
+ * this order. If all three counts are 0, they are (features), (features, labels) or
+ * (features, labels, weights). */
 typedef struct ls_element_spec {
     int count;
     ls_spec component[LS_MAX_COMPONENTS];
@@ -53,141 +56,168 @@ typedef struct ls_element_spec {
     ((ls_element_spec){ .count = (int)(sizeof((const ls_spec[]){ __VA_ARGS__ }) / sizeof(ls_spec)),                    \
                         .component = { __VA_ARGS__ } })
 
-/* ---- Data by name ---- */
+/* ---- Loading datasets by name ---- */
 
-/* name: "fashion-mnist" or "mnist" (looked for in $LOCKSTEP_DATA/name, $LOCKSTEP_DATA, the user's cache folder and
- * where Debian's package puts it), a folder of IDX files, FILE.npz (x_train y_train x_test y_test), FILE.csv (the last
- * column is the label) or "synthetic:224x224x3,classes=1000,count=64,seed=1" (or other sizes; random bytes). The
- * training set is read now, the test set when first used. Either output may be NULL: that set is then not looked for.
- * *test is set to NULL when there is none (.csv, an .npz without x_test). u8 images stay u8; images without a channel
- * axis get one: [60000,28,28,1]. ctx is for the log and may be NULL. */
+/* Names of datasets: "fashion-mnist" or "mnist" (searched in $LOCKSTEP_DATA/name, $LOCKSTEP_DATA,
+ * the user's cache folder and the folder of Debian's package), a folder of IDX files, FILE.npz
+ * (x_train y_train x_test y_test), FILE.csv (labels in the last column), or random bytes:
+ * "synthetic:224x224x3,classes=1000,count=64,seed=1", also with other sizes. u8 images stay u8;
+ * images without a channel axis get one: [60000,28,28,1]. */
+
+/* Reads a training set now, and its test set when it is first used. The caller owns both. An
+ * output that is NULL is not searched for; *test becomes NULL if there is no test set (.csv, or
+ * .npz without x_test). ctx is used for the log and may be NULL. */
 LS_API ls_status ls_load_data(ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test);
 
-/* ---- Files to arrays, the caller frees out->data with free(); and back ---- */
+/* ---- Reading and writing array files; the caller frees out->data with free() ---- */
 
-LS_API ls_status ls_idx_read(const char *path, ls_array *out); /* gzip or not */
+/* Reads an IDX file, compressed by gzip or not. */
+LS_API ls_status ls_idx_read(const char *path, ls_array *out);
+/* Reads a .npy file. */
 LS_API ls_status ls_npy_read(const char *path, ls_array *out);
-LS_API ls_status ls_npz_read(const char *path, const char *name, ls_array *out); /* one array of the archive */
+/* Reads one array of an .npz archive. */
+LS_API ls_status ls_npz_read(const char *path, const char *name, ls_array *out);
+/* Reads a CSV file with labels in the last column. */
 LS_API ls_status ls_csv_read(const char *path, ls_array *features, ls_array *labels);
 
-/* The bytes that numpy.save writes. The file appears when it is complete; an old one is replaced. */
+/* Writes the bytes that numpy.save writes. The file appears when it is complete,
+ * and replaces an older one. */
 LS_API ls_status ls_npy_write(const char *path, ls_array array);
-/* An archive of arrays, as numpy.savez writes them: not packed, in the order given, without dates, so that equal arrays
- * give equal files. Less than 4 GiB. */
+/* Writes an archive like numpy.savez: uncompressed, in the given order and without dates, so
+ * that equal arrays give equal files. Smaller than 4 GiB. */
 LS_API ls_status ls_npz_write(const char *path, const char *const *names, const ls_array *arrays, size_t count);
 
 /* ---- Sources ---- */
 
 typedef enum ls_keep {
-    LS_KEEP_COPY = 0, /* the arrays are copied */
-    LS_KEEP_BORROWED, /* they stay the caller's and must outlive the dataset and its iterators */
-    LS_KEEP_OWNED,    /* the dataset frees each with free(), also when the call is wrong */
+    LS_KEEP_COPY = 0, /* copies the arrays */
+    /* the caller keeps the arrays, which must outlive the dataset and its iterators */
+    LS_KEEP_BORROWED,
+    LS_KEEP_OWNED, /* the dataset frees each array with free(), also if the call is wrong */
 } ls_keep;
 
 typedef struct ls_arrays_options {
     int ls_first;
-    ls_array features, labels, weights; /* labels and weights may be left out */
-    const ls_array *inputs;             /* several features, in place of `features` */
+    ls_array features, labels, weights; /* labels and weights are optional */
+    const ls_array *inputs;             /* several features, instead of `features` */
     int input_count;
-    const ls_array *targets; /* several labels, in place of `labels` */
+    const ls_array *targets; /* several labels, instead of `labels` */
     int target_count;
-    ls_keep keep;
+    ls_keep keep; /* ownership of the arrays (default: copies them) */
 } ls_arrays_options;
 
-/* An element for each index of axis 0, which must be equal in all arrays: ls_from_tensor_slices(x, y, .weights = w) */
+/* Makes one element for each index of axis 0, which must have the same size in all arrays:
+ * ls_from_tensor_slices(x, y, .weights = w). The caller owns the dataset. */
 #define ls_from_tensor_slices(...) ls_from_tensor_slices_with((ls_arrays_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_dataset *ls_from_tensor_slices_with(ls_arrays_options options);
 
-/* One element: the arrays themselves. */
+/* Makes a dataset of one element: the arrays themselves. */
 #define ls_from_tensors(...) ls_from_tensors_with((ls_arrays_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_dataset *ls_from_tensors_with(ls_arrays_options options);
 
-/* Fills out's arrays, which have the sizes of the spec, for element out->number of pass out->epoch, or sets *end.
- * Called in order, from number 0 in each pass, by one thread at a time for one iterator. Another status than LS_OK ends
- * the pass. */
+/* Fills the arrays of `out`, which have the sizes of the spec, for element out->number of pass
+ * out->epoch, or sets *end. Called in order, from number 0 in each pass, by one thread at a time
+ * for an iterator. Any status but LS_OK ends the pass with that error. */
 typedef ls_status (*ls_generator)(void *user, ls_element *out, bool *end);
+/* Makes a dataset from a function. `user` must outlive the dataset and its iterators. */
 LS_API ls_dataset *ls_from_generator(ls_generator generator, void *user, ls_element_spec spec);
 
-/* ---- Pipelines, as tf.data has them: each takes over `source` ---- */
+/* ---- Pipelines, as in tf.data: each takes ownership of `source` and returns a new dataset ---- */
 
-LS_API ls_dataset *ls_repeat(ls_dataset *source, int64_t count); /* -1: for ever */
-LS_API ls_dataset *ls_take(ls_dataset *source, int64_t count);   /* -1: all */
-LS_API ls_dataset *ls_skip(ls_dataset *source, int64_t count);   /* -1: all */
+/* Repeats the elements `count` times; -1: endlessly. */
+LS_API ls_dataset *ls_repeat(ls_dataset *source, int64_t count);
+/* Keeps the first `count` elements; -1: all. */
+LS_API ls_dataset *ls_take(ls_dataset *source, int64_t count);
+/* Skips the first `count` elements; -1: all. */
+LS_API ls_dataset *ls_skip(ls_dataset *source, int64_t count);
 
-/* Elements index, index + count, index + 2 count, ...: one of `count` parts. It is a part of the job, the same on all
- * workers of a cluster: each of them already computes its own rows of every batch, and a dataset that is sharded by
- * rank is refused as other data. */
+/* Keeps elements index, index + count, index + 2 count, ... In a cluster, all workers must use
+ * the same shard: each already computes only its own rows of every batch, and workers with
+ * different data are refused. */
 LS_API ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index);
 
-/* Each element is drawn from a window of the next `buffer` ones; a window that holds the whole set gives a uniform
- * permutation. The order depends on (seed, epoch) alone, and each repetition is an epoch of its own. */
+/* Draws each element from a window of the next `buffer` elements; a window as large as the
+ * dataset gives a uniform permutation. The order depends only on seed and epoch. Each
+ * repetition is another epoch. */
 LS_API ls_dataset *ls_shuffle(ls_dataset *source, int64_t buffer, uint64_t seed);
 
-/* Elements put together along a new axis 0. */
+/* Combines `size` elements along a new axis 0. drop_remainder drops a
+ * last batch that is smaller. */
 LS_API ls_dataset *ls_batch(ls_dataset *source, int64_t size, bool drop_remainder);
 
-/* Writes `out`, whose arrays have the sizes of the output spec, from `in`. Called by several threads at once; in->epoch
- * and in->number may key random numbers, so that they do not depend on the threads. */
+/* Computes `out`, whose arrays have the sizes of the output spec, from `in`. Several
+ * threads may call it at once. Seed random numbers with in->epoch and in->number, so that
+ * they do not depend on threads. */
 typedef ls_status (*ls_map_function)(void *user, const ls_element *in, ls_element *out);
 
 typedef struct ls_map_options {
     int ls_first;
-    ls_map_function function;
-    void *user;
-    ls_element_spec output; /* left out: like the input */
-    int threads;            /* 0 or 1: the thread that iterates calls the function itself */
+    ls_map_function function; /* called for each element */
+    void *user;               /* passed to the function */
+    ls_element_spec output;   /* types and shapes of the result (default: those of the input) */
+    int threads;              /* number of threads that call it; 0 or 1: the iterating thread */
 } ls_map_options;
 
-/* ls_map(d, augment, .user = &settings, .threads = 4). The order of elements is kept. In a cluster a map of single
- * samples over arrays is called for the samples that this worker computes, and not for the others of a batch. */
+/* Applies a function to each element, and keeps the order: ls_map(d, augment, .user = &settings,
+ * .threads = 4). In a cluster, a worker calls a map of single samples over arrays only for the
+ * samples that it computes. */
 #define ls_map(source, ...) ls_map_with(source, (ls_map_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_dataset *ls_map_with(ls_dataset *source, ls_map_options options);
 
-/* A thread that runs up to `count` elements ahead of the iterating one. */
+/* Prepares up to `count` elements ahead in a thread of its own. */
 LS_API ls_dataset *ls_prefetch(ls_dataset *source, int count);
 
-/* ---- Asking and ending ---- */
+/* ---- Queries and lifetime ---- */
 
-/* LS_OK, or the error the dataset keeps. Reads what is not read yet. */
+/* Returns LS_OK, or the error that the dataset keeps. Reads files that were not read yet. */
 LS_API ls_status ls_dataset_status(ls_dataset *dataset);
+/* Returns the types and shapes of the elements. */
 LS_API ls_status ls_dataset_spec(ls_dataset *dataset, ls_element_spec *out);
-LS_API ls_status ls_dataset_count(ls_dataset *dataset, int64_t *out); /* elements; LS_INFINITE; LS_UNKNOWN */
+/* Returns the number of elements, LS_INFINITE or LS_UNKNOWN. */
+LS_API ls_status ls_dataset_count(ls_dataset *dataset, int64_t *out);
 
-/* Another handle on the same dataset: to build on one and keep the other. Each is destroyed or taken over once. */
+/* Returns another handle on the same dataset, to build on one and keep the other. Each handle is
+ * destroyed, or passed to a builder, once. */
 LS_API ls_dataset *ls_dataset_share(ls_dataset *dataset);
+/* Releases a handle. */
 LS_API void ls_dataset_destroy(ls_dataset *dataset);
 
-/* Cuts off the last `fraction` of the samples, as Keras's validation_split: of n samples the first floor(n * (1 -
- * fraction)) are *train, the others *validation. `dataset` stays the caller's. It must have a known count, and be
- * neither shuffled nor batched yet. */
+/* Splits off the last `fraction` of the samples, as Keras's validation_split: the first floor(n
+ * * (1 - fraction)) samples are *train, the others *validation. The caller keeps `dataset`,
+ * which must have a known count and must not be shuffled or batched yet, and owns both results. */
 LS_API ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **train, ls_dataset **validation);
 
-/* ---- Iterating by hand ---- */
+/* ---- Iteration by hand ---- */
 
-/* One pass; `epoch` keys the order of shuffled data. The iterator keeps what it needs of the dataset alive. One thread
- * at a time uses it. */
+/* Starts one pass. `epoch` decides the order of shuffled data. The iterator keeps what it needs
+ * of the dataset alive. Only one thread at a time may use it. The caller destroys it. */
 LS_API ls_status ls_iterator_create(ls_dataset *dataset, uint64_t epoch, ls_iterator **out);
 
-/* *out is NULL at the end; otherwise valid until the next call. After an error every call reports it again. */
+/* Returns the next element, valid until the next call, or NULL at the end. After an error
+ * every call returns it again. */
 LS_API ls_status ls_iterator_next(ls_iterator *iterator, const ls_element **out);
-LS_API void ls_iterator_destroy(ls_iterator *iterator); /* stops its threads */
+/* Stops the threads of an iterator and frees it. */
+LS_API void ls_iterator_destroy(ls_iterator *iterator);
 
-/* ---- Rows in place ---- */
+/* ---- Row numbers instead of copies ---- */
 
-/* Whether the elements are rows of arrays in memory: slices or tensors with any of repeat, take, skip, shard,
- * shuffle, prefetch and one batch on top, but no map or generator. Then a pass can be had as lists of row numbers,
- * without copying. */
+/* Returns whether the elements are rows of arrays in memory: tensors or slices with any of
+ * repeat, take, skip, shard, shuffle, prefetch and one batch on top, but no map or generator. A
+ * pass over such a dataset is available as lists of row numbers, without copies. */
 LS_API ls_status ls_dataset_has_rows(ls_dataset *dataset, bool *out);
 
-/* One pass over such a dataset, in the order an iterator of the same epoch would have. */
+/* Starts one pass over such a dataset, in the order of an iterator of that
+ * epoch. The caller destroys it. */
 LS_API ls_status ls_rows_create(ls_dataset *dataset, uint64_t epoch, ls_rows **out);
 
-/* The arrays that the rows belong to, sizes of axis 0 included; valid as long as `rows`. */
+/* Returns the arrays that the rows index, with their full size of axis 0;
+ * valid as long as `rows`. */
 LS_API const ls_element *ls_rows_base(const ls_rows *rows);
 
-/* The rows of the next element: of a batch, its samples; else one. *count is 0 at the end. The list is valid until the
- * next call. */
+/* Returns the rows of the next element: the samples of a batch, or one row. *count is 0 at the
+ * end. The list is valid until the next call. */
 LS_API ls_status ls_rows_next(ls_rows *rows, const int64_t **list, int64_t *count);
+/* Frees it. */
 LS_API void ls_rows_destroy(ls_rows *rows);
 
 #ifdef __cplusplus

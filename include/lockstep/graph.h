@@ -1,14 +1,14 @@
 /* lockstep/graph.h: tensors, ops and gradients.
  *
- * A tensor is a formula: an op makes a node of a graph, and nothing is computed until the tensor is run or read
- * (lockstep/run.h). Ops are *builders*: they return a tensor always. A wrong call returns an error tensor that the
- * graph owns and that swallows whatever is built on it; the first call that runs or differentiates it reports the
- * message.
+ * A tensor is symbolic: an op adds a node to a graph, and nothing is computed until the tensor
+ * is run or read (lockstep/run.h). Ops are *builders*: they always return a tensor, which the
+ * graph owns. A wrong call returns an error tensor, and every op on an error tensor returns one
+ * too; the first call that runs or differentiates it reports the message.
  *
- * Axis 0 of a tensor may be the batch axis: its size is LS_BATCH until a run knows it. Such a tensor is *per-sample*;
- * any other is *whole*. An op keeps the batch axis (sample by sample), or reduces it, or would mix samples: that is
- * refused, unless the tensor went through ls_op_gather_batch. Layouts are Keras's: images [N,H,W,C], kernels
- * [H,W,in,out]. */
+ * Axis 0 of a tensor may be the batch axis, with size LS_BATCH until a run knows it. Such a
+ * tensor is *per-sample*; any other is *whole*. An op keeps the batch axis (sample by sample) or
+ * reduces it. An op that would mix samples is refused, unless the tensor went through
+ * ls_op_gather_batch. Layouts are Keras's: images [N,H,W,C], kernels [H,W,in,out]. */
 #ifndef LOCKSTEP_GRAPH_H
 #define LOCKSTEP_GRAPH_H
 
@@ -23,8 +23,8 @@ typedef struct ls_graph ls_graph;
 typedef struct ls_tensor ls_tensor;
 
 #define LS_MAX_RANK  8
-#define LS_BATCH     (-1) /* the size of a batch axis, known when a run is fed */
-#define LS_REMAINING (-2) /* in a reshape: whatever is left */
+#define LS_BATCH     (-1) /* size of a batch axis; each run's feeds set it */
+#define LS_REMAINING (-2) /* in a reshape: the remaining elements */
 
 typedef struct ls_shape {
     int rank; /* 0: a scalar */
@@ -37,124 +37,142 @@ typedef struct ls_shape {
 #define LS_AXES(...)   ((ls_axes){ .count = LS_COUNT_(__VA_ARGS__), .axis = { __VA_ARGS__ } })
 #define LS_ALL_AXES    ((ls_axes){ .count = -1 })
 
-/* Axes to work over; negative ones count from the end. */
+/* Axes to operate on; negative axes count from the end. */
 typedef struct ls_axes {
-    int count; /* -1: all */
+    int count; /* -1: all axes */
     int64_t axis[LS_MAX_RANK];
 } ls_axes;
 
-/* For options where 0 stands for the default: LS_ZERO says that 0 itself is meant. */
+/* Means the number 0 for options where 0 selects the default. */
 #define LS_ZERO (-0x1p-1022)
 
 /* ---- Graphs ---- */
 
 typedef struct ls_graph_options {
     int ls_first;
-    uint64_t seed; /* of every random number the graph draws */
+    uint64_t seed; /* seed of all random numbers of the graph (default 0) */
 } ls_graph_options;
 
-/* ls_graph_create(ctx, &graph, .seed = 1). The context must outlive the graph.
- *
- * One thread at a time uses a graph, or the model that it belongs to; different threads may use different graphs. While
- * a call of one thread is at work, calls of other threads on the same graph fail with LS_ERR_STATE: builders return an
- * error tensor, scopes do not open, counts are 0. Inside its own callbacks and functions the thread may go on using the
- * graph. ls_tensor_... and the calls that ask a finished model for names, shapes, variables and counts work at any
- * time. */
+/* Only one thread at a time may use a graph or its model; different threads may use different
+ * graphs. While one thread's call runs, calls of other threads on that graph fail with
+ * LS_ERR_STATE: builders return an error tensor, scopes do not open, counts are 0. Callbacks may
+ * use the graph of their own thread. ls_tensor_... and queries of a finished model (names,
+ * shapes, variables, counts) are always allowed. */
+
+/* Creates a graph: ls_graph_create(ctx, &graph, .seed = 1). The context must outlive the graph,
+ * and the caller destroys the graph. */
 #define ls_graph_create(...)                                                                                           \
     ls_graph_create_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                                \
                          (ls_graph_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) },                              \
                          LS_ARGUMENT_2_(__VA_ARGS__, ))
 LS_API ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options, ls_graph **out);
+/* Destroys a graph with its tensors, variables and values. */
 LS_API void ls_graph_destroy(ls_graph *graph);
 
-/* LS_OK, or the first error that a builder of this graph met (its message becomes the last error). */
+/* Returns LS_OK, or the first error of a builder of this graph, whose
+ * message becomes the last error. */
 LS_API ls_status ls_graph_status(ls_graph *graph);
 
-/* What is made inside a scope ends with it: nodes, variables, held values, names.
- *     LS_SCOPE(graph) { ... }        also ends on break and return. */
+/* A scope owns what is made inside: nodes, variables, values, names.
+ * They are freed when it ends.
+ *     LS_SCOPE(graph) { ... }        break and return end it too */
 typedef struct ls_scope {
     ls_graph *graph;
     bool open;
 } ls_scope;
 
+/* Open and close a scope; LS_SCOPE calls both. */
 LS_API ls_scope ls_scope_open(ls_graph *graph);
 LS_API void ls_scope_close(ls_scope *scope);
 #define LS_SCOPE(graph)                                                                                                \
     for (ls_scope ls_scope_ __attribute__((cleanup(ls_scope_close))) = ls_scope_open(graph); ls_scope_.open;           \
          ls_scope_close(&ls_scope_))
 
-/* Nodes named inside get "name/" in front. */
+/* Puts "name/" before the names of nodes made inside. */
 typedef struct ls_name_scope {
     ls_graph *graph;
-    const char *outer; /* what was in front before */
+    const char *outer; /* the prefix outside this scope */
     bool open;
 } ls_name_scope;
 
+/* Open and close a name scope; LS_NAME_SCOPE calls both. */
 LS_API ls_name_scope ls_name_scope_open(ls_graph *graph, const char *name);
 LS_API void ls_name_scope_close(ls_name_scope *scope);
 #define LS_NAME_SCOPE(graph, name)                                                                                     \
     for (ls_name_scope ls_name_scope_ __attribute__((cleanup(ls_name_scope_close))) = ls_name_scope_open(graph, name); \
          ls_name_scope_.open; ls_name_scope_close(&ls_name_scope_))
 
-/* Names `tensor` within the open name scopes and returns it. A name belongs to one tensor of a graph. */
+/* Names `tensor` within the open name scopes and returns it. Names are unique in a graph. */
 LS_API ls_tensor *ls_named(ls_tensor *tensor, const char *name);
 
-/* By full name ("g1/cross_entropy"; TensorFlow's ":0" at the end is taken too). */
+/* Finds a tensor by its full name, "g1/cross_entropy"; TensorFlow's suffix ":0" is accepted. */
 LS_API ls_status ls_graph_find(ls_graph *graph, const char *name, ls_tensor **out);
 
 typedef enum ls_dump_format { LS_DUMP_TEXT, LS_DUMP_GRAPHVIZ } ls_dump_format;
 
-/* A readable listing of the graph in a string that the caller frees with free(). In Graphviz's, nodes that were run
- * have a colour for their device. */
+/* Returns a listing of the graph that the caller frees. In Graphviz format, nodes that were
+ * run are coloured by device. */
 LS_API ls_status ls_graph_dump(const ls_graph *graph, ls_dump_format format, char **out);
+/* Returns the number of nodes of the graph. */
 LS_API size_t ls_graph_node_count(const ls_graph *graph);
 
-/* ---- Asking a tensor ---- */
+/* ---- Properties of a tensor; strings and tensors belong to the graph ---- */
 
 LS_API ls_dtype ls_tensor_dtype(const ls_tensor *tensor);
 LS_API ls_shape ls_tensor_shape(const ls_tensor *tensor);
 LS_API bool ls_tensor_is_per_sample(const ls_tensor *tensor);
 LS_API bool ls_tensor_is_error(const ls_tensor *tensor);
-LS_API const char *ls_tensor_op(const ls_tensor *tensor);   /* "matmul" */
-LS_API const char *ls_tensor_name(const ls_tensor *tensor); /* "g1/cross_entropy", or "" */
+/* Returns the name of the op, such as "matmul". */
+LS_API const char *ls_tensor_op(const ls_tensor *tensor);
+/* Returns the name, such as "g1/cross_entropy", or "". */
+LS_API const char *ls_tensor_name(const ls_tensor *tensor);
 LS_API ls_graph *ls_tensor_graph(const ls_tensor *tensor);
 LS_API int ls_tensor_input_count(const ls_tensor *tensor);
-LS_API const ls_tensor *ls_tensor_input(const ls_tensor *tensor, int i); /* NULL: there is no such input */
-LS_API bool ls_tensor_reduces(const ls_tensor *tensor); /* whether it reduces the batch axis of an input */
+/* Returns input i; NULL if there is no such input. */
+LS_API const ls_tensor *ls_tensor_input(const ls_tensor *tensor, int i);
+/* Returns whether the op reduces the batch axis of an input. */
+LS_API bool ls_tensor_reduces(const ls_tensor *tensor);
 
-/* The numbers of an attribute, as a dump of the graph names it ("stride", "slope"); flags are 0 and 1. *count is how
- * many there are; the first `room` of them are written to `values`. */
+/* Returns the numbers of an attribute, named as in a dump of the graph ("stride",
+ * "slope"); flags are 0 and 1. Sets *count to how many there are and writes the first
+ * `room` of them to `values`. */
 LS_API ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, int room, double *values, int *count);
 
 /* ---- Gradients ---- */
 
 typedef struct ls_gradients_options {
-    ls_tensor *cotangent; /* the loss's own gradient; NULL: ones, so a loss that is no scalar is summed */
-    bool zeros;           /* a variable that the loss does not depend on gets zeros, not NULL */
+    /* gradient of the loss itself (default: ones, which sums a loss that is not a scalar) */
+    ls_tensor *cotangent;
+    /* returns zeros instead of NULL if the loss does not depend on a variable */
+    bool zeros;
 } ls_gradients_options;
 
-/* Appends the backward nodes of `loss`; out[i] is the gradient of variables[i] (any tensor), or NULL when the loss does
- * not depend on it. May be called again, for other losses, other variables, or gradients of gradients. */
+/* Adds the backward nodes of `loss`. Sets out[i] to the gradient of variables[i] (any tensor),
+ * or NULL if the loss does not depend on it. May be called again, for other losses and variables
+ * or for gradients of gradients. */
 LS_API ls_status ls_gradients(ls_tensor *loss, ls_tensor *const *variables, size_t count, ls_tensor **out);
 LS_API ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t count,
                                    ls_gradients_options options, ls_tensor **out);
 
-/* ---- Leaves ---- */
+/* ---- Constants, inputs and variables ---- */
 
-LS_API ls_tensor *ls_op_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape, const void *data); /* data: copied */
+/* Returns a constant. The data is copied. */
+LS_API ls_tensor *ls_op_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape, const void *data);
+/* Returns a constant scalar. */
 LS_API ls_tensor *ls_op_scalar(ls_graph *graph, ls_dtype dtype, double value);
-/* shape may be per-sample */
+/* Returns a tensor filled with one value; the shape may be per-sample. */
 LS_API ls_tensor *ls_op_fill(ls_graph *graph, ls_dtype dtype, ls_shape shape, double value);
 
-/* A value to be fed to each run. */
+/* Returns an input, which each run must feed. */
 LS_API ls_tensor *ls_op_input(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape);
 
-/* Samples in the batch of the run, a scalar. */
+/* Returns the number of samples in the batch of the run, a scalar. */
 LS_API ls_tensor *ls_op_count(ls_graph *graph, ls_dtype dtype);
 
-/* Initial values of variables, by Keras's formulas; the same seed gives the same bits anywhere. */
+/* Initial values of variables, with Keras's formulas. Equal seeds give equal bits everywhere. */
 typedef enum ls_initializer_kind {
-    LS_INIT_DEFAULT = 0, /* a layer's own: Glorot uniform for kernels, zeros for biases; of ls_op_variable zeros */
+    /* The layer's default: Glorot uniform for kernels, zeros for biases and ls_op_variable. */
+    LS_INIT_DEFAULT = 0,
     LS_INIT_GLOROT_UNIFORM,
     LS_INIT_GLOROT_NORMAL,
     LS_INIT_HE_UNIFORM,
@@ -163,88 +181,110 @@ typedef enum ls_initializer_kind {
     LS_INIT_LECUN_NORMAL,
     LS_INIT_ZEROS,
     LS_INIT_ONES,
-    LS_INIT_CONSTANT,         /* a */
+    LS_INIT_CONSTANT,         /* value a */
     LS_INIT_UNIFORM,          /* from a to b */
-    LS_INIT_NORMAL,           /* mean a, deviation b */
-    LS_INIT_TRUNCATED_NORMAL, /* mean a, deviation b, redrawn beyond two deviations */
+    LS_INIT_NORMAL,           /* mean a, standard deviation b */
+    LS_INIT_TRUNCATED_NORMAL, /* the same, redrawn beyond two deviations */
     LS_INIT_ORTHOGONAL,       /* gain a */
-    LS_INIT_VARIANCE_UNIFORM, /* VarianceScaling: scale a, fan b; uniform, truncated normal, or normal */
+    /* VarianceScaling with scale a and fan b: uniform, truncated normal, and normal. */
+    LS_INIT_VARIANCE_UNIFORM,
     LS_INIT_VARIANCE_NORMAL,
     LS_INIT_VARIANCE_UNTRUNCATED,
 } ls_initializer_kind;
 
 typedef enum ls_fan { LS_FAN_IN = 0, LS_FAN_OUT, LS_FAN_AVG } ls_fan;
 
-/* .initializer = { .kind = LS_INIT_NORMAL, .b = 0.01 }, .kernel_initializer = { .kind = LS_INIT_HE_NORMAL }. Numbers
- * left out are Keras's: deviation 0.05, -0.05 to 0.05, gain and scale 1. */
+/* .initializer = { .kind = LS_INIT_NORMAL, .b = 0.01 }. Numbers that are not set are Keras's:
+ * deviation 0.05, range -0.05 to 0.05, gain and scale 1. */
 typedef struct ls_initializer {
     ls_initializer_kind kind;
     double a, b;
-    uint64_t seed; /* 0: values come from the seed of the model or graph; else from this one alone */
+    /* seed of these values (default 0: derived from the seed of the model or graph) */
+    uint64_t seed;
 } ls_initializer;
 
-/* State that outlives a run; it is whole.
+/* Returns a variable: state that outlives a run. A variable is always whole.
  *     ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 4), .data = values)
- *     ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 4), .initializer = { .kind = LS_INIT_GLOROT_UNIFORM })
- * Integers and bools begin as data, zeros, ones or a constant. */
+ *     ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 4),
+ *                    .initializer = { .kind = LS_INIT_GLOROT_UNIFORM })
+ * Integer and bool variables start with data, zeros, ones or a constant. */
 typedef struct ls_variable_op {
     int ls_first;
     ls_shape shape;
-    const void *data; /* copied; NULL: as the initializer says */
-    ls_initializer initializer;
-    bool frozen; /* ls_minimize leaves it alone */
+    const void *data;           /* initial value, copied (default: from the initializer) */
+    ls_initializer initializer; /* initial values without data (default zeros) */
+    bool frozen;                /* excludes it from ls_minimize (default false) */
 } ls_variable_op;
 #define ls_op_variable(graph, name, dtype, ...)                                                                        \
     ls_op_variable_with(graph, name, dtype, (ls_variable_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_variable_with(ls_graph *graph, const char *name, ls_dtype dtype, ls_variable_op options);
+/* Write and read the value of a variable; `bytes` must be its size. */
 LS_API ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes);
 LS_API ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes);
 
-/* Writes of a run appear together when the run has succeeded; the tensor's value is the new value. */
+/* Return a node that writes a variable, and whose value is the new value. All writes of a run
+ * appear together when the run has succeeded. */
 LS_API ls_tensor *ls_op_assign(ls_tensor *variable, ls_tensor *value);
 LS_API ls_tensor *ls_op_assign_add(ls_tensor *variable, ls_tensor *delta);
 
-/* An optimizer's update of one variable and its slots, done as one node. */
+/* Update of one variable and its slots by an optimizer, in a single node. */
 typedef enum ls_apply_rule {
-    LS_APPLY_SGD,         /* w -= lr g */
-    LS_APPLY_MOMENTUM,    /* slot m = momentum m - lr g;  w += m      (Keras) */
-    LS_APPLY_NESTEROV,    /* slot m likewise;  w += momentum m - lr g */
-    LS_APPLY_ADAM,        /* slots m, v; step from 1; w -= lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt(v) + epsilon)   (Keras) */
-    LS_APPLY_RMSPROP,     /* slot v = rho v + (1-rho) g^2;  w -= lr g / sqrt(v + epsilon)                  (Keras);
-                           * with momentum a second slot m = momentum m + lr g / sqrt(v + epsilon);  w -= m */
-    LS_APPLY_RMSPROP_TF1, /* slots v, m;  m = momentum m + lr g / sqrt(v + epsilon);  w -= m              (TF 1) */
-    LS_APPLY_ADAGRAD,     /* slot a += g^2;  w -= lr g / sqrt(a + epsilon) */
-    LS_APPLY_SUM,         /* w = step w + lr g: a running sum of gradients; a step of 0 begins it anew */
+    /* w -= lr g */
+    LS_APPLY_SGD,
+    /* Keras: slot m = momentum m - lr g;  w += m */
+    LS_APPLY_MOMENTUM,
+    /* Keras: slot m as for momentum;  w += momentum m - lr g */
+    LS_APPLY_NESTEROV,
+    /* Keras: slots m, v; step from 1;  w -= lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt(v) + epsilon) */
+    LS_APPLY_ADAM,
+    /* Keras: slot v = rho v + (1-rho) g^2;  w -= lr g / sqrt(v + epsilon). With momentum, a second
+     * slot m = momentum m + lr g / sqrt(v + epsilon);  w -= m */
+    LS_APPLY_RMSPROP,
+    /* TensorFlow 1: slots v, m;  m = momentum m + lr g / sqrt(v + epsilon);  w -= m */
+    LS_APPLY_RMSPROP_TF1,
+    /* slot a += g^2;  w -= lr g / sqrt(a + epsilon) */
+    LS_APPLY_ADAGRAD,
+    /* w = step w + lr g: a running sum of gradients; step 0 restarts it. */
+    LS_APPLY_SUM,
 } ls_apply_rule;
 
 typedef struct ls_apply_op {
     int ls_first;
     ls_apply_rule rule;
     ls_tensor *learning_rate; /* scalar of the variable's dtype */
-    ls_tensor *step;          /* scalar, counted from 1; Adam alone, and SUM's factor */
-    ls_tensor *slots[2];      /* variables of the same shape and dtype */
+    /* scalar; for Adam the step, counted from 1, and for SUM its factor; otherwise unused */
+    ls_tensor *step;
+    ls_tensor *slots[2]; /* variables of the same shape and dtype */
     double momentum, beta_1, beta_2, rho, epsilon;
-    double weight_decay; /* decoupled: w -= lr weight_decay w, first */
-    ls_tensor *when;     /* bool scalar: false leaves the variable and its slots as they are; NULL: always */
+    double weight_decay; /* decoupled: w -= lr weight_decay w, before the update (default 0) */
+    /* bool scalar: false leaves the variable and its slots unchanged
+     * (default NULL: always update) */
+    ls_tensor *when;
 } ls_apply_op;
+/* Returns a node that updates a variable and its slots from a gradient. */
 #define ls_op_apply(variable, gradient, ...)                                                                           \
     ls_op_apply_with(variable, gradient, (ls_apply_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_op options);
 
-/* Fetching the group runs all its parts, for the variables they write. Its own value is a scalar 0. */
+/* Returns a node that runs all its parts, for the variables they write. Its
+ * own value is a scalar 0. */
 LS_API ls_tensor *ls_op_group(ls_tensor *const *parts, size_t count);
 
-/* New numbers every run, the same for the same (seed, run, sample, node): Philox. */
+/* Return random numbers that are new in every run, and equal for equal seed, run,
+ * sample and node (Philox). */
 LS_API ls_tensor *ls_op_random_uniform(ls_graph *graph, ls_dtype dtype, ls_shape shape, double low, double high);
 LS_API ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, double mean, double deviation);
 
 /* ---- Batch ---- */
 
-LS_API ls_tensor *ls_op_gather_batch(ls_tensor *x);  /* per-sample to whole: all samples of the batch, in order */
-LS_API ls_tensor *ls_op_scatter_batch(ls_tensor *x); /* back: row i of a whole [LS_BATCH,...] to sample i */
+/* Makes a per-sample tensor whole: all samples of the batch, in order. */
+LS_API ls_tensor *ls_op_gather_batch(ls_tensor *x);
+/* Makes a whole tensor [LS_BATCH,...] per-sample: row i becomes sample i. */
+LS_API ls_tensor *ls_op_scatter_batch(ls_tensor *x);
+/* Returns x, but no gradient flows through it. */
 LS_API ls_tensor *ls_op_stop_gradient(ls_tensor *x);
 
-/* ---- Elementwise: shapes broadcast as in NumPy, types must be equal ---- */
+/* ---- Elementwise ops: shapes broadcast as in NumPy; types must be equal ---- */
 
 LS_API ls_tensor *ls_op_cast(ls_tensor *x, ls_dtype dtype);
 LS_API ls_tensor *ls_op_add(ls_tensor *a, ls_tensor *b);
@@ -252,14 +292,18 @@ LS_API ls_tensor *ls_op_sub(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_op_mul(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_op_div(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_op_pow(ls_tensor *a, ls_tensor *b);
-LS_API ls_tensor *ls_op_maximum(ls_tensor *a, ls_tensor *b); /* equal: the gradient goes to a */
+/* Where both are equal, the gradient goes to a. */
+LS_API ls_tensor *ls_op_maximum(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_op_minimum(ls_tensor *a, ls_tensor *b);
+/* Return x * factor and x + amount. */
 LS_API ls_tensor *ls_op_scale(ls_tensor *x, double factor);
 LS_API ls_tensor *ls_op_shift(ls_tensor *x, double amount);
 
 typedef enum ls_relation { LS_EQUAL, LS_NOT_EQUAL, LS_LESS, LS_LESS_EQUAL, LS_GREATER, LS_GREATER_EQUAL } ls_relation;
-LS_API ls_tensor *ls_op_compare(ls_tensor *a, ls_relation relation, ls_tensor *b); /* bool */
-LS_API ls_tensor *ls_op_select(ls_tensor *condition, ls_tensor *a, ls_tensor *b);  /* condition ? a : b */
+/* Returns a bool tensor. */
+LS_API ls_tensor *ls_op_compare(ls_tensor *a, ls_relation relation, ls_tensor *b);
+/* Returns condition ? a : b for each element. */
+LS_API ls_tensor *ls_op_select(ls_tensor *condition, ls_tensor *a, ls_tensor *b);
 
 LS_API ls_tensor *ls_op_neg(ls_tensor *x);
 LS_API ls_tensor *ls_op_abs(ls_tensor *x);
@@ -282,19 +326,24 @@ LS_API ls_tensor *ls_op_elu(ls_tensor *x, double alpha);
 
 /* ---- Shapes ---- */
 
-/* The batch axis stays axis 0: LS_SHAPE(LS_BATCH, ...). */
+/* Changes the shape. The batch axis stays axis 0: LS_SHAPE(LS_BATCH, ...). */
 LS_API ls_tensor *ls_op_reshape(ls_tensor *x, ls_shape shape);
-LS_API ls_tensor *ls_op_flatten(ls_tensor *x); /* [N, everything else]; a whole tensor: [everything] */
+/* Returns [N, everything else]; for a whole tensor [everything]. */
+LS_API ls_tensor *ls_op_flatten(ls_tensor *x);
 LS_API ls_tensor *ls_op_transpose(ls_tensor *x, ls_axes permutation);
 LS_API ls_tensor *ls_op_broadcast(ls_tensor *x, ls_shape shape);
 LS_API ls_tensor *ls_op_concat(ls_tensor *const *parts, size_t count, int axis);
-LS_API ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size); /* size -1: to the end */
-/* Python's x[begin:end:step]; step > 0. A batch axis is taken whole: begin 0, end LS_BATCH, step 1. */
+/* Returns `size` elements from `begin` on for each axis; size -1: to the end. */
+LS_API ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size);
+/* Returns Python's x[begin:end:step] with step > 0. A batch axis must be complete: begin
+ * 0, end LS_BATCH, step 1. */
 LS_API ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes step);
-/* Cuts `axis` into parts of the given sizes; `out` has room for sizes.count tensors. Errors are error tensors. */
+/* Splits `axis` into parts of the given sizes. The caller provides `out` with room for
+ * sizes.count tensors. On failure they are error tensors. */
 LS_API void ls_op_split(ls_tensor *x, int axis, ls_axes sizes, ls_tensor **out);
 LS_API ls_tensor *ls_op_pad(ls_tensor *x, ls_axes before, ls_axes after, double value);
-LS_API ls_tensor *ls_op_gather(ls_tensor *x, ls_tensor *indices, int axis); /* indices i32 or i64; embedding: axis 0 */
+/* Selects elements along an axis by i32 or i64 indices; an embedding is axis 0. */
+LS_API ls_tensor *ls_op_gather(ls_tensor *x, ls_tensor *indices, int axis);
 LS_API ls_tensor *ls_op_one_hot(ls_tensor *indices, ls_dtype dtype, int64_t depth);
 
 /* ---- Products ---- */
@@ -302,77 +351,89 @@ LS_API ls_tensor *ls_op_one_hot(ls_tensor *indices, ls_dtype dtype, int64_t dept
 typedef struct ls_matmul_op {
     int ls_first;
     ls_tensor *b;
-    bool transpose_a, transpose_b;
+    bool transpose_a, transpose_b; /* default false */
 } ls_matmul_op;
-/* Of the last two axes; axes before them broadcast. Contracting the batch axis reduces it (a weight's gradient).
+/* Multiplies the last two axes; axes before them broadcast. Contracting the batch axis reduces
+ * it (a weight's gradient).
  *     ls_op_matmul(a, b, .transpose_b = true) */
 #define ls_op_matmul(a, ...) ls_op_matmul_with(a, (ls_matmul_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_matmul_with(ls_tensor *a, ls_matmul_op options);
 
-/* ---- Reductions; over the batch axis too ---- */
+/* ---- Reductions, also over the batch axis ---- */
 
 LS_API ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keepdims);
 LS_API ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keepdims);
 LS_API ls_tensor *ls_op_reduce_max(ls_tensor *x, ls_axes axes, bool keepdims);
 LS_API ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keepdims);
-LS_API ls_tensor *ls_op_argmax(ls_tensor *x, int axis);         /* i64; the first of equals */
-LS_API ls_tensor *ls_op_top_k(ls_tensor *x, int64_t k);         /* of the last axis, largest first */
-LS_API ls_tensor *ls_op_top_k_indices(ls_tensor *x, int64_t k); /* i64 */
+/* Returns the index of the maximum, an i64; the first of equal values. */
+LS_API ls_tensor *ls_op_argmax(ls_tensor *x, int axis);
+/* Returns the k largest values of the last axis, largest first. */
+LS_API ls_tensor *ls_op_top_k(ls_tensor *x, int64_t k);
+/* Returns their indices, i64. */
+LS_API ls_tensor *ls_op_top_k_indices(ls_tensor *x, int64_t k);
 LS_API ls_tensor *ls_op_softmax(ls_tensor *x, int axis);
 LS_API ls_tensor *ls_op_log_softmax(ls_tensor *x, int axis);
 
 /* ---- Images ---- */
 
-/* LS_SAME: TensorFlow's rule. LS_EXPLICIT: as many pixels as `pad` says. Everywhere in the library the four sides stand
- * in the order top, bottom, left, right, as in Keras's ((top, bottom), (left, right)). */
+/* LS_SAME follows TensorFlow's rule. LS_EXPLICIT uses the numbers of pixels in `pad`. The
+ * four sides are always in the order top, bottom, left, right, as in Keras's ((top,
+ * bottom), (left, right)). */
 typedef enum ls_padding { LS_VALID, LS_SAME, LS_EXPLICIT } ls_padding;
 
 typedef struct ls_conv2d_op {
     int ls_first;
     ls_tensor *kernel;              /* [H,W,in/groups,out] */
     int64_t stride[2], dilation[2]; /* 0: 1 */
-    int64_t groups;                 /* 0: 1; as many as channels: depthwise */
-    ls_padding padding;
-    int64_t pad[4]; /* with LS_EXPLICIT: top, bottom, left, right */
+    int64_t groups;                 /* default 1; the number of channels: depthwise */
+    ls_padding padding;             /* default LS_VALID */
+    int64_t pad[4];                 /* with LS_EXPLICIT: top, bottom, left, right */
 } ls_conv2d_op;
 #define ls_op_conv2d(x, ...) ls_op_conv2d_with(x, (ls_conv2d_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_conv2d_with(ls_tensor *x, ls_conv2d_op options);
 
 typedef struct ls_pool2d_op {
     int ls_first;
-    int64_t window[2];
-    int64_t stride[2]; /* 0: the window */
-    ls_padding padding;
+    int64_t window[2];  /* pixels, [height, width] */
+    int64_t stride[2];  /* default: the window */
+    ls_padding padding; /* default LS_VALID */
     int64_t pad[4];     /* with LS_EXPLICIT: top, bottom, left, right */
-    bool count_padding; /* average: padding counts as zeros */
+    bool count_padding; /* average pool: includes padding as zeros */
 } ls_pool2d_op;
 #define ls_op_max_pool2d(x, ...)     ls_op_max_pool2d_with(x, (ls_pool2d_op){ .ls_first = 0, __VA_ARGS__ })
 #define ls_op_average_pool2d(x, ...) ls_op_average_pool2d_with(x, (ls_pool2d_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_max_pool2d_with(ls_tensor *x, ls_pool2d_op options);
 LS_API ls_tensor *ls_op_average_pool2d_with(ls_tensor *x, ls_pool2d_op options);
-LS_API ls_tensor *ls_op_global_max_pool2d(ls_tensor *x);     /* [N,H,W,C] to [N,C] */
-LS_API ls_tensor *ls_op_global_average_pool2d(ls_tensor *x); /* [N,H,W,C] to [N,C] */
+/* Reduces [N,H,W,C] to [N,C]. */
+LS_API ls_tensor *ls_op_global_max_pool2d(ls_tensor *x);
+LS_API ls_tensor *ls_op_global_average_pool2d(ls_tensor *x);
 
 /* ---- Normalisation and dropout ---- */
 
-/* What a batch norm in training normalises a sample by. */
+/* Samples that a batch norm in training takes its statistics from. */
 typedef enum ls_norm_statistics {
-    LS_PER_BATCH = 0, /* the whole batch: what one device would have seen. All lanes meet at every norm */
-    LS_PER_LANE,      /* its own lane: lanes need not wait for each other. Moving averages are those of the batch */
+    /* The whole batch, as on one device. All lanes synchronize at every norm. */
+    LS_PER_BATCH = 0,
+    /* Each lane by itself, without synchronization. Moving averages are those of the batch. */
+    LS_PER_LANE,
 } ls_norm_statistics;
 
 typedef struct ls_batch_norm_op {
     int ls_first;
-    ls_tensor *gamma, *beta;                  /* [C]; NULL: ones, zeros */
-    ls_tensor *moving_mean, *moving_variance; /* variables [C]; needed for inference, updated in training if given */
-    bool training;                            /* normalise by the statistics of the batch */
-    ls_norm_statistics statistics;
-    double epsilon;      /* 0: 1e-3 */
-    double momentum;     /* 0: 0.99 */
-    bool unbiased;       /* the moving variance is PyTorch's n/(n-1) one, not Keras's */
-    ls_tensor **updates; /* out, in training: two assignments of the moving statistics, to be run with the step */
+    ls_tensor *gamma, *beta; /* [C]; NULL: ones, zeros */
+    /* Variables [C]. Inference needs them; training updates them if they are set. */
+    ls_tensor *moving_mean, *moving_variance;
+    bool training;                 /* normalizes by the statistics of the batch */
+    ls_norm_statistics statistics; /* default LS_PER_BATCH */
+    double epsilon;                /* default 1e-3 */
+    double momentum;               /* default 0.99 */
+    /* uses PyTorch's n/(n-1) for the moving variance, not Keras's formula */
+    bool unbiased;
+    /* Output, in training: the two assignments of the moving statistics,
+     * which must run with the step. */
+    ls_tensor **updates;
 } ls_batch_norm_op;
-/* Over all axes but the last: ls_op_batch_norm(x, .training = true, ...) */
+/* Normalizes over all axes but the last: ls_op_batch_norm(x, .training = true, ...) */
 #define ls_op_batch_norm(...)                                                                                          \
     ls_op_batch_norm_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                               \
                           (ls_batch_norm_op){ .ls_first = 0, LS_AFTER_1_(__VA_ARGS__, ) })
@@ -380,27 +441,29 @@ LS_API ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options);
 
 typedef struct ls_layer_norm_op {
     int ls_first;
-    ls_tensor *gamma, *beta; /* shaped as the normalised axes; NULL: ones, zeros */
-    int axes;                /* how many last axes; 0: 1 */
-    double epsilon;          /* 0: 1e-3 */
+    ls_tensor *gamma, *beta; /* shaped as the normalized axes; NULL: ones, zeros */
+    int axes;                /* number of last axes to normalize (default 1) */
+    double epsilon;          /* default 1e-3 */
 } ls_layer_norm_op;
-/* ls_op_layer_norm(x, .gamma = gamma, .beta = beta) */
+/* Normalizes each sample over its last axes: ls_op_layer_norm(x, .gamma = gamma, .beta = beta) */
 #define ls_op_layer_norm(...)                                                                                          \
     ls_op_layer_norm_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                               \
                           (ls_layer_norm_op){ .ls_first = 0, LS_AFTER_1_(__VA_ARGS__, ) })
 LS_API ls_tensor *ls_op_layer_norm_with(ls_tensor *x, ls_layer_norm_op options);
 
-/* Zero with probability `rate`, else x / (1 - rate). rate: a scalar of x's type, constant or fed. */
+/* Returns 0 with probability `rate`, otherwise x / (1 - rate). rate: a scalar of
+ * x's type, constant or fed. */
 LS_API ls_tensor *ls_op_dropout(ls_tensor *x, ls_tensor *rate);
 
 /* ---- Losses ---- */
 
-/* Targets first, then predictions, as everywhere in the library and in Keras. Each gives one value a sample, over the
- * last axis, to be reduced as one likes. Labels of the sparse cross-entropy are integers, one axis less than the
- * scores; all other targets have the shape and type of the predictions. */
+/* Losses take targets first, then predictions, as in Keras, and return one value per sample,
+ * reduced over the last axis. The labels of the sparse cross-entropy are integers with one axis
+ * less than the scores; other targets have the shape and type of the predictions. */
 typedef enum ls_scores { LS_LOGITS, LS_PROBABILITIES } ls_scores;
-/* Probabilities that come straight from a softmax or sigmoid use its logits; others are clipped to 1e-7 .. 1 - 1e-7 as
- * Keras does: cross_entropy divides by their sum first, sparse_cross_entropy renormalises after. */
+/* The probabilities of a softmax or sigmoid are replaced by its logits. Others are clipped to
+ * 1e-7 .. 1 - 1e-7 as in Keras: cross_entropy divides by their sum first, sparse_cross_entropy
+ * normalizes again afterwards. */
 LS_API ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind);
 LS_API ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind);
 LS_API ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind);

@@ -1,8 +1,8 @@
 /* lockstep/nn.h: layers, models, losses, metrics, optimizers and schedules.
  *
- * Layers, losses, metrics, optimizers and schedules are *specs*: plain structs by value, nothing to free, nothing
- * fails. Names, options, defaults and meanings are Keras's. A model is made from layers; what is wrong with a spec is
- * reported when the model is made or compiled. */
+ * Layers, losses, metrics, optimizers and schedules are *specs*: plain structs passed by value,
+ * which need no freeing and cannot fail. Names, options, defaults and meanings are Keras's.
+ * Errors in a spec are reported when a model is made or compiled with it. */
 #ifndef LOCKSTEP_NN_H
 #define LOCKSTEP_NN_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* ---- Parts of layers ---- */
+/* ---- Activations and regularizers ---- */
 
 typedef enum ls_activation {
     LS_LINEAR = 0,
@@ -32,7 +32,8 @@ typedef enum ls_activation {
 } ls_activation;
 
 typedef struct ls_regularizer {
-    double l1, l2; /* adds l1 sum|w| + l2 sum w^2 to the loss, once a step on any number of devices */
+    /* Adds l1 sum|w| + l2 sum w^2 to the loss, once per step on any number of devices. */
+    double l1, l2;
 } ls_regularizer;
 
 /* ---- Layers ---- */
@@ -65,45 +66,59 @@ typedef enum ls_layer_kind {
     LS_LAYER_KINDS,
 } ls_layer_kind;
 
-/* One struct for every kind. An option that a layer does not have is an error that names it, when the model is made.
- * ls_first and the like are where a constructor's positional arguments begin; nothing else looks at them. */
+/* Options of all kinds of layers. An option that a layer does not have is an error, reported
+ * when the model is made. ls_first and similar fields mark where a constructor's positional
+ * arguments begin; nothing reads them. */
 typedef struct ls_layer_options {
     int ls_first;
-    int64_t first, second, third, fourth; /* the positional arguments of a constructor */
-    const char *name;                     /* NULL: "conv2d", "conv2d_1", ... as Keras counts them */
+    int64_t first, second, third, fourth; /* positional arguments of a constructor */
+    /* default: "conv2d", "conv2d_1", ... counted as in Keras */
+    const char *name;
     int ls_first_activation;
-    ls_activation activation;                            /* softmax: over the last axis */
-    bool no_bias;                                        /* Keras: use_bias=False */
-    ls_initializer kernel_initializer, bias_initializer; /* kernel: of a depthwise kernel and of embeddings, too */
+    /* applied to the output; softmax: over the last axis (default linear) */
+    ls_activation activation;
+    bool no_bias; /* Keras: use_bias=False */
+    /* kernel_initializer also applies to depthwise kernels and embeddings. */
+    ls_initializer kernel_initializer, bias_initializer;
     ls_regularizer kernel_regularizer, bias_regularizer;
-    ls_regularizer activity_regularizer; /* not honoured: an error */
-    bool frozen;                         /* Keras: trainable=False. No gradient, and a batch norm in inference mode */
-    /* images; where one of a pair is 0, it is as the other */
-    int64_t kernel_size[2], strides[2], dilation_rate[2], pool_size[2]; /* strides of a pool: default the pool_size */
-    int64_t groups, depth_multiplier;                                   /* 0: 1 */
-    ls_padding padding;
-    int64_t zero_padding[4]; /* top, bottom, left, right: of a ZeroPadding2D; of other layers with LS_EXPLICIT */
-    bool keepdims;           /* global pools: [N,1,1,C], not [N,C] */
-    /* normalisation */
-    double momentum, epsilon;      /* 0: 0.99, 1e-3 */
-    bool no_center, no_scale;      /* Keras: center=False, scale=False */
-    ls_norm_statistics statistics; /* of a batch norm in training: of the whole batch, or of each lane */
+    ls_regularizer activity_regularizer; /* unsupported; setting it is an error */
+    /* Keras: trainable=False. No gradient; a batch norm runs in inference mode */
+    bool frozen;
+    /* Images. If one number of a pair is 0, it equals the other. Default strides of a pool: its
+     * pool_size. */
+    int64_t kernel_size[2], strides[2], dilation_rate[2], pool_size[2];
+    int64_t groups, depth_multiplier; /* default 1 */
+    ls_padding padding;               /* convolutions and pools (default LS_VALID) */
+    /* Top, bottom, left, right, in pixels: for ZeroPadding2D, and for other
+     * layers with LS_EXPLICIT. */
+    int64_t zero_padding[4];
+    bool keepdims; /* global pools return [N,1,1,C] instead of [N,C] */
+    /* Normalization. */
+    double momentum, epsilon; /* default 0.99, 1e-3 */
+    bool no_center, no_scale; /* Keras: center=False, scale=False */
+    /* batch norm in training: statistics of the whole batch (default) or of each lane */
+    ls_norm_statistics statistics;
     ls_initializer beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer;
     ls_regularizer beta_regularizer, gamma_regularizer;
-    int last_axes; /* layer normalisation: over how many; 0: 1 */
-    /* others */
+    int last_axes; /* layer normalization: number of last axes (default 1) */
+    /* Other layers. */
     int ls_first_rate;
-    double rate; /* dropout: from 0 up to, not including, 1 */
+    double rate; /* dropout: fraction dropped, 0 <= rate < 1 */
     int ls_first_slope;
-    double negative_slope; /* leaky ReLU: 0: 0.3; ReLU: 0 */
-    double max_value;      /* ReLU: 0: none */
-    double threshold;      /* ReLU */
+    double negative_slope; /* leaky ReLU (default 0.3); ReLU (default 0) */
+    double max_value;      /* ReLU: upper limit (default 0: none) */
+    /* ReLU: inputs below it become 0, or negative_slope (x - threshold) (default 0) */
+    double threshold;
     int ls_first_scale;
-    double scale_by, offset; /* rescaling: x scale_by + offset; a scale of 0 is LS_ZERO */
-    int64_t axis;            /* of softmax, concatenate, batch norm; 0: -1, the last. Axis 0 is the batch's */
-    ls_shape shape;          /* of an input (without the batch axis), of a reshape: where four places are too few */
-    ls_dtype dtype;          /* of an input */
-    const char *device;      /* "/gpu:1": where its variables and nodes belong; NULL: as the scope around it says */
+    double scale_by, offset; /* rescaling: x scale_by + offset; use LS_ZERO for a scale of 0 */
+    /* softmax, concatenate, batch norm (default -1, the last axis); axis 0 is the batch */
+    int64_t axis;
+    /* Input (without the batch axis) or reshape, for more axes than positional arguments. */
+    ls_shape shape;
+    ls_dtype dtype; /* type of an input */
+    /* Device of its variables and nodes, such as "/gpu:1" (default: that
+     * of the surrounding block). */
+    const char *device;
 } ls_layer_options;
 
 typedef struct ls_layer {
@@ -115,21 +130,23 @@ typedef struct ls_layer {
 #define LS_LAYER_(layer_kind, ...)            LS_LAYER_FROM_(layer_kind, ls_first, __VA_ARGS__)
 
 /* clang-format off */
-/* Keras's positional arguments, then options by name:
+/* Layer constructors take Keras's positional arguments, then options by name:
  *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .no_bias = true, .name = "conv1")
- * A kernel, a stride or a pool given as one number is square; .kernel_size = { 3, 5 } is not.
+ * A kernel, stride or pool given as one number is square; use
+ * .kernel_size = { 3, 5 } for others.
  *     ls_input                    sizes of one sample; none: a sample is a number
  *     ls_dense                    units
  *     ls_conv2d                   filters, kernel size, strides
  *     ls_depthwise_conv2d         kernel size, strides
- *     ls_max_pool2d               pool size (none: 2), strides; ls_average_pool2d likewise
- *     ls_reshape                  sizes of one sample, of which one may be -1: the rest
- *     ls_dropout                  rate: the part that is dropped
+ *     ls_max_pool2d               pool size (default 2), strides
+ *     ls_average_pool2d           pool size (default 2), strides
+ *     ls_reshape                  sizes of one sample; one of them may be -1: the rest
+ *     ls_dropout                  rate: fraction dropped
  *     ls_activation_layer         LS_RELU, ...
- *     ls_leaky_relu               negative slope (none: 0.3)
- *     ls_zero_padding2d           rows and columns on every side (none: 1); .zero_padding: of each side
+ *     ls_leaky_relu               negative slope (default 0.3)
+ *     ls_zero_padding2d           pixels on every side (default 1); .zero_padding for each side
  *     ls_embedding                rows (input_dim), width (output_dim)
- *     ls_rescaling                scale (1.0/255: 1/255 is 0 in C, and 0 is an error); .offset = -1 */
+ *     ls_rescaling                scale (1.0/255; 1/255 is 0, an error); .offset = -1 */
 #define ls_input(...)                 LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)
 #define ls_dense(...)                 LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)
 #define ls_conv2d(...)                LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)
@@ -157,11 +174,12 @@ typedef struct ls_layer {
 
 /* ---- Models ---- */
 
-/* A model owns a graph with its variables, made with initial values when the model is. Nothing else is in that graph
- * until the model is traced. */
+/* A model owns a graph with its variables, which have their initial values from the start. The
+ * graph has no other nodes until the model is traced. */
 typedef struct ls_model ls_model;
 
-/* ls_sequential(ctx, "cnn", &cnn, ls_input(28, 28, 1), ls_conv2d(16, 3, .activation = LS_RELU), ...) */
+/* Makes a model of a stack of layers, which the caller destroys: ls_sequential(ctx, "cnn", &cnn,
+ * ls_input(28, 28, 1), ls_conv2d(16, 3, .activation = LS_RELU), ...) */
 #define ls_sequential(ctx, name, out, ...)                                                                             \
     ls_sequential_with(ctx, name, (const ls_layer[]){ __VA_ARGS__ },                                                   \
                        sizeof((const ls_layer[]){ __VA_ARGS__ }) / sizeof(ls_layer), out)
@@ -169,15 +187,16 @@ LS_API ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_
                                     ls_model **out);
 
 /* clang-format off */
-/* Functional models: layers called on symbols.
+/* Functional models call layers on symbols:
  *     ls_functional_begin(ctx, "net", &model);
  *     ls_symbol a = ls_symbol_input(model, ls_input(8, .name = "a"));
  *     ls_symbol b = ls_symbol_call(model, ls_dense(8, .activation = LS_RELU), a);
  *     ls_symbol c = ls_symbol_call(model, ls_add(), b, a);
  *     ls_functional_end(model, c);
- * Several outputs: ls_functional_end(model, b, c). A wrong call gives a symbol that stands for the error, as does every
- * call on such a symbol; ls_functional_end reports the first error. The caller destroys the model, from
- * ls_functional_begin on; it can be used after ls_functional_end. */
+ * Pass several outputs as ls_functional_end(model, b, c). A wrong call, or a call on its
+ * result, returns an error symbol; ls_functional_end reports the first error. The model
+ * can be used after ls_functional_end. The caller destroys it, also if ls_functional_end
+ * fails or is never called. */
 /* clang-format on */
 typedef struct ls_symbol {
     ls_model *model;
@@ -190,33 +209,36 @@ LS_API ls_status ls_functional_begin(ls_context *ctx, const char *name, ls_model
 LS_API ls_symbol ls_symbol_input(ls_model *model, ls_layer input);
 #define ls_symbol_call(model, layer, ...) ls_symbol_call_with(model, layer, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_symbol ls_symbol_call_with(ls_model *model, ls_layer layer, const ls_symbol *inputs, size_t count);
-/* The layer that made `symbol`, called again on other inputs: its weights are shared. */
+/* Calls the layer that made `symbol` again on other inputs, with the same weights. */
 #define ls_symbol_share(symbol, ...) ls_symbol_share_with(symbol, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t count);
 #define ls_functional_end(model, ...) ls_functional_end_with(model, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count);
 
-/* Custom models: a C function that calls layers, as a subclassed Keras model's `call`. It may use ls_op_... on the
- * tensors, too. It is called once for every trace, for training and for inference, and first when the model is made, on
- * a graph that is thrown away (so constants belong to ls_tensor_graph(inputs[0])). A layer is known by its name: the
- * same name is the same layer, in one call of the function (its weights are shared) and in the next. Layers without a
- * name are counted in the order they are called in ("conv2d", "conv2d_1"), so that order must not change. */
+/* A custom model is a C function that calls layers and ls_op_..., like `call` of a subclassed
+ * Keras model. It is called when the model is made, on a temporary graph, and for every trace, so
+ * make constants in ls_tensor_graph(inputs[0]). Layers with equal names are the same layer, also
+ * in later calls. Layers without a name are counted in the order of calls ("conv2d", "conv2d_1"),
+ * so this order must not change. The caller destroys the model. */
 typedef struct ls_call ls_call;
 typedef void (*ls_call_function)(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, void *user);
 LS_API ls_status ls_custom(ls_context *ctx, const char *name, const ls_layer *inputs, size_t input_count,
                            size_t output_count, ls_call_function function, void *user, ls_model **out);
+/* Call a layer on one or several tensors; for use in such a function. */
 LS_API ls_tensor *ls_layer_call(ls_call *call, ls_layer layer, ls_tensor *x);
 LS_API ls_tensor *ls_layer_call_many(ls_call *call, ls_layer layer, ls_tensor *const *inputs, size_t count);
+/* Returns whether this trace is for training. */
 LS_API bool ls_call_is_training(const ls_call *call);
 
-/* A weight of the model's own, as Keras's add_weight: float32, known by its name, made when the model is, and then
- * trained, saved, loaded and hashed like those of layers.
- *     ls_tensor *scale = ls_call_variable(call, "scale", LS_SHAPE(10), .initializer = { .kind = LS_INIT_ONES });
- * The same name gives the same weight, in one call of the function and in the next. */
+/* Returns a weight of the model's own, as Keras's add_weight: a float32 variable that is
+ * trained, saved, loaded and hashed like the weights of layers. Equal names return the same
+ * weight, in one call of the function and in later ones.
+ *     ls_tensor *scale = ls_call_variable(call, "scale", LS_SHAPE(10),
+ *                                         .initializer = { .kind = LS_INIT_ONES }); */
 typedef struct ls_weight_options {
     int ls_first;
     ls_shape shape;
-    ls_initializer initializer; /* left out: Glorot uniform */
+    ls_initializer initializer; /* default: Glorot uniform */
     ls_regularizer regularizer;
     bool frozen; /* Keras: trainable=False */
 } ls_weight_options;
@@ -225,163 +247,184 @@ typedef struct ls_weight_options {
 LS_API ls_tensor *ls_call_variable_with(ls_call *call, const char *name, ls_weight_options options);
 
 /* clang-format off */
-/* Built-in models, by name. Images are float32 from 0 to 1; classifiers end in softmax (a cross-entropy takes the logits
- * before it).
+/* Built-in models. Images are float32 from 0 to 1. Classifiers end in softmax (a cross-entropy
+ * uses the logits before it).
  *     linear          Dense 1 of one number
  *     mlp             28x28x1, flattened, Dense 128 ReLU, Dense 10
  *     mnist-cnn       28x28x1, Conv 16 3x3 ReLU, pool, Conv 32 3x3 ReLU, pool, Dense 10
- *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout, Dense 2400 ReLU, Dense 10;
- *                     no biases
+ *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout,
+ *                     Dense 2400 ReLU, Dense 10; no biases
  *     resnet18        224x224x3, basic blocks 2-2-2-2, Dense 1000
- *     resnet50        224x224x3, bottlenecks 3-4-6-3 with the stride in the 3x3 convolution ("v1.5", as torchvision's),
- *                     Dense 1000 */
+ *     resnet50        224x224x3, bottlenecks 3-4-6-3 with the stride in the 3x3 convolution
+ *                     ("v1.5", as torchvision's), Dense 1000 */
 /* clang-format on */
 typedef struct ls_builtin_options {
     int ls_first;
-    ls_shape input;  /* sizes of one sample, in place of those above: LS_SHAPE(32, 32, 3) */
-    int64_t classes; /* of a classifier; 0: those above */
+    ls_shape input;  /* sizes of one sample (default: as above): LS_SHAPE(32, 32, 3) */
+    int64_t classes; /* number of classes of a classifier (default: as above) */
 } ls_builtin_options;
 
-/* ls_model_builtin(ctx, "resnet18", &model, .input = LS_SHAPE(32, 32, 3), .classes = 10): mnist-cnn takes images of at
- * least 10x10, the other networks of convolutions any; linear and mlp take samples of any axes. */
+/* Makes a built-in model, which the caller destroys: ls_model_builtin(ctx, "resnet18", &model,
+ * .input = LS_SHAPE(32, 32, 3), .classes = 10). mnist-cnn needs images of at least 10x10; other
+ * convolutional networks accept any size, and linear and mlp any axes. */
 #define ls_model_builtin(...)                                                                                          \
     ls_model_builtin_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                \
                           (ls_builtin_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) },                           \
                           LS_ARGUMENT_3_(__VA_ARGS__, ))
 LS_API ls_status ls_model_builtin_with(ls_context *ctx, const char *name, ls_builtin_options options, ls_model **out);
-/* The names of the built-in models, in order; NULL past the last. */
+/* Returns the name of a built-in model; NULL after the last. */
 LS_API const char *ls_model_builtin_name(size_t index);
 
-/* What model.to_json() of Keras 3 writes, Sequential or Functional. What we do not honour is an error that names it. */
+/* Makes a model from the JSON of Keras 3's model.to_json(), Sequential or Functional. An
+ * unsupported feature is an error that names it. The caller destroys the model. */
 LS_API ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model **out);
-/* What model.save("FILE.keras") of Keras 3 writes: the model, as from its JSON, with its weights. The optimizer's state
- * is passed over. */
+/* Makes a model with its weights from a file of Keras 3's model.save("FILE.keras"). Ignores the
+ * state of the optimizer. The caller destroys the model. */
 LS_API ls_status ls_model_from_keras(ls_context *ctx, const char *path, ls_model **out);
+/* Destroys a model with its graph. */
 LS_API void ls_model_destroy(ls_model *model);
 
-/* Layers in the order they were made in, inputs among them; names as the summary has them. Past the last: "". */
+/* Return the number of layers and their names, in the order they were made, with
+ * inputs; "" after the last. */
 LS_API size_t ls_model_layer_count(const ls_model *model);
 LS_API const char *ls_model_layer_name(const ls_model *model, size_t index);
 
-/* The layers from `first_layer` to `last_layer`, both included, belong to that device, as with a layer's own .device:
- * built-in models and Keras's files are spread so, too. NULL: from the model's first, to its last layer. Where ranges
- * overlap, the last call counts. Before the model is compiled, predicts or is traced; LS_ERR_STATE after it.
+/* Places the layers from `first_layer` to `last_layer`, inclusive, on a device, like .device of
+ * a layer. NULL: the model's first or last layer. If ranges overlap, the last call counts.
+ * Returns LS_ERR_STATE once the model has been compiled, traced or used to predict.
  *     ls_model_set_device(resnet, NULL, "conv3_block4_out", "/gpu:0");
  *     ls_model_set_device(resnet, "conv4_block1_0_conv", NULL, "/gpu:1"); */
 LS_API ls_status ls_model_set_device(ls_model *model, const char *first_layer, const char *last_layer,
                                      const char *device);
 
-/* All batch norms of the model normalise by those statistics in training, whatever its layers said; a part of what the
- * job is, so other statistics are other bits. When it may be called: as ls_model_set_device. Not of a custom model,
- * whose function says it. */
+/* Sets the statistics of all batch norms of the model in training, overriding its layers; this
+ * changes the bits of results. Returns LS_ERR_STATE at the same times as ls_model_set_device.
+ * Unsupported for custom models, whose function sets the statistics. */
 LS_API ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics statistics);
-/* How many batch norms of the model have those statistics; frozen ones, which have none, do not count.
- */
+/* Returns the number of batch norms with those statistics, without frozen ones. */
 LS_API size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics);
 
+/* Queries; strings and the graph belong to the model. */
 LS_API const char *ls_model_name(const ls_model *model);
 LS_API ls_graph *ls_model_graph(ls_model *model);
 LS_API size_t ls_model_input_count(const ls_model *model);
 LS_API size_t ls_model_output_count(const ls_model *model);
-LS_API ls_shape ls_model_input_shape(const ls_model *model, size_t input); /* LS_BATCH first */
+/* Returns the shape of an input, LS_BATCH first. */
+LS_API ls_shape ls_model_input_shape(const ls_model *model, size_t input);
 LS_API ls_dtype ls_model_input_dtype(const ls_model *model, size_t input);
-LS_API const char *ls_model_input_name(const ls_model *model, size_t input); /* of the input layer; "" past the last */
+/* Returns the name of an input layer; "" after the last. */
+LS_API const char *ls_model_input_name(const ls_model *model, size_t input);
 LS_API ls_shape ls_model_output_shape(const ls_model *model, size_t output);
-/* The name of the layer that made the output; of a custom model "output_1", "output_2", ... */
+/* Returns the name of the layer that made the output; for a custom model
+ * "output_1", "output_2", ... */
 LS_API const char *ls_model_output_name(const ls_model *model, size_t output);
 
-/* Variables in creation order; names as Keras has them: "conv2d/kernel". Past the last: NULL, "", false. */
+/* Return variables in creation order, with Keras's names: "conv2d/kernel". After the last: NULL,
+ * "", false. The model owns them. */
 LS_API size_t ls_model_variable_count(const ls_model *model);
 LS_API ls_tensor *ls_model_variable(const ls_model *model, size_t index);
 LS_API const char *ls_model_variable_name(const ls_model *model, size_t index);
 LS_API bool ls_model_variable_is_trainable(const ls_model *model, size_t index);
-/* Those that are trained, in that order; the list is the model's. For ls_gradients and ls_apply_gradients. */
+/* Returns the trainable variables in creation order, for ls_gradients and ls_apply_gradients.
+ * The model owns the list. */
 LS_API ls_tensor *const *ls_model_trainable_variables(ls_model *model, size_t *count);
-LS_API int64_t ls_model_parameter_count(const ls_model *model); /* elements of all variables, trainable or not */
+/* Returns the number of elements of all variables, trainable or not. */
+LS_API int64_t ls_model_parameter_count(const ls_model *model);
 
-/* Starts the model anew with that seed: every variable gets its initial value, and random numbers (dropout) are drawn
- * from their beginning. The same seed gives the same bits anywhere. A model is made with seed 0. */
+/* Resets the model with a seed: all variables get their initial values, and random
+ * numbers (dropout) start from the beginning. Equal seeds give equal bits
+ * everywhere. New models have seed 0. */
 LS_API ls_status ls_model_initialize(ls_model *model, uint64_t seed);
 
-/* ls_model_trace adds the nodes of one pass over the model to its graph, and gives their outputs. Besides them: the
- * regularisers' loss (NULL: none), and the assignments of moving statistics that belong to a training step. Every trace
- * of a layer draws the same dropout masks in the same run. */
+/* Results of ls_model_trace in addition to the outputs. Every trace of a layer draws the same
+ * dropout masks in the same run. */
 typedef struct ls_trace {
-    ls_tensor *regularization; /* a scalar to be added to the loss */
-    ls_tensor **updates;       /* free() the array; NULL when there are none */
+    ls_tensor *regularization; /* scalar to add to the loss; NULL: none */
+    /* Assignments of moving statistics, which must run with a training step; NULL: none.
+     * The caller frees the array. */
+    ls_tensor **updates;
     size_t update_count;
 } ls_trace;
-/* inputs: of the model's graph, in the types and, but for axis 0, the shapes of its inputs. trace may be NULL in
- * inference. */
+/* Adds the nodes of one pass over the model to its graph and returns their outputs. inputs:
+ * tensors of the model's graph with the types and, except for axis 0, the shapes of its inputs.
+ * trace may be NULL for inference. */
 LS_API ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool training, ls_tensor **outputs,
                                 ls_trace *trace);
 
-/* The same for a model with one input and one output, as model(x, training=True): a builder, for use in a step
- * (ls_loop_step_create), which runs the moving statistics' assignments with everything else that it writes. Elsewhere
- * they would be lost: there ls_model_trace is for training. */
+/* Traces a model with one input and one output, like model(x, training=True). This is a builder
+ * for a step (ls_loop_step_create), which also runs the assignments of moving statistics.
+ * Outside a step they would be lost: use ls_model_trace for training there. */
 LS_API ls_tensor *ls_model_apply(ls_model *model, ls_tensor *x, bool training);
 
-/* As Keras prints it, and below the FLOPs and activation bytes of a sample; free() the text. */
+/* Returns Keras's summary, followed by the FLOPs and activation bytes of a sample.
+ * The caller frees the text. */
 LS_API ls_status ls_model_summary(ls_model *model, char **out);
 
-/* ---- Weights in files ---- */
+/* ---- Weight files ---- */
 
 /* clang-format off */
-/* How weights are named and laid out in a file.
- *     Keras's    "conv2d/kernel" [H,W,I,O], "dense/kernel" [in,out], "batch_normalization/moving_mean"
- *     PyTorch's  "conv2d.weight" [O,I,H,W], "dense.weight" [out,in], "batch_normalization.running_mean"
- * PyTorch's names of a residual network with Keras's layer names (resnet18, resnet50) are torchvision's. A dense layer
- * behind a Flatten has its inputs in the order of PyTorch's images, [C,H,W]. */
+/* Names and layouts of weights in a file.
+ *     Keras    "conv2d/kernel" [H,W,I,O], "dense/kernel" [in,out],
+ *              "batch_normalization/moving_mean"
+ *     PyTorch  "conv2d.weight" [O,I,H,W], "dense.weight" [out,in],
+ *              "batch_normalization.running_mean"
+ * Residual networks with Keras's layer names (resnet18, resnet50) get torchvision's names. A
+ * dense layer after a Flatten has its inputs in the order of PyTorch's images, [C,H,W]. */
 /* clang-format on */
 typedef enum ls_layout {
-    LS_LAYOUT_AUTO = 0, /* saving: Keras's; loading: whichever names the file has */
+    LS_LAYOUT_AUTO = 0, /* saving: Keras's; loading: detected from the names in the file */
     LS_LAYOUT_KERAS,
     LS_LAYOUT_TORCH,
 } ls_layout;
 
 typedef struct ls_weights_options {
     int ls_first;
-    ls_layout layout;
-    bool dry_run; /* saving: everything but the writing, to know beforehand that it can be done */
+    ls_layout layout; /* names and layouts (default LS_LAYOUT_AUTO) */
+    bool dry_run;     /* saving: checks everything but writes nothing (default false) */
 } ls_weights_options;
 
-/* The ending of the name is the format: .safetensors, .npz, .weights.h5 (Keras's) or .keras (the model, too);
- * safetensors where it is another, unless that is one of some other format, which is refused, as is a file that is not
- * what its name says. Files by others load, too: F16 and BF16 become float32, PyTorch's num_batches_tracked and Keras's
- * optimizer are passed over. Saving replaces a file when the new one is complete; equal weights give equal files.
- * Loading wants every variable in its shape; what is missing or left over is named, and then no variable has changed. A
- * safetensors file also has the number of training steps, which keys random numbers (dropout): training that goes on
- * does not draw the same ones again.
- *     ls_model_save_weights(model, "model.safetensors", .layout = LS_LAYOUT_TORCH) */
+/* The suffix of a weight file selects its format: .safetensors, .npz, .weights.h5 (Keras's) or
+ * .keras (with the model); a suffix that belongs to no known format means safetensors. A suffix
+ * of an unsupported format, or contents that do not match the suffix, are errors. A safetensors
+ * file also has the number of training steps, which seeds random numbers (dropout), so that
+ * continued training draws new ones. */
+
+/* Saves weights: ls_model_save_weights(model, "model.safetensors", .layout = LS_LAYOUT_TORCH).
+ * Replaces a file when the new one is complete. Equal weights give equal files. */
 #define ls_model_save_weights(...)                                                                                     \
     ls_model_save_weights_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                           \
                                (ls_weights_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
 LS_API ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls_weights_options options);
+/* Loads weights. Every variable must be in the file in its shape: if one is missing, or an array
+ * is left over, the error names it and no variable changes. F16 and BF16 become float32;
+ * PyTorch's num_batches_tracked and Keras's optimizer are ignored. */
 #define ls_model_load_weights(...)                                                                                     \
     ls_model_load_weights_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                           \
                                (ls_weights_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
 LS_API ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weights_options options);
-/* Compares two files of weights, of any formats: names, types, shapes and bits. *equal: no bit differs. The text has a
- * line for each array that differs, with the largest difference and where it is, and a line that sums up; free() it. A
- * NaN equals a NaN of the same bits, and differs from any number by more than numbers can. Files of different layouts
- * are compared as weights of `model`, as loading would read them; the model's own weights do not matter, and stay.
- * model may be NULL: names are then compared as they stand. */
+/* Compares two weight files of any formats: names, types, shapes and bits. Sets *equal if no bit
+ * differs; a NaN equals only a NaN of the same bits. The text, which the caller frees, has a line
+ * for each array that differs, with the largest difference and its position, and a summary. Files
+ * of different layouts are compared as weights of `model`, which does not change; NULL: names are
+ * compared as they are. */
 LS_API ls_status ls_weights_diff(const char *a, const char *b, const ls_model *model, bool *equal, char **out);
 
-/* Of all variables: the trainable ones in creation order, then the others; little-endian, without padding. */
+/* Returns the SHA-256 of all variables: the trainable ones in creation order, then the others;
+ * little-endian, without padding. */
 LS_API ls_status ls_model_weights_sha256(const ls_model *model, char hex[65]);
 
 /* ---- Schedules: the learning rate of a step, counted from 0 ---- */
 
-/* Formulas are Keras's, computed in double. What is wrong with a schedule is reported by ls_schedule_rate. */
-
+/* Formulas are Keras's, computed in double. ls_schedule_rate reports errors in a schedule. */
 typedef enum ls_schedule_kind {
     LS_SCHEDULE_CONSTANT = 0,
-    LS_SCHEDULE_EXPONENTIAL, /* rate * decay ^ (step / steps), staircase: floor of the exponent */
-    LS_SCHEDULE_COSINE,      /* warm-up from `from` to `rate` in `warmup` steps, then cosine to alpha * rate in `steps`:
-                              * CosineDecay(from, steps, alpha, warmup_target=rate, warmup_steps=warmup) */
-    LS_SCHEDULE_PIECEWISE,   /* values[i] up to and including step boundaries[i], the last value after them */
-    LS_SCHEDULE_BY_BATCH,    /* values[i] for the batch size boundaries[i] */
+    LS_SCHEDULE_EXPONENTIAL, /* rate * decay ^ (step / steps); staircase: floor of the exponent */
+    /* Warm-up from `from` to `rate` in `warmup` steps, then cosine to alpha * rate in `steps`:
+     * CosineDecay(from, steps, alpha, warmup_target=rate, warmup_steps=warmup). */
+    LS_SCHEDULE_COSINE,
+    /* values[i] up to and including step boundaries[i], then the last value */
+    LS_SCHEDULE_PIECEWISE,
+    LS_SCHEDULE_BY_BATCH, /* values[i] for the batch size boundaries[i] */
 } ls_schedule_kind;
 
 #define LS_SCHEDULE_POINTS 16
@@ -390,7 +433,7 @@ typedef struct ls_schedule {
     double rate, decay, alpha, from;
     int64_t steps, warmup;
     bool staircase;
-    int count; /* of values; a piecewise schedule has one boundary less */
+    int count; /* number of values; a piecewise schedule has one boundary less */
     int64_t boundaries[LS_SCHEDULE_POINTS];
     double values[LS_SCHEDULE_POINTS];
 } ls_schedule;
@@ -399,39 +442,45 @@ LS_API ls_schedule ls_exponential_decay(double rate, int64_t steps, double decay
 LS_API ls_schedule ls_cosine_decay(double rate, int64_t steps, double alpha, double warmup_from, int64_t warmup_steps);
 LS_API ls_schedule ls_piecewise_decay(const int64_t *boundaries, const double *values, int values_count);
 LS_API ls_schedule ls_rates_by_batch_size(const int64_t *batch_sizes, const double *rates, int count);
-/* batch_size is looked at by a table by batch size alone; one that it does not know is an error. */
+/* Returns the rate of a step. Only a table by batch size reads batch_size; a size that the table
+ * does not have is an error. */
 LS_API ls_status ls_schedule_rate(const ls_schedule *schedule, int64_t step, int64_t batch_size, double *out);
 
 /* ---- Optimizers ---- */
 
 typedef enum ls_optimizer_kind {
     LS_OPTIMIZER_NONE = 0,
-    LS_OPTIMIZER_SGD,         /* learning rate 0.01; slot momentum, if there is one */
-    LS_OPTIMIZER_ADAM,        /* 0.001; slots momentum, velocity */
-    LS_OPTIMIZER_ADAMW,       /* Adam with a weight decay of 0.004 */
-    LS_OPTIMIZER_RMSPROP,     /* 0.001; slots velocity and, if there is one, momentum */
-    LS_OPTIMIZER_RMSPROP_TF1, /* TensorFlow 1's: the learning rate must be given, velocity starts at 1, epsilon 1e-10 */
-    LS_OPTIMIZER_ADAGRAD,     /* 0.001; slot accumulator */
+    LS_OPTIMIZER_SGD,     /* learning rate 0.01; slot momentum, if momentum is set */
+    LS_OPTIMIZER_ADAM,    /* learning rate 0.001; slots momentum, velocity */
+    LS_OPTIMIZER_ADAMW,   /* Adam with a weight decay of 0.004 */
+    LS_OPTIMIZER_RMSPROP, /* learning rate 0.001; slot velocity, and momentum if set */
+    /* TensorFlow 1's: the learning rate must be set, velocity starts at 1, epsilon 1e-10. */
+    LS_OPTIMIZER_RMSPROP_TF1,
+    LS_OPTIMIZER_ADAGRAD, /* learning rate 0.001; slot accumulator */
 } ls_optimizer_kind;
 
-/* An option that a kind does not have is an error, and so are two that contradict each other. */
+/* An option that the kind does not have, or that contradicts another one, is an error. */
 typedef struct ls_optimizer_options {
     int ls_first;
-    double learning_rate; /* 0: the optimizer's own default, Keras's; LS_ZERO: 0. ls_fit prints the rate it uses */
-    ls_schedule schedule; /* where its kind is not constant, instead of learning_rate */
-    double momentum;
-    bool nesterov;                       /* SGD, with a momentum */
-    double beta_1, beta_2, rho, epsilon; /* 0: 0.9, 0.999, 0.9, 1e-7; LS_ZERO: 0 */
-    double weight_decay;                 /* decoupled, before the update; AdamW: 0: 0.004, LS_ZERO: none */
-    /* One of them at most; 0: none. Norms are of the joined gradients, over the whole batch, summed in double. */
+    /* Learning rate (default 0: Keras's default; LS_ZERO: 0). ls_fit prints the rate it uses. */
+    double learning_rate;
+    ls_schedule schedule;                /* replaces learning_rate, if its kind is not constant */
+    double momentum;                     /* SGD and RMSprop (default 0) */
+    bool nesterov;                       /* SGD with momentum only */
+    double beta_1, beta_2, rho, epsilon; /* default 0.9, 0.999, 0.9, 1e-7; LS_ZERO: 0 */
+    /* decoupled, before the update (default 0; AdamW: 0.004, LS_ZERO: none) */
+    double weight_decay;
+    /* Clip gradients; set at most one (default 0: none). Norms are those of the joined gradients
+     * of the whole batch, summed in double. */
     double clipvalue, clipnorm, global_clipnorm;
-    /* One update for that many runs; 0: 1. The other runs only add to sums: they change no weight, no slot and not the
-     * step. The update is made from the mean over all samples of those runs. For a loss that is a mean over its batch
-     * this is the update of one big batch, whatever the sizes of the parts. (Keras takes the mean of the batches'
-     * means, which is the same when all batches have one size.) */
+    /* Number of runs per update (default 1). The other runs only accumulate gradients and change
+     * no weight, slot or step. The update uses the mean over all samples of these runs: for a
+     * loss that is a mean over its batch, the update of one large batch. (Keras uses the mean of
+     * the batches' means, which is equal if all batches have one size.) */
     int64_t gradient_accumulation_steps;
-    double initial_accumulator_value; /* Adagrad: 0: 0.1; LS_ZERO: 0 */
-    const char *name;                 /* of its state, see ls_apply_gradients; NULL: "adam", "adam_1", ... */
+    double initial_accumulator_value; /* Adagrad: default 0.1; LS_ZERO: 0 */
+    /* name of its state, see ls_apply_gradients (default "adam", "adam_1", ...) */
+    const char *name;
 } ls_optimizer_options;
 
 typedef struct ls_optimizer {
@@ -447,35 +496,36 @@ typedef struct ls_optimizer {
     ((ls_optimizer){ .kind = LS_OPTIMIZER_RMSPROP_TF1, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_adagrad(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAGRAD, .options = { .ls_first = 0, __VA_ARGS__ } })
 
+/* Returns the name of the kind, such as "adam"; never free it. */
 LS_API const char *ls_optimizer_name(const ls_optimizer *optimizer);
-/* The learning rate of a step: the schedule's, or the constant one. */
+/* Returns the learning rate of a step: the schedule's, or the constant one. */
 LS_API ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t batch_size, double *out);
 
 /* clang-format off */
-/* The update of all variables from their gradients, as one tensor to be fetched.
- *
- * The optimizer's state is kept in variables of the graph that are not trained, made in this order:
+/* The state of an optimizer is in variables of the graph that are not trained, made in this order:
  *     adam/<variable>/momentum, ...               for each variable, its slots
  *     adam/<variable>/gradient_accumulator        for each variable, with accumulation
  *     adam/accumulated_batches                    with accumulation
  *     adam/accumulated_samples                    with accumulation
- *     adam/iterations                             i64: updates made
- * With global_clipnorm the norm before clipping is a tensor named adam/global_norm (f64).
- *
- * An optimizer with a name goes on with the state of that name, if the graph has it: one optimizer can be applied in
- * several tensors, of which a run fetches one. Without a name each call has its own state.
- *
- * learning_rate: a scalar (f32). NULL: the constant rate of the spec; where that has a schedule, an input named
- * adam/learning_rate is made, to be fed with what ls_optimizer_rate gives. A gradient that is NULL (the loss does not
- * depend on the variable) leaves its variable as it is, with a warning. */
+ *     adam/iterations                             i64: number of updates
+ * With global_clipnorm, the norm before clipping is a tensor named adam/global_norm (f64). An
+ * optimizer with a name continues with the state of that name, if the graph has it, so that
+ * several tensors, of which a run fetches one, can use it. Without a name each call has its own
+ * state. */
+
+/* Returns a tensor that updates all variables from their gradients when it is fetched.
+ * learning_rate: a scalar (f32). NULL: the constant rate of the spec, or with a schedule a new
+ * input named adam/learning_rate, to be fed with the result of ls_optimizer_rate. If a gradient is
+ * NULL (the loss does not depend on the variable), its variable does not change, and a warning is
+ * logged. */
 /* clang-format on */
 LS_API ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                                      size_t count, ls_tensor *learning_rate);
-/* Gradients of the loss by every trainable variable of the graph it depends on, and their update, named `name` (or
- * NULL). */
+/* Returns an update of every trainable variable of the graph that the loss depends on, from its
+ * gradient. name: name of the tensor, or NULL. */
 LS_API ls_tensor *ls_minimize(ls_optimizer optimizer, ls_tensor *loss, const char *name);
 
-/* ---- Losses: one value for each sample, and how these are reduced ---- */
+/* ---- Losses: one value per sample, and a reduction ---- */
 
 typedef enum ls_loss_kind {
     LS_LOSS_NONE = 0,
@@ -488,20 +538,25 @@ typedef enum ls_loss_kind {
     LS_LOSS_CUSTOM,
 } ls_loss_kind;
 
-typedef enum ls_reduction { LS_REDUCE_MEAN = 0, LS_REDUCE_SUM, LS_REDUCE_NONE } ls_reduction; /* over the batch */
+/* over the batch */
+typedef enum ls_reduction { LS_REDUCE_MEAN = 0, LS_REDUCE_SUM, LS_REDUCE_NONE } ls_reduction;
 
-/* A loss of the user's own, as a function of tensors: it gives one value for each sample, [N]; values for further axes
- * are averaged. Targets and predictions come as the data and the model have them (ls_op_cast, ls_op_reshape). It is
- * called when a step is traced, never while one runs; gradients are found by themselves. */
+/* A custom loss, as a function of tensors. It returns one value per sample, [N]; values of
+ * further axes are averaged. Targets and predictions have the types and shapes of the data and
+ * the model (ls_op_cast, ls_op_reshape). It is called when a step is traced, not while one runs;
+ * gradients are derived automatically. */
 typedef ls_tensor *(*ls_loss_function)(ls_tensor *targets, ls_tensor *predictions, void *user);
 
 typedef struct ls_loss_options {
     int ls_first;
-    bool from_logits; /* of a cross-entropy */
-    ls_reduction reduction;
-    double delta; /* Huber: 0: 1 */
+    /* cross-entropy: predictions are logits (default false: probabilities) */
+    bool from_logits;
+    ls_reduction reduction; /* over the batch (default mean) */
+    double delta;           /* Huber (default 1) */
     int ls_first_function;
-    ls_loss_function function; /* of a custom loss, with what it is given, and the loss's name; NULL: "loss" */
+    /* Custom loss: the function, the pointer passed to it, and the name of
+     * the loss (default "loss"). */
+    ls_loss_function function;
     void *user;
     const char *name;
 } ls_loss_options;
@@ -522,24 +577,26 @@ typedef struct ls_loss {
 #define ls_mean_absolute_error(...)                                                                                    \
     ((ls_loss){ .kind = LS_LOSS_MEAN_ABSOLUTE_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_huber(...) ((ls_loss){ .kind = LS_LOSS_HUBER, .options = { .ls_first = 0, __VA_ARGS__ } })
-/* ls_custom_loss(function, user, "name"); user and name may be left out */
+/* ls_custom_loss(function, user, "name"); user and name are optional */
 #define ls_custom_loss(...) ((ls_loss){ .kind = LS_LOSS_CUSTOM, .options = { .ls_first_function = 0, __VA_ARGS__ } })
 
-LS_API const char *ls_loss_name(const ls_loss *loss); /* Keras's: "mean_squared_error" */
+/* Returns Keras's name, such as "mean_squared_error". */
+LS_API const char *ls_loss_name(const ls_loss *loss);
 
-/* One value a sample: [batch]. Axes beside the batch's and the classes' are averaged (Keras gives a value for each of
- * their elements; a mean over the batch is the same, a sum is theirs divided by the number of those elements). Axis 0
- * is that of the samples, in whole tensors too. Targets are taken as Keras takes them: of any type; labels of a sparse
- * loss as [N] or [N,1]; elsewhere [N] against [N,1] either way. Other shapes must be equal: nothing is broadcast. */
+/* Returns one value per sample, [batch]. Axes other than batch and classes are averaged
+ * (Keras returns a value for each of their elements; means agree, a sum is Keras's divided by
+ * the number of those elements). Axis 0 is the samples, in whole tensors too. Targets may
+ * have any type; sparse labels may be [N] or [N,1]; for other losses [N] and [N,1] match.
+ * Other shapes must be equal. */
 LS_API ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predictions);
-/* The values of all samples, reduced as the spec says. weights may be NULL, or one number for each sample ([N], [N,1]
- * or a scalar, of any type). A mean is the sum over samples divided once by their number, on any number of devices;
- * with weights, too, it is divided by the number of samples, not by the sum of weights, as Keras's sum_over_batch_size.
- */
+/* Returns the values of all samples, reduced as the spec says. weights: NULL, or one
+ * number per sample ([N], [N,1] or a scalar, of any type). A mean is the sum over samples
+ * divided once by their number (not by the sum of weights), on any number of devices, as
+ * Keras's sum_over_batch_size. */
 LS_API ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
 
-/* The sum of all values divided by the size of a whole batch, as tf.nn.compute_average_loss: a smaller batch at the end
- * of the data counts for less. */
+/* Returns the sum of all values divided by the size of a full batch, as
+ * tf.nn.compute_average_loss: a smaller last batch has less weight. */
 LS_API ls_tensor *ls_average_loss(ls_tensor *values, int64_t global_batch_size);
 
 /* ---- Metrics: a fixed vector of sums over samples, and a result ---- */
@@ -548,37 +605,40 @@ LS_API ls_tensor *ls_average_loss(ls_tensor *values, int64_t global_batch_size);
 
 typedef enum ls_metric_kind {
     LS_METRIC_NONE = 0,
-    LS_METRIC_ACCURACY, /* binary, categorical or sparse, by the shapes of targets and predictions */
+    LS_METRIC_ACCURACY, /* binary, categorical or sparse, depending on the shapes */
     LS_METRIC_BINARY_ACCURACY,
     LS_METRIC_CATEGORICAL_ACCURACY,
     LS_METRIC_SPARSE_CATEGORICAL_ACCURACY,
-    LS_METRIC_TOP_K, /* k: 0: 5; categorical or sparse, by the shapes; of equal scores at place k all are in */
-    LS_METRIC_MEAN,  /* of the predictions; there are no targets (NULL) */
+    /* k: default 5. Categorical or sparse, depending on the shapes. Scores
+     * equal to the k-th all count. */
+    LS_METRIC_TOP_K,
+    LS_METRIC_MEAN, /* mean of the predictions; targets must be NULL */
     LS_METRIC_MEAN_SQUARED_ERROR,
     LS_METRIC_MEAN_ABSOLUTE_ERROR,
     LS_METRIC_PRECISION,
     LS_METRIC_RECALL,
-    LS_METRIC_AUC, /* under the ROC curve, by 200 thresholds and trapezoids */
+    LS_METRIC_AUC, /* area under the ROC curve, by 200 thresholds and trapezoids */
     LS_METRIC_CUSTOM,
 } ls_metric_kind;
 
-/* A metric of the user's own: a value for each sample, as in ls_loss_function; the result is their mean. */
+/* A custom metric: one value per sample, as in ls_loss_function. The result is their mean. */
 typedef ls_tensor *(*ls_metric_function)(ls_tensor *targets, ls_tensor *predictions, void *user);
 
 typedef struct ls_metric {
     ls_metric_kind kind;
-    int64_t k;
-    double threshold; /* of binary accuracy, precision and recall; 0: 0.5, LS_ZERO: 0 */
+    int64_t k;        /* top-k: number of places (default 5) */
+    double threshold; /* binary accuracy, precision, recall (default 0.5; LS_ZERO: 0) */
     int ls_first;
-    ls_metric_function function; /* of a custom metric, with what it is given */
+    /* custom metric: the function, and in `user` the pointer passed to it */
+    ls_metric_function function;
     void *user;
-    const char *name; /* NULL: Keras's: "accuracy", "top_k_categorical_accuracy", ... */
+    const char *name; /* default Keras's: "accuracy", "top_k_categorical_accuracy", ... */
 } ls_metric;
 
 #define ls_accuracy()             ((ls_metric){ .kind = LS_METRIC_ACCURACY })
 #define ls_top_k(places)          ((ls_metric){ .kind = LS_METRIC_TOP_K, .k = places })
 #define ls_metric_of(metric_kind) ((ls_metric){ .kind = metric_kind })
-/* ls_custom_metric(function, user, "name"); user and name may be left out */
+/* ls_custom_metric(function, user, "name"); user and name are optional */
 #define ls_custom_metric(...) ((ls_metric){ .kind = LS_METRIC_CUSTOM, .ls_first = 0, __VA_ARGS__ })
 
 #define LS_MAX_METRICS 16
@@ -591,27 +651,29 @@ typedef struct ls_metrics_list {
                         .metric = { __VA_ARGS__ } })
 
 LS_API const char *ls_metric_name(const ls_metric *metric);
-/* A vector of sums over the samples of the batch (f64, joined once a step); result: what it means. Sums of several
- * batches are added element by element before the result is taken. Targets, weights and shapes as for losses; a mean is
- * the sum of weight * value over the sum of weights, and 0 where that is 0. */
+/* ls_metric_sums returns a vector of sums over the samples of the batch (f64, joined once per
+ * step), and ls_metric_result the metric's value. Add the sums of several batches element by
+ * element before taking the result. Targets, weights and shapes are as for losses. A mean is the
+ * sum of weight * value divided by the sum of weights, or 0 if that is 0. */
 LS_API ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
 LS_API size_t ls_metric_sums_count(const ls_metric *metric);
 LS_API double ls_metric_result(const ls_metric *metric, const double *sums);
 
-/* A metric that is kept up to date: fetching `update` together with a step adds the step's batch to the variable
- * `sums`; the result is that of all batches since the last reset. Errors are error tensors, reported by what runs or
- * reads them. */
+/* A metric that accumulates: fetching `update` with a step adds the batch to the variable
+ * `sums`. The result covers all batches since the last reset. The graph owns the tensors; errors
+ * are error tensors, reported when they are run or read. */
 typedef struct ls_metric_state {
     ls_metric metric;
-    ls_tensor *update, *sums; /* update: of ls_metric_state_of; else NULL */
+    ls_tensor *update, *sums; /* update: NULL unless made by ls_metric_state_of */
 } ls_metric_state;
 LS_API ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tensor *predictions,
                                           ls_tensor *weights);
-/* In two parts: the sums first, and then any number of updates, as Keras's update_state. A step runs those that are
- * made in it. */
+/* Make the sums first, then any number of updates, as Keras's update_state. A step runs the
+ * updates that are made in it. */
 LS_API ls_metric_state ls_metric_state_make(ls_graph *graph, ls_metric metric);
 LS_API ls_tensor *ls_metric_state_update(const ls_metric_state *state, ls_tensor *targets, ls_tensor *predictions,
                                          ls_tensor *weights);
+/* Return the result of all batches since the last reset, and reset the sums. */
 LS_API ls_status ls_metric_state_result(const ls_metric_state *state, double *out);
 LS_API ls_status ls_metric_state_reset(const ls_metric_state *state);
 

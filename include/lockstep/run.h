@@ -1,10 +1,11 @@
 /* lockstep/run.h: running graphs and reading tensors.
  *
- * A run reads every variable as it was at the run's start. Its writes appear together at its end; a run that fails
- * writes nothing. ls_eval runs: every call computes again. Reading is eager: a tensor that holds a value gives it,
- * whatever has happened to variables since; one that holds none is run first, with everything it needs, and holds what
- * came out. A value is held until the tensor is run again or its scope ends. A variable holds nothing: reading it gives
- * its value now. */
+ * A run reads every variable as it was when the run began. Its writes appear together at
+ * its end; a run that fails writes nothing. Every ls_eval computes again. Reading a tensor
+ * returns the value it holds, even if variables have changed since; a tensor without a
+ * value is run first, with everything it needs, and keeps the result. A tensor keeps its
+ * value until it is run again or its scope ends. A variable has no kept value: reading it
+ * returns its current value. */
 #ifndef LOCKSTEP_RUN_H
 #define LOCKSTEP_RUN_H
 
@@ -21,61 +22,67 @@ typedef struct ls_array {
     ls_shape shape; /* every size known */
 } ls_array;
 
-/* ls_array_of(LS_F32, LS_SHAPE(32, 784), pixels); the data is borrowed for the call, and only read. */
+/* Makes an ls_array: ls_array_of(LS_F32, LS_SHAPE(32, 784), pixels). Calls only read the data,
+ * and only until they return. */
 #define ls_array_of(element, sizes, values) ((ls_array){ .data = (void *)(values), .dtype = element, .shape = sizes })
 
 typedef struct ls_feed {
     ls_tensor *input; /* made by ls_op_input */
-    ls_array value;   /* per-sample inputs of one run all have the same size on axis 0: that is the batch */
+    /* Value to feed. All per-sample inputs of a run have the same size
+     * on axis 0, the batch size. */
+    ls_array value;
 } ls_feed;
 
-/* Runs what `fetches` need, once. Their values are then held: read them with ls_value or ls_read. */
+/* Runs everything that `fetches` need, once. Read the results with ls_value or ls_read. */
 LS_API ls_status ls_eval(ls_graph *graph, const ls_feed *feeds, size_t feed_count, ls_tensor *const *fetches,
                          size_t fetch_count);
 
-/* The same with a batch picked from sets in memory: sample i is row rows[i] of every value fed to a per-sample input.
- * The rows are read where they are, by the task that needs them. */
+/* Runs like ls_eval on a batch selected from larger arrays: sample i is row rows[i] of every
+ * value fed to a per-sample input. Tasks read the rows in place, without copying the batch. */
 LS_API ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count, const int64_t *rows,
                               int64_t row_count, ls_tensor *const *fetches, size_t fetch_count);
 
-/* How many lanes the batch of this graph's runs is cut into; 0: chosen from the size of the work. The number of lanes
- * is part of what decides the bits; the number of devices is not. */
+/* Sets the number of lanes of this graph's runs (default 0: chosen from the amount of work). The
+ * number of lanes affects the bits of results; the number of devices does not. */
 LS_API ls_status ls_graph_set_lanes(ls_graph *graph, int lanes);
 
-/* What a run of these fetches would do and need with that many samples: each node's kernel and micro-batch, and the
- * memory; the caller frees the text. batch -1: there is no batch axis. */
+/* Describes what a run of these fetches would do with that batch size: each node's kernel and
+ * micro-batch, and the memory. batch -1: no batch axis. The caller frees the text. */
 LS_API ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out);
 
-/* Where such a run would compute each node, as text: a table of node, op, device and reason. */
+/* Describes where such a run would compute each node: a table of node, op, device and reason.
+ * The caller frees the text. */
 LS_API ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                                       char **out);
 
-/* What memory such a run would need of each device and what there is, with the largest values, as text; *fits (may be
- * NULL): whether it fits. If not, the text has the largest batch that would. */
+/* Describes the memory that such a run would need on each device, the memory there is, and the
+ * largest values. Sets *fits (may be NULL) to whether it fits; if not, the text has the largest
+ * batch that does. The caller frees the text. */
 LS_API ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                                    bool *fits, char **out);
 
-/* What decides the bits of this context's runs, beside graph, data and lanes: the number of their definition
- * (docs/bits.md), and the hash of a canary, a small training step that is run for it on the first device of each kind.
- * A kind whose canary is not the CPU's is named beside it. So is a kind with a device that fails a self-check: every
- * distinct device runs some (subnormals, division, functions, Adam, batch norm), which are compared with the CPU's
- * reference kernels. Contexts with equal texts compute equal bits. The class is found once for each context. free()
- * the text. */
+/* Returns the bit class, which together with graph, data and lanes decides the bits of this
+ * context's runs: the number of the definition (docs/bits.md) and the hash of a small training
+ * step on the first device of each kind. A kind of device that differs from the CPU, or fails a
+ * self-check, is listed by name. Contexts with equal texts compute equal bits. Computed once per
+ * context; free() the text. */
 LS_API ls_status ls_bit_class(ls_context *ctx, char **out);
 
-/* A view of the value; valid until the tensor is run again, its scope ends, or its graph is destroyed. */
+/* Returns a view of the value, valid until the tensor is run again, its scope ends
+ * or its graph is destroyed. */
 LS_API ls_status ls_value(ls_tensor *tensor, ls_array *out);
 
-/* A copy of the value; `bytes` must be its size. */
+/* Copies the value to `data`; `bytes` must be its size. */
 LS_API ls_status ls_read(ls_tensor *tensor, void *data, size_t bytes);
 
-/* The value of a tensor with one element, of any type. */
+/* Returns the value of a tensor with one element, of any type, as a double. */
 LS_API ls_status ls_read_scalar(ls_tensor *tensor, double *out);
 
-/* The value as text, TensorFlow's way: "[[22. 28.]\n [49. 64.]], shape=(2, 2), dtype=float32"; free() it. */
+/* Returns the value as TensorFlow prints it: "[[22. 28.]\n [49. 64.]], shape=(2, 2),
+ * dtype=float32". The caller frees the text. */
 LS_API ls_status ls_format(ls_tensor *tensor, char **out);
 
-/* Prints it as TensorFlow prints a tensor, with a newline; out NULL: to standard output. */
+/* Prints the value as TensorFlow does, with a newline. out NULL: standard output. */
 LS_API ls_status ls_print(ls_tensor *tensor, FILE *out);
 
 #ifdef __cplusplus

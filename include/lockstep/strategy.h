@@ -1,8 +1,9 @@
-/* lockstep/strategy.h: how work is spread over devices.
+/* lockstep/strategy.h: how work is distributed over devices.
  *
- * A training step is a set of tasks, each a run of layers for one lane of the batch, and joins, where lanes meet. A
- * strategy is a map from tasks to devices and from parts of joins to their owners, and never anything else: none of
- * them changes a bit of any result. It is an argument of ls_fit, ls_evaluate and ls_predict, or belongs to a graph. */
+ * A training step consists of tasks (some layers for one lane of the batch) and joins (sums
+ * over lanes). A strategy maps tasks to devices and parts of joins to their owners, nothing
+ * else, so no strategy changes a bit of a result. Pass it to ls_fit, ls_evaluate or
+ * ls_predict, or set it for a graph. */
 #ifndef LOCKSTEP_STRATEGY_H
 #define LOCKSTEP_STRATEGY_H
 
@@ -14,47 +15,70 @@ extern "C" {
 #endif
 
 typedef enum ls_strategy_kind {
-    LS_STRATEGY_DEFAULT = 0, /* mirrored over all devices of the fastest kind */
+    /* Mirrored over all devices of the fastest kind. */
+    LS_STRATEGY_DEFAULT = 0,
+    /* Runs everything on one device. */
     LS_STRATEGY_ONE_DEVICE,
-    LS_STRATEGY_MIRRORED,         /* lanes are dealt out; every device has the variables and updates them itself */
-    LS_STRATEGY_DATA_PARALLEL,    /* lanes are dealt out; the first device joins, updates, and hands the variables on */
-    LS_STRATEGY_MODEL_PARALLEL,   /* layers are dealt out */
-    LS_STRATEGY_PIPELINE,         /* the same, with lanes following each other from stage to stage */
-    LS_STRATEGY_MULTI_WORKER,     /* mirrored over the devices of every worker of the cluster */
-    LS_STRATEGY_PARAMETER_SERVER, /* the same, with servers that join, or apply gradients as they come */
+    /* Distributes lanes; every device has a copy of the variables and updates it itself. */
+    LS_STRATEGY_MIRRORED,
+    /* Distributes lanes; the first device joins, updates, and copies the
+     * variables to the others. */
+    LS_STRATEGY_DATA_PARALLEL,
+    /* Distributes layers. */
+    LS_STRATEGY_MODEL_PARALLEL,
+    /* Distributes layers; lanes follow each other from stage to stage. */
+    LS_STRATEGY_PIPELINE,
+    /* Mirrored over the devices of every worker of the cluster. */
+    LS_STRATEGY_MULTI_WORKER,
+    /* Multi-worker, with servers that join, or that apply gradients as they arrive. */
+    LS_STRATEGY_PARAMETER_SERVER,
 } ls_strategy_kind;
 
-#define LS_MAX_STALENESS 1000000000 /* versions: as good as no bound */
+#define LS_MAX_STALENESS 1000000000 /* versions; effectively unlimited */
 
-/* Who joins the parts of a gradient that devices have made. */
+/* Selects the devices that join the partial gradients of all devices. */
 typedef enum ls_all_reduce {
-    LS_ALL_REDUCE_SHARDED = 0,       /* every device owns a part of the vector, joins it and sends it to the others */
-    LS_ALL_REDUCE_HIERARCHICAL_COPY, /* neighbours join by twos, then their results, ...; the first device sends */
-    LS_ALL_REDUCE_TO_ONE,            /* the first device joins everything and sends it */
+    /* Every device joins a part of the vector and sends it to the others. */
+    LS_ALL_REDUCE_SHARDED = 0,
+    /* Pairs of devices join, then pairs of pairs, and so on; the first device sends the result. */
+    LS_ALL_REDUCE_HIERARCHICAL_COPY,
+    /* The first device joins everything and sends the result. */
+    LS_ALL_REDUCE_TO_ONE,
 } ls_all_reduce;
 
-/* In which order the lanes of a pipeline move. */
+/* Order of the lanes in a pipeline. */
 typedef enum ls_pipeline_order {
-    LS_ONE_FORWARD_ONE_BACKWARD = 0, /* a lane goes back as soon as it can: few lanes are in flight, little memory */
-    LS_FILL_DRAIN,                   /* all lanes go forward, then all go back: all are in flight */
+    /* Starts a lane's backward pass as soon as possible: few lanes in flight, little memory. */
+    LS_ONE_FORWARD_ONE_BACKWARD = 0,
+    /* Runs all lanes forward, then all backward: all lanes are in flight. */
+    LS_FILL_DRAIN,
 } ls_pipeline_order;
 
 typedef struct ls_strategy {
     ls_strategy_kind kind;
     int ls_first;
-    const char *devices; /* "gpu:0,gpu:1", "cpu:0-3", "cpu:0,opencl:0"; NULL: all of the fastest (of one device: one) */
-    const ls_device_info *list; /* in place of names: what ls_list_logical_devices gave */
-    size_t list_count;
-    ls_all_reduce all_reduce;
-    int stages; /* parts that layers are cut into, by the cost of their work, where layers have no device of their own;
-                   0: as many as devices. Devices beyond stages are further replicas of all of them */
-    ls_pipeline_order order;
-    const char *work_split; /* of lanes over replicas: "3:1"; "auto": by how fast each device was, and each worker of
-                               a cluster; NULL: evenly */
-    /* Of parameter-server: */
-    int64_t staleness;       /* how many versions behind a gradient may be; 0: none, synchronous */
-    bool scale_by_staleness; /* the learning rate of a gradient n versions behind is divided by n */
-    bool overlap;            /* a worker reads and pushes while it computes: its gradients are a version older */
+    /* Devices: "gpu:0,gpu:1", "cpu:0-3", "cpu:0,opencl:0". NULL: all of the
+     * fastest kind (one-device: one). */
+    const char *devices;
+    /* The same as a list from ls_list_logical_devices, instead of `devices`. */
+    const ls_device_info *list;
+    size_t list_count;        /* number of devices in `list` */
+    ls_all_reduce all_reduce; /* which devices join gradients (default sharded) */
+    /* Number of parts that the layers are divided into by cost, for layers without a
+     * device of their own (default: the number of devices). Devices beyond `stages` hold
+     * more replicas of all stages. */
+    int stages;
+    ls_pipeline_order order; /* order of lanes in a pipeline (default 1F1B) */
+    /* Share of the lanes for each replica: "3:1"; "auto": by the measured speed of each device
+     * and worker; NULL: equal shares. */
+    const char *work_split;
+    /* Parameter-server: maximum age of a gradient in versions; 0: synchronous. */
+    int64_t staleness;
+    /* Parameter-server: divides the learning rate of a gradient that is n > 1 versions old by n. */
+    bool scale_by_staleness;
+    /* Parameter-server: a worker reads weights and pushes gradients while it computes; gradients
+     * are a version older. */
+    bool overlap;
 } ls_strategy;
 
 #define ls_one_device(...)     ((ls_strategy){ .kind = LS_STRATEGY_ONE_DEVICE, .ls_first = 0, __VA_ARGS__ })
@@ -63,37 +87,38 @@ typedef struct ls_strategy {
 #define ls_model_parallel(...) ((ls_strategy){ .kind = LS_STRATEGY_MODEL_PARALLEL, .ls_first = 0, __VA_ARGS__ })
 #define ls_pipeline(...)       ((ls_strategy){ .kind = LS_STRATEGY_PIPELINE, .ls_first = 0, __VA_ARGS__ })
 
-/* ls_fit(model, data, .strategy = ls_multi_worker()): mirrored over the devices of every worker. That is the default of
- * a context that is in a cluster, as are all other strategies shared out over its workers; what this one adds: where
- * the environment (TF_CONFIG, torchrun, mpirun, srun) tells of a cluster that the context has not joined, it is an
- * error, LS_ERR_STATE, and no training of each worker by itself. Without a cluster it is ls_mirrored. */
+/* Mirrored over the devices of every worker of the cluster. This is also the default strategy of
+ * a context in a cluster, and every other strategy is distributed over the workers too. In
+ * addition, it returns LS_ERR_STATE if the environment (TF_CONFIG, torchrun, mpirun, srun)
+ * describes a cluster that the context has not joined, so that workers do not train separately
+ * by mistake. Without a cluster it is ls_mirrored. */
 #define ls_multi_worker(...) ((ls_strategy){ .kind = LS_STRATEGY_MULTI_WORKER, .ls_first = 0, __VA_ARGS__ })
 
-/* ls_fit(model, data, .strategy = ls_parameter_server()): workers compute, parameter servers join (lockstep launch
- * --servers 1, "ps" tasks of TF_CONFIG, LOCKSTEP_SERVERS, .servers of ls_cluster_options). With staleness 0 all workers
- * compute lanes of the same batch, servers join them, a part each, and the bits are those of any other strategy. In a
- * cluster without servers it is an error, LS_ERR_STATE; without a cluster it is ls_mirrored.
- *
- * .staleness = 8: asynchronous. Each worker computes batches of its own, at its own pace; a server applies gradients as
- * they come, never one that was computed from weights more than 8 versions old. Workers come and go while ls_fit runs,
- * and servers come back. ls_fit in worker 0, the chief, is as ever; in other workers and in servers it returns when
- * that one has ended, with the same weights. With .record of ls_fit every step can be had again:
- * docs/parameter-servers.md.
- */
+/* With staleness 0, the workers compute lanes of the same batch and the servers join them; the
+ * bits are those of every other strategy. .staleness = 8 is asynchronous: each worker computes its
+ * own batches at its own pace, and a server applies gradients in arrival order, but none that is
+ * more than 8 versions old. Workers may join and leave while ls_fit runs, and servers may restart.
+ * In other workers and in servers, ls_fit returns when the chief's has ended, with the same
+ * weights. With .record, ls_replay repeats every step (docs/parameter-servers.md). */
+
+/* Workers compute and parameter servers join or apply gradients. Start servers with lockstep
+ * launch --servers 1, "ps" tasks of TF_CONFIG, LOCKSTEP_SERVERS, or .servers of
+ * ls_cluster_options. Returns LS_ERR_STATE in a cluster without servers. Without a cluster it is
+ * ls_mirrored. */
 #define ls_parameter_server(...) ((ls_strategy){ .kind = LS_STRATEGY_PARAMETER_SERVER, .ls_first = 0, __VA_ARGS__ })
 
-/* The strategy of all runs of a graph that are not told another: of ls_eval, ls_eval_rows, and of reading a tensor. */
+/* Sets the default strategy of a graph's runs: ls_eval, ls_eval_rows and reading a tensor. */
 LS_API ls_status ls_graph_set_strategy(ls_graph *graph, ls_strategy strategy);
 
-/* Among how many the lanes of a batch are dealt out: the devices of mirrored and data-parallel, the replicas of a
- * pipeline, 1 of the others; of multi-worker and parameter-server the devices times the workers that the cluster began
- * with. For the arithmetic of batch sizes; nothing is ever scaled by it. */
+/* Returns the number of replicas that share the lanes of a batch: devices for mirrored and
+ * data-parallel, replicas of a pipeline, otherwise 1. Multi-worker and parameter-server multiply
+ * the devices by the workers that started the cluster. Use it to compute batch sizes; the
+ * library scales nothing by it. */
 LS_API ls_status ls_strategy_replicas(ls_context *ctx, ls_strategy strategy, int *out);
 
-/* Proves that what devices have of a graph's variables is equal: weights, optimizer slots, metrics, all there are. The
- * SHA-256 of every copy that is up to date is compared with that of the others; the first that differs is told by name
- * and device, with LS_ERR_DEVICE. CPU devices share the one copy in the host's memory. *copies (may be NULL): how many
- * copies were compared. */
+/* Checks that all devices have equal copies of a graph's variables (weights, slots, metrics) by
+ * SHA-256. Returns LS_ERR_DEVICE with the name and device of the first that differs. CPU devices
+ * share one copy. Sets *copies (may be NULL) to the number of copies that were compared. */
 LS_API ls_status ls_strategy_check(ls_graph *graph, int64_t *copies);
 
 #ifdef __cplusplus

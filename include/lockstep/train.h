@@ -1,7 +1,8 @@
-/* lockstep/train.h: compile, fit, evaluate, predict, as in Keras.
+/* lockstep/train.h: compile, fit, evaluate and predict, as in Keras.
  *
- * ls_fit is a loop over one traced step function, in calls that users have, too: ls_model_trace, ls_loss_value,
- * ls_apply_gradients, ls_eval_rows. The batch size is the global one and results do not depend on the devices. */
+ * ls_fit is a loop over one traced step, made of calls that programs can use too:
+ * ls_model_trace, ls_loss_value, ls_apply_gradients, ls_eval_rows. The batch size is that of the
+ * whole batch, and results do not depend on the devices. */
 #ifndef LOCKSTEP_TRAIN_H
 #define LOCKSTEP_TRAIN_H
 
@@ -15,44 +16,48 @@ extern "C" {
 
 /* ---- Compiling ---- */
 
-#define LS_MAX_OUTPUTS 8 /* that a model which is trained may have */
+#define LS_MAX_OUTPUTS 8 /* maximum number of outputs of a model that is trained */
 
-/* What one of several outputs is trained on. */
+/* Loss and metrics of one of several outputs. The data then has a label for each output with a
+ * loss. Results are named as in Keras: "loss" (the weighted sum), "<output>_loss" (without its
+ * weight) and "<output>_<metric>". */
 typedef struct ls_output {
-    ls_loss loss;  /* none: the output is not trained, and the data has no labels for it */
-    double weight; /* of its loss in the sum of all; 0: 1, LS_ZERO: 0 */
-    ls_metrics_list metrics;
+    /* none: the output is not trained, and the data has no labels for it */
+    ls_loss loss;
+    double weight;           /* weight of its loss in the total (default 1; LS_ZERO: 0) */
+    ls_metrics_list metrics; /* metrics of this output (default none) */
 } ls_output;
 
 typedef struct ls_compile_options {
     int ls_first;
-    ls_optimizer optimizer; /* none: evaluation only */
-    ls_loss loss;           /* of each output */
-    ls_metrics_list metrics;
-    const ls_output *outputs; /* in place of loss and metrics: one for each of the model's outputs, in order */
+    ls_optimizer optimizer;  /* none: evaluation only */
+    ls_loss loss;            /* loss of each output */
+    ls_metrics_list metrics; /* metrics of each output (default none) */
+    /* One for each of the model's outputs, in order, instead of loss and metrics. */
+    const ls_output *outputs;
     size_t output_count;
 } ls_compile_options;
 
-/* ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(...)).
- * Of several outputs: .outputs = ls_outputs({ .loss = ls_mean_squared_error(), .weight = 0.3 }, { .loss = ... }). The
- * data then has a label for each that has a loss; results are "loss" (their weighted sum), "<output>_loss" for each,
- * without its weight, and "<output>_<metric>", as in Keras. The optimizer's slots are made here. Names are copied. May
- * be called again; the optimizer then starts anew. Not inside LS_SCOPE of the model's graph. */
+/* Sets optimizer, loss and metrics: ls_compile(model, .optimizer = ls_adam(), .loss =
+ * ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(...)). Makes the optimizer's slots
+ * and copies names. Calling it again restarts the optimizer. Do not call it inside LS_SCOPE of the
+ * model's graph. With several outputs:
+ * .outputs = ls_outputs({ .loss = ls_mean_squared_error(), .weight = 0.3 }, { .loss = ... }). */
 #define ls_outputs(...)                                                                                                \
     (const ls_output[]){ __VA_ARGS__ }, .output_count = sizeof((const ls_output[]){ __VA_ARGS__ }) / sizeof(ls_output)
 #define ls_compile(model, ...) ls_compile_with(model, (ls_compile_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_compile_with(ls_model *model, ls_compile_options options);
 
-/* ---- Built-in callbacks: specs ---- */
+/* ---- Built-in callbacks ---- */
 
-/* Names, options, defaults and meanings are Keras's; the constructors stand below, behind ls_callback. A spec is a
- * plain struct by value: nothing to free. What it must remember while training is made by ls_fit, saved with the job,
- * and freed by ls_fit. A monitored name that training does not give is an error before the first step. A value that is
- * not a number is never better than another. A file that cannot be written any more (a full disk) is a warning:
- * training goes on. Messages go where progress goes. */
+/* Names, options, defaults and meanings are Keras's; the constructors are below ls_callback. Specs
+ * are plain structs and need no freeing. ls_fit makes, frees and saves the state of callbacks. A
+ * monitored name that training does not produce is an error before the first step. NaN is never an
+ * improvement. If a file can no longer be written (a full disk), a warning is printed and training
+ * continues. Messages go to the output of progress. */
 
 typedef enum ls_callback_kind {
-    LS_CALLBACK_FUNCTIONS = 0, /* the user's own */
+    LS_CALLBACK_FUNCTIONS = 0, /* functions of the user */
     LS_CALLBACK_EARLY_STOPPING,
     LS_CALLBACK_CSV_LOGGER,
     LS_CALLBACK_TENSORBOARD,
@@ -63,85 +68,94 @@ typedef enum ls_callback_kind {
 } ls_callback_kind;
 
 typedef enum ls_monitor_mode {
-    LS_MODE_AUTO = 0, /* losses and errors shall fall, other metrics rise */
+    LS_MODE_AUTO = 0, /* minimize losses and errors, maximize other metrics */
     LS_MODE_MIN,
     LS_MODE_MAX,
 } ls_monitor_mode;
 
-/* ls_early_stopping("val_accuracy", .patience = 3, .restore_best_weights = true): training stops at the end of an epoch
- * when `patience` epochs have brought nothing better. Not in its first epoch, as in Keras. */
+/* Stops training at the end of an epoch, but not of the first one, as in Keras, when `patience`
+ * epochs have not improved: ls_early_stopping("val_accuracy", .patience = 3,
+ * .restore_best_weights = true). */
 typedef struct ls_early_stopping_options {
     int ls_first;
-    const char *monitor; /* NULL: "val_loss" */
-    double min_delta;    /* a change below it is no improvement */
+    const char *monitor; /* result to monitor (default "val_loss") */
+    double min_delta;    /* smaller changes are not an improvement (default 0) */
+    /* epochs without improvement before training stops (default 0) */
     int64_t patience;
-    bool verbose; /* tells that it stopped, and whose weights are restored */
-    ls_monitor_mode mode;
-    double baseline; /* improvements that do not reach it do not end the waiting; 0: none, LS_ZERO: 0 */
-    /* Training ends with the weights of the best epoch, even when it was not stopped; but not when .stop ended it, or
-     * it failed: then it may go on later. */
+    bool verbose;         /* reports that it stopped, and which epoch's weights it restores */
+    ls_monitor_mode mode; /* whether smaller or larger is better (default LS_MODE_AUTO) */
+    /* only improvements that beat this value reset the patience (default none; LS_ZERO: 0) */
+    double baseline;
+    /* Ends training with the weights of the best epoch, even if it was not stopped early; but
+     * not if .stop ended it or it failed, because it may continue later. */
     bool restore_best_weights;
-    int64_t start_from_epoch; /* epochs before it are not looked at */
+    int64_t start_from_epoch; /* ignores epochs before this one (default 0) */
 } ls_early_stopping_options;
 
-/* ls_csv_logger("log.csv"): a header and a line an epoch, with Keras's bytes: "epoch" from 0, then all names in the
- * order of their letters, NA for what an epoch does not have. */
+/* Writes a CSV file with Keras's bytes, a header and a line per epoch: "epoch" from 0, then all
+ * names in alphabetical order, NA for values that an epoch does not have.
+ * ls_csv_logger("log.csv") */
 typedef struct ls_csv_logger_options {
     int ls_first;
-    const char *path;
-    const char *separator; /* one character; NULL: "," */
-    bool append;           /* to the file that is there; a header is written where it is empty */
+    const char *path;      /* file to write */
+    const char *separator; /* one character (default ",") */
+    bool append;           /* appends to an existing file; writes a header only if it is empty */
 } ls_csv_logger_options;
 
-/* ls_tensorboard("logs/run-1", .update_freq = 1): event files for TensorBoard in the folders logs/run-1/train and
- * logs/run-1/validation, with Keras's tags: epoch_loss, epoch_accuracy, epoch_learning_rate by epoch, from 0;
- * batch_loss,
- * ... by step; evaluation_loss_vs_iterations, ... */
+/* Writes event files for TensorBoard to log_dir/train and log_dir/validation, with Keras's tags:
+ * epoch_loss, epoch_accuracy, epoch_learning_rate by epoch from 0; batch_loss, ... by step;
+ * evaluation_loss_vs_iterations, ... ls_tensorboard("logs/run-1", .update_freq = 1) */
 typedef struct ls_tensorboard_options {
     int ls_first;
-    const char *log_dir; /* NULL: "logs"; made where it is not there */
-    int64_t update_freq; /* 0: epochs alone; N: every Nth step, too */
+    const char *log_dir; /* default "logs"; created if missing */
+    int64_t update_freq; /* N: every N steps too (default 0: only at the end of epochs) */
 } ls_tensorboard_options;
 
-/* ls_model_checkpoint("weights-{epoch:02d}-{val_loss:.3f}.safetensors", .save_best_only = true): the weights in a file
- * at the end of each epoch, or of each that is better than all before. The name may have {epoch}, from 1, and every
- * value, written as Python does it; {{ is a brace. Folders are made. */
+/* Saves the weights at the end of each epoch, or of each that is the best so far:
+ * ls_model_checkpoint("weights-{epoch:02d}-{val_loss:.3f}.safetensors", .save_best_only = true).
+ * The path may contain {epoch}, from 1, and every result, formatted as in Python; {{ is a brace.
+ * Creates missing folders. */
 typedef struct ls_model_checkpoint_options {
     int ls_first;
-    const char *path;
-    const char *monitor; /* of save_best_only; NULL: "val_loss" */
-    bool verbose;
-    bool save_best_only;
-    ls_monitor_mode mode;
-    int64_t save_freq;              /* 0: every epoch; N: every N steps, and the name may have {batch}, from 1 */
-    double initial_value_threshold; /* only what is better is saved; 0: none, LS_ZERO: 0 */
+    const char *path;     /* pattern of the file's name */
+    const char *monitor;  /* result for save_best_only (default "val_loss") */
+    bool verbose;         /* prints a line for each file (default false) */
+    bool save_best_only;  /* saves only the best epochs so far (default false) */
+    ls_monitor_mode mode; /* whether smaller or larger is better (default LS_MODE_AUTO) */
+    /* N: every N steps, and the path may contain {batch}, from 1 (default 0: every epoch). */
+    int64_t save_freq;
+    /* saves only better results than this (default none; LS_ZERO: 0) */
+    double initial_value_threshold;
 } ls_model_checkpoint_options;
 
-/* ls_reduce_lr_on_plateau(.factor = 0.5, .patience = 3): the learning rate times `factor` when `patience` epochs have
- * brought nothing better. From it on the logs of an epoch also have "learning_rate". */
+/* Multiplies the learning rate by `factor` when `patience` epochs have not improved:
+ * ls_reduce_lr_on_plateau(.factor = 0.5, .patience = 3). From its position in the list on, the
+ * logs of an epoch also have "learning_rate". */
 typedef struct ls_reduce_lr_on_plateau_options {
     int ls_first;
-    const char *monitor; /* NULL: "val_loss" */
-    double factor;       /* 0: 0.1; LS_ZERO: 0 */
-    int64_t patience;    /* 0: 10 */
-    bool verbose;
-    ls_monitor_mode mode;
-    double min_delta; /* a change below it is no improvement; 0: 0.0001, LS_ZERO: 0 */
-    int64_t cooldown; /* epochs after a reduction in which none are counted */
-    double min_lr;
+    const char *monitor;  /* result to monitor (default "val_loss") */
+    double factor;        /* default 0.1; LS_ZERO: 0 */
+    int64_t patience;     /* epochs without improvement before a reduction (default 10) */
+    bool verbose;         /* prints a line for each reduction (default false) */
+    ls_monitor_mode mode; /* whether smaller or larger is better (default LS_MODE_AUTO) */
+    double min_delta;     /* smaller changes are not an improvement (default 0.0001; LS_ZERO: 0) */
+    int64_t cooldown;     /* epochs after a reduction that do not count (default 0) */
+    double min_lr;        /* lower bound of the learning rate (default 0) */
 } ls_reduce_lr_on_plateau_options;
 
-/* ls_learning_rate_scheduler(halve): asked for the rate of each epoch as it begins, with the epoch, from 0, and the
- * rate so far. (A schedule by steps belongs to the optimizer: ls_adam(.schedule = ls_cosine_decay(...)).) */
+/* Sets the learning rate of each epoch at its beginning. The function gets the epoch, from 0,
+ * and the current rate: ls_learning_rate_scheduler(halve). (A schedule by steps belongs to the
+ * optimizer: ls_adam(.schedule = ls_cosine_decay(...)).) */
 typedef struct ls_learning_rate_scheduler_options {
     int ls_first;
     double (*schedule)(void *user, int64_t epoch, double rate);
-    void *user;
-    bool verbose;
+    void *user;   /* passed to `schedule` */
+    bool verbose; /* prints the rate of each epoch (default false) */
 } ls_learning_rate_scheduler_options;
 
-/* ls_terminate_on_nan(): a step whose loss or update is not finite ends training with LS_OK, and a warning. Without it
- * that is LS_ERR_NOT_FINITE. The weights are those of the last good step either way: the bad one changes nothing. */
+/* Ends training with LS_OK and a warning when the loss or update of a step is not
+ * finite; without it ls_fit returns LS_ERR_NOT_FINITE. In both cases the weights are
+ * those of the last good step. */
 typedef struct ls_terminate_on_nan_options {
     int ls_first;
 } ls_terminate_on_nan_options;
@@ -158,36 +172,42 @@ typedef union ls_callback_spec {
 
 /* ---- Callbacks ---- */
 
-/* What is known at a call: names and values, "loss" first, then metrics, then "val_loss", ... At on_test_batch_end and
- * on_test_end the names have no "val_". */
+/* Results passed to a callback: "loss", then metrics, then "val_loss", ... In on_test_batch_end
+ * and on_test_end the names have no "val_". The library owns it; it is valid during the call. */
 typedef struct ls_logs {
     size_t count;
     const char *const *names;
     const double *values;
-    int64_t epoch;    /* from 0 */
-    int64_t step;     /* steps that are done, over all epochs */
-    int64_t samples;  /* seen in this epoch, or by this evaluation */
-    int64_t batch;    /* of this epoch, evaluation or prediction, from 0: of calls with "batch" in their name */
-    bool cut;         /* on_epoch_end: the epoch ended before its last step; it is not counted, and may go on later */
+    int64_t epoch;   /* from 0 */
+    int64_t step;    /* completed steps of all epochs */
+    int64_t samples; /* number of samples so far in this epoch or evaluation */
+    /* Batch index in the epoch, evaluation or prediction, from 0; only in calls
+     * with "batch" in their name. */
+    int64_t batch;
+    /* on_epoch_end: the epoch ended before its last step; it does not
+     * count and may continue later */
+    bool cut;
     bool interrupted; /* on_epoch_end, on_train_end: .stop of ls_fit ended training */
 } ls_logs;
 
 /* clang-format off */
-/* Called at Keras's moments, in this order:
+/* Callback events, in Keras's order:
  *     on_train_begin
  *         on_epoch_begin
  *             on_batch_begin, on_batch_end                 a training step
- *             on_test_begin                                the epoch's validation; ls_evaluate with .callbacks
+ *             on_test_begin                                validation, ls_evaluate with .callbacks
  *                 on_test_batch_begin, on_test_batch_end
  *             on_test_end
  *         on_epoch_end
  *     on_train_end
- *     on_predict_begin, on_predict_batch_begin, on_predict_batch_end, on_predict_end: ls_predict with .callbacks
+ *     on_predict_begin                                     ls_predict with .callbacks
+ *         on_predict_batch_begin, on_predict_batch_end
+ *     on_predict_end
  *
- * Each may be NULL. Setting *stop ends training after the current step or epoch. Another status than LS_OK ends ls_fit
- * with that status; its message is that of the library's call that failed inside, or what ls_backend_fail was given.
- * Inside, the model may be evaluated, asked, saved and loaded, but neither compiled, trained nor destroyed, nor its
- * context closed: that is refused with LS_ERR_STATE. */
+ * Each may be NULL. Setting *stop ends training after the current step or epoch. Any status but
+ * LS_OK ends ls_fit with that status; the message is that of the library call that failed
+ * inside, or of ls_backend_fail. A callback may evaluate, query, save and load the model.
+ * Compiling, training or destroying it, or closing its context, returns LS_ERR_STATE. */
 /* clang-format on */
 typedef struct ls_callback {
     void *user;
@@ -205,16 +225,17 @@ typedef struct ls_callback {
     ls_status (*on_predict_batch_begin)(void *user, ls_model *model, const ls_logs *logs);
     ls_status (*on_predict_batch_end)(void *user, ls_model *model, const ls_logs *logs);
     ls_status (*on_predict_end)(void *user, ls_model *model, const ls_logs *logs);
-    /* What the callback itself must remember is saved with the job: bytes from malloc, which the library frees; and
-     * given back. */
+    /* Save the callback's own state with checkpoints (`bytes` from malloc; the library
+     * frees it), and restore it. */
     ls_status (*save)(void *user, void **bytes, size_t *count);
     ls_status (*load)(void *user, const void *bytes, size_t count);
-    ls_callback_kind kind; /* not 0: a built-in one, made by a constructor below; it has no functions of its own */
+    /* Not 0: a built-in callback, made by a constructor below; it has no functions of its own. */
+    ls_callback_kind kind;
     ls_callback_spec of;
 } ls_callback;
 
-/* ls_fit(model, data, .callbacks = ls_callbacks(ls_early_stopping(.patience = 3), ls_csv_logger("log.csv"), mine)).
- * They are called in that order. */
+/* Lists callbacks, which are called in this order: ls_fit(model, data, .callbacks =
+ * ls_callbacks(ls_early_stopping(.patience = 3), mine)). */
 #define ls_callbacks(...)                                                                                              \
     (const ls_callback[]){ __VA_ARGS__ },                                                                              \
         .callback_count = sizeof((const ls_callback[]){ __VA_ARGS__ }) / sizeof(ls_callback)
@@ -235,12 +256,12 @@ typedef struct ls_callback {
                     .of.learning_rate_scheduler = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_terminate_on_nan() ((ls_callback){ .kind = LS_CALLBACK_TERMINATE_ON_NAN })
 
-/* The learning rate of the next step, and another one for all steps to come: for callbacks, too. A rate that a schedule
- * says cannot be set. */
+/* Return the learning rate of the next step, and set it for all later steps. Callbacks may use
+ * them. A rate that comes from a schedule cannot be set. */
 LS_API ls_status ls_learning_rate(ls_model *model, double *out);
 LS_API ls_status ls_set_learning_rate(ls_model *model, double rate);
 
-/* ---- History: a value for each name and epoch ---- */
+/* ---- History: results by name and epoch, from ls_fit's .history; the caller destroys it ---- */
 
 typedef struct ls_history ls_history;
 LS_API size_t ls_history_epochs(const ls_history *history);
@@ -252,7 +273,7 @@ LS_API void ls_history_destroy(ls_history *history);
 /* ---- Fit ---- */
 
 typedef enum ls_verbose {
-    LS_VERBOSE_AUTO = 0, /* the progress bar on a terminal, a line an epoch elsewhere */
+    LS_VERBOSE_AUTO = 0, /* progress bar on a terminal, otherwise a line per epoch */
     LS_VERBOSE_SILENT,
     LS_VERBOSE_BAR,
     LS_VERBOSE_LINES,
@@ -260,71 +281,93 @@ typedef enum ls_verbose {
 
 typedef struct ls_fit_options {
     int ls_first;
-    int64_t epochs;          /* 0: 1 */
-    int64_t batch_size;      /* samples in the whole batch; 0: 32. A batched dataset has its own; another is an error */
-    int64_t initial_epoch;   /* counted from 0 */
-    int64_t steps_per_epoch; /* 0: one pass over the data. Passes go on from epoch to epoch, one behind the other */
-    int64_t max_steps;       /* in all; 0: no limit */
+    int64_t epochs; /* number of epochs (default 1) */
+    /* Samples in the whole batch (default 32). Must be 0, or equal, if the dataset is batched. */
+    int64_t batch_size;
+    int64_t initial_epoch; /* first epoch, counted from 0 (default 0) */
+    /* Steps per epoch (default: one pass over the data). Passes continue from epoch to epoch. */
+    int64_t steps_per_epoch;
+    int64_t max_steps; /* maximum number of steps in total (default 0: no limit) */
+    /* evaluated after each epoch (default NULL: none); the caller keeps it */
     ls_dataset *validation;
-    double validation_split;       /* the last part of the samples is held back */
-    int64_t validation_batch_size; /* 0: batch_size. A batched dataset has its own; another is an error */
-    bool keep_order;               /* Do not shuffle. Default: data in memory gets a new permutation every epoch */
-    uint64_t seed;                 /* of the order of data */
-    const double *class_weights;   /* by label: one for each class */
-    size_t class_count;
-    const ls_callback *callbacks;
+    /* fraction of the samples, the last ones, to use for validation (default 0) */
+    double validation_split;
+    /* default: batch_size. Must be 0, or equal, if the dataset is batched */
+    int64_t validation_batch_size;
+    /* Keeps the order of samples (default: shuffles data in memory every epoch). */
+    bool keep_order;
+    uint64_t seed;                /* seed of the order of samples (default 0) */
+    const double *class_weights;  /* weight of each class, by label (default NULL: none) */
+    size_t class_count;           /* number of class_weights */
+    const ls_callback *callbacks; /* set with ls_callbacks(...) (default none) */
     size_t callback_count;
-    ls_verbose verbose;
-    FILE *output; /* of progress; NULL: standard output */
-    ls_strategy strategy;
-    int lanes;                /* 0: chosen from the size of the work */
-    const char *log;          /* a file of JSON lines */
-    bool log_hash;            /* the hash of parameters and optimizer state with every step */
-    const volatile int *stop; /* becomes not 0: training ends after the current step */
-    ls_history **history;     /* out; the caller destroys it */
+    ls_verbose verbose;       /* progress output (default LS_VERBOSE_AUTO) */
+    FILE *output;             /* where progress is printed (default standard output) */
+    ls_strategy strategy;     /* distribution of work (default: mirrored) */
+    int lanes;                /* number of lanes (default: chosen from the amount of work) */
+    const char *log;          /* file for the log, in JSON lines (default none) */
+    bool log_hash;            /* logs the hash of parameters and optimizer state for every step */
+    const volatile int *stop; /* ends training after the current step when it becomes nonzero */
+    ls_history **history;     /* output; the caller destroys it */
     /* Checkpoints; see below. */
-    const char *checkpoint;   /* a folder to save them in; NULL: none are saved */
-    const char *save_every;   /* "500" or "500steps", "2epochs", "90s", "10min", "2h"; NULL: every epoch */
-    int keep;                 /* so many of the newest stay, and the best; 0: 3, LS_KEEP_ALL: all */
-    const char *monitor;      /* the result that says which is best; NULL: "val_loss", without validation "loss" */
-    const char *resume;       /* go on from this one, or from the newest of this folder; "auto": of `checkpoint` */
-    bool allow_other_bits;    /* resume also where lanes or the bit class are others: the weights will be, too */
-    const volatile int *save; /* becomes another number: saved after the current step, and training goes on */
-    /* Begin behind the last whole step of this model's last ls_fit, which ended, was stopped or failed: in the middle
-     * of an epoch with the same data, seed and batch size. Devices and strategy may be others, and the bits are those
-     * of a fit that was not disturbed. So training goes on without a device that failed. */
+    const char *checkpoint; /* folder for checkpoints (default none) */
+    /* When to save: "500" or "500steps", "2epochs", "90s", "10min", "2h" (default: every epoch). */
+    const char *save_every;
+    /* number of newest checkpoints to keep, besides the best (default 3; LS_KEEP_ALL) */
+    int keep;
+    /* Result that decides which checkpoint is best (default "val_loss", or
+     * "loss" without validation). */
+    const char *monitor;
+    /* Checkpoint to continue from, or folder with checkpoints; "auto":
+     * the folder of .checkpoint. */
+    const char *resume;
+    /* Allows other lanes or another bit class when resuming; the weights will then differ. */
+    bool allow_other_bits;
+    /* saves after the current step when its value changes; training continues */
+    const volatile int *save;
+    /* Continues after the last completed step of this model's last ls_fit, which may have ended,
+     * stopped or failed, also inside an epoch if data, seed and batch size are the same. Devices
+     * and strategy may differ, and the bits are those of an uninterrupted fit: use it to
+     * continue without a failed device. */
     bool go_on;
-    /* A file that ui.perfetto.dev and chrome://tracing show: what each worker of each device did when; of a cluster,
-     * those of every process. Written at the end, whole or not at all, also when training is stopped or fails. It has
-     * room for some 260,000 events; steps behind those are left out, and that is said. */
+    /* File for a timeline of each thread of each device, in every process of a cluster, for
+     * ui.perfetto.dev or chrome://tracing (default none). Written completely or not at all at
+     * the end, also if training is stopped or fails. Holds some 260,000 events; later steps are
+     * omitted, with a warning. */
     const char *trace;
-    int64_t trace_first, trace_last; /* steps to show, counted from 1 over all epochs; 0: from the first, to the last */
-    /* A small file that shows what this fit is at, for `lockstep top`: the workers of a cluster, epoch, step, who is
-     * waited for. Written anew each second by a thread, and removed at the end. */
+    /* Steps to trace, counted from 1 over all epochs (default 0: the first, the last). */
+    int64_t trace_first, trace_last;
+    /* Small file for `lockstep top` with live progress: workers, epoch, step, and
+     * which worker holds up the others (default none). A thread rewrites it every
+     * second; it is removed at the end. */
     const char *status;
-    /* In a cluster: in every so manieth step one lane, chosen at random, is computed by two workers. Where they differ,
-     * LS_ERR_PEER names both. 0: never. */
+    /* In a cluster: every N steps a second worker computes one randomly chosen lane
+     * too. If the results differ, training ends with LS_ERR_PEER, which names both
+     * workers (default 0: never). */
     int64_t audit;
-    /* Of asynchronous parameter servers. Which gradients each server applied, in its order, from which versions: server
-     * 0 writes this file, server 1 FILE.1, ... `lockstep replay FILE` trains the same again, bit for bit. */
+    /* Asynchronous parameter servers only: file for a record of the gradients that each server
+     * applied, in order, with their versions (default none). Server 0 writes FILE, server 1
+     * FILE.1, ... `lockstep replay FILE` repeats the training bit for bit. */
     const char *record;
-    const char *record_own; /* a JSON object that is kept with it: what the program needs to make this job again */
-    /* A folder where servers keep what they need to come back when they are lost; every one must find its own again.
-     * NULL: that of LOCKSTEP_JOURNAL (lockstep launch sets it); "" or none: the job ends when a server is lost. */
+    /* JSON object stored in the record: what the program needs to set up this job again. */
+    const char *record_own;
+    /* Folder where servers keep what they need to restart; each must find its own files
+     * again (default: LOCKSTEP_JOURNAL, which lockstep launch sets). "", or none set: the
+     * job ends when a server is lost. */
     const char *journal;
 } ls_fit_options;
 
-/* ls_fit(model, data, .epochs = 10, .batch_size = 4096, .validation = test). Features of uint8 become float32, and
- * images among them, which have 3 axes or more with the batch axis, are divided by 255, unless the model begins with a
- * Rescaling or takes uint8; the log says which. Stops with LS_ERR_NOT_FINITE before an update that is
- * not finite (see ls_terminate_on_nan). Whatever makes it fail, the weights are then those of the last good step. A log
- * that cannot be written any more is a warning, not a failure. */
+/* Trains the model: ls_fit(model, data, .epochs = 10, .batch_size = 4096). uint8 features become
+ * float32; images among them (3 axes or more with the batch axis) are divided by 255, unless the
+ * model begins with a Rescaling or takes uint8; the log records which. Returns LS_ERR_NOT_FINITE
+ * before an update that is not finite (see ls_terminate_on_nan). After any failure the weights are
+ * those of the last good step. If the log can no longer be written, a warning is printed. */
 #define ls_fit(...)                                                                                                    \
     ls_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                          \
                 (ls_fit_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
 LS_API ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options);
 
-/* The same on arrays in memory, which are borrowed for the call: ls_fit_arrays(model, x, y, .epochs = 10) */
+/* Trains on arrays in memory, which the caller keeps: ls_fit_arrays(model, x, y, .epochs = 10) */
 #define ls_fit_arrays(...)                                                                                             \
     ls_fit_arrays_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ), LS_ARGUMENT_3_(__VA_ARGS__, ),    \
                        (ls_fit_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) })
@@ -332,10 +375,11 @@ LS_API ls_status ls_fit_arrays_with(ls_model *model, ls_array x, ls_array y, ls_
 
 /* ---- Data that only one worker of a cluster can read ---- */
 
-/* That worker gives its elements to all, with the bits they would have. A builder like those of lockstep/data.h, called
- * on all workers, with NULL for `data` on those that do not have it; shuffle, batch and map `data` before it. Every
- * pass is made by all together, so no worker can come later. When worker `rank` is lost, what iterates fails: ls_fit
- * saves a checkpoint and ends. In a context that is in no cluster: the data itself. ctx must outlive it. */
+/* Returns a dataset whose elements worker `rank` sends to all, with the same bits. All workers
+ * call this builder; those without the data pass NULL. Shuffle, batch and map `data` before it.
+ * All workers iterate together, so no worker can join later. If worker `rank` is lost,
+ * iteration fails, and ls_fit saves a checkpoint and ends. Without a cluster it returns `data`.
+ * ctx must outlive the dataset. */
 LS_API ls_dataset *ls_from_worker(ls_context *ctx, int rank, ls_dataset *data);
 
 /* ---- Checkpoints ---- */
@@ -343,42 +387,46 @@ LS_API ls_dataset *ls_from_worker(ls_context *ctx, int rank, ls_dataset *data);
 #define LS_KEEP_ALL (-1)
 
 /* clang-format off */
-/* With .checkpoint = "DIR", ls_fit saves everything that decides the steps to come, every .save_every and at the end:
+/* With .checkpoint = "DIR", ls_fit saves everything that decides the following steps, every
+ * .save_every and at the end:
  *
  *     DIR/step-00000500/model.safetensors, optimizer.safetensors, state.json
- *     DIR/last, DIR/best                     links to the newest one, and to that with the best .monitor
+ *     DIR/last, DIR/best             links to the newest one, and to the one with the best .monitor
  *
- * A fit with .resume = "auto" and the same model, data and options goes on as if it had not ended: also inside an
- * epoch, on other devices and with another strategy, bit for bit. What differs is refused by name; devices, strategy,
- * epochs, max_steps, verbose and log may differ. Where there is no checkpoint yet, training begins, and the log says
- * so.
+ * A fit with .resume = "auto" and the same model, data and options continues as if it had not
+ * ended: also inside an epoch, on other devices and with another strategy, bit for bit. Devices,
+ * strategy, epochs, max_steps, verbose and log may differ; any other difference is an error that
+ * names it. Without a checkpoint, training begins from the start, and the log records this.
  *
- * Training waits for a copy of its state (ls_times.save); a thread writes it. A checkpoint appears when it is whole and
- * on the disk, and only then are older ones removed. On a full disk the oldest is removed first, except the best and
- * the only one. A checkpoint that cannot be written is a warning, and training goes on. When the last one cannot be
- * written, ls_fit returns LS_ERR_UNSAVED: the model has its trained weights, and .history is set. Callbacks that have a
- * memory take part through .save and .load; those are called after on_train_begin. */
+ * Training waits only for a copy of its state (ls_times.save); a thread writes it. A
+ * checkpoint appears when it is complete and on disk; only then are older ones removed. On
+ * a full disk the oldest is removed first, but never the best or the only one. If a
+ * checkpoint cannot be written, a warning is printed and training continues. If the last
+ * one cannot be written, ls_fit returns LS_ERR_UNSAVED: the model has its trained weights,
+ * and .history is set. Callbacks save and restore their state with .save and .load, which
+ * are called after on_train_begin. */
 /* clang-format on */
 
-/* The checkpoint of this moment, in DIR/step-...; returns when it is on the disk. For loops by hand, and for callbacks.
- * Older ones stay. */
+/* Saves a checkpoint now, in DIR/step-..., for loops by hand and callbacks. Returns when it is
+ * on disk. Keeps older ones. */
 LS_API ls_status ls_checkpoint_save(ls_model *model, const char *dir);
 
 typedef struct ls_restore_options {
     int ls_first;
-    bool allow_other_bits;
+    bool allow_other_bits; /* allows other lanes or another bit class (default false) */
 } ls_restore_options;
 
-/* ls_checkpoint_restore(model, from): weights, optimizer state, counters of steps and random numbers, from that
- * checkpoint or from the newest whole one of that folder. The model is compiled as it was then. A failure changes
- * nothing. */
+/* Restores weights, optimizer state, and counters of steps and random numbers from a checkpoint,
+ * or from the newest complete one in a folder: ls_checkpoint_restore(model, from). The model
+ * must be compiled as it was then. A failure changes nothing. */
 #define ls_checkpoint_restore(...)                                                                                     \
     ls_checkpoint_restore_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                           \
                                (ls_restore_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })
 LS_API ls_status ls_checkpoint_restore_with(ls_model *model, const char *from, ls_restore_options options);
 
-/* What ls_fit with the same options would need of each device's memory, whether it fits (fits may be NULL), and the
- * largest batch that does if not: a text to free(). Nothing is trained.
+/* Describes the memory that ls_fit with these options would need on each device, without
+ * training. Sets *fits (may be NULL); if it does not fit, the text has the largest batch that
+ * does. The caller frees the text.
  *     ls_explain_fit(model, data, &fits, &text, .batch_size = 4096) */
 #define ls_explain_fit(...)                                                                                            \
     ls_explain_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                  \
@@ -388,58 +436,61 @@ LS_API ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_o
 
 /* ---- Replay ---- */
 
-/* What was replayed. */
+/* Result of a replay. */
 typedef struct ls_replayed {
-    int servers, workers;        /* that the record is of */
-    int64_t gradients, versions; /* computed; made and compared, of all servers together */
-    int64_t most_kept;           /* versions of parts that had to be kept at one time */
-    bool torn;                   /* a last record was cut short: what it was of is not replayed */
-    bool stopped;                /* by options.stop, before the end */
+    int servers, workers; /* number of servers and workers in the record */
+    /* gradients computed; versions made and compared, of all servers together */
+    int64_t gradients, versions;
+    int64_t most_kept; /* maximum number of versions of shards kept at one time */
+    /* the record ends in an incomplete entry, which was not replayed */
+    bool torn;
+    bool stopped; /* options.stop ended the replay early */
 } ls_replayed;
 
-/* ls_replay(model, data, "run.record", &replayed, .batch_size = 32): what asynchronous parameter servers trained, made
- * again by this process from the record of it. Model, data and options are those of the ls_fit that was
- * recorded, but for the strategy, which is any that runs in one process: devices change no bit. Whether they are is
- * compared, and what differs is told. The SHA-256 of every version of every server's part is compared with the recorded
- * one; the first that differs is named with LS_ERR_DATA. At the end the model has the weights of that training; after a
- * failure, those it had before. Callbacks, logs and checkpoints of the options are not looked at. replayed may be
- * NULL. */
+/* Repeats in this process what asynchronous parameter servers trained, from the record:
+ * ls_replay(model, data, "run.record", &replayed, .batch_size = 32). Model, data and options must
+ * be those of the recorded ls_fit, except the strategy; callbacks, logs and checkpoints are
+ * ignored. Returns LS_ERR_DATA with the first version of a shard whose SHA-256 differs. The model
+ * gets the weights of that training; a failure leaves it unchanged. replayed may be NULL. */
 #define ls_replay(...)                                                                                                 \
     ls_replay_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ), LS_ARGUMENT_3_(__VA_ARGS__, ),        \
                    (ls_fit_options){ .ls_first = 0, LS_AFTER_4_(__VA_ARGS__, ) }, LS_ARGUMENT_4_(__VA_ARGS__, ))
 LS_API ls_status ls_replay_with(ls_model *model, ls_dataset *data, const char *record, ls_fit_options options,
                                 ls_replayed *out);
 
-/* What the program that wrote the record kept in it (record_own of ls_fit), as JSON; free() it. LS_ERR_NOT_FOUND where
- * it kept nothing. */
+/* Returns the JSON object that the program stored in the record (record_own of ls_fit). The
+ * caller frees it. LS_ERR_NOT_FOUND: there is none. */
 LS_API ls_status ls_record_own(const char *record, char **out);
 
 /* ---- Evaluate and predict ---- */
 
 #define LS_MAX_RESULTS (LS_MAX_METRICS + LS_MAX_OUTPUTS + 1)
 typedef struct ls_results {
-    size_t count; /* "loss", of several outputs that of each, then metrics; names last until the next ls_compile */
+    /* "loss", with several outputs the loss of each, then metrics. Names are valid
+     * until the next ls_compile. */
+    size_t count;
     const char *names[LS_MAX_RESULTS];
     double values[LS_MAX_RESULTS];
-    int64_t samples; /* each counted once */
+    int64_t samples; /* number of samples, each counted once */
 } ls_results;
 
 typedef struct ls_evaluate_options {
     int ls_first;
-    ls_results *out;
-    int64_t batch_size; /* 0: 32. A batched dataset has its own; another is an error */
-    ls_verbose verbose; /* 0: silent here */
-    FILE *output;
-    ls_strategy strategy;
-    int lanes;
+    ls_results *out;              /* output: results; names last until the next ls_compile */
+    int64_t batch_size;           /* default 32. Must be 0, or equal, if the dataset is batched */
+    ls_verbose verbose;           /* default: silent */
+    FILE *output;                 /* where progress is printed (default standard output) */
+    ls_strategy strategy;         /* distribution of work (default: mirrored) */
+    int lanes;                    /* number of lanes (default: chosen from the amount of work) */
     const ls_callback *callbacks; /* on_test_begin to on_test_end */
     size_t callback_count;
 } ls_evaluate_options;
 
-/* ls_evaluate(model, test, &results, .batch_size = 1000) */
+/* Computes loss and metrics of a dataset: ls_evaluate(model, test, &results, .batch_size = 1000) */
 #define ls_evaluate(model, data, ...) ls_evaluate_with(model, data, (ls_evaluate_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_evaluate_with(ls_model *model, ls_dataset *data, ls_evaluate_options options);
 
+/* Evaluates on arrays in memory, which the caller keeps. */
 #define ls_evaluate_arrays(...)                                                                                        \
     ls_evaluate_arrays_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                              \
                             LS_ARGUMENT_3_(__VA_ARGS__, ),                                                             \
@@ -448,22 +499,24 @@ LS_API ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y
 
 typedef struct ls_predict_options {
     int ls_first;
-    int64_t batch_size; /* 0: 32. A batched dataset has its own; another is an error */
-    ls_verbose verbose; /* 0: silent here */
-    FILE *output;
-    ls_strategy strategy;
-    int lanes;
-    int index;                    /* which of the model's outputs */
+    int64_t batch_size;           /* default 32. Must be 0, or equal, if the dataset is batched */
+    ls_verbose verbose;           /* default: silent */
+    FILE *output;                 /* where progress is printed (default standard output) */
+    ls_strategy strategy;         /* distribution of work (default: mirrored) */
+    int lanes;                    /* number of lanes (default: chosen from the amount of work) */
+    int index;                    /* which output of the model (default 0) */
     const ls_callback *callbacks; /* on_predict_begin to on_predict_end */
     size_t callback_count;
 } ls_predict_options;
 
-/* ls_predict(model, test, &predictions, .batch_size = 1000): an output of the model for every sample, in order; free()
- * predictions.data. The model need not be compiled. */
+/* Computes an output of the model for every sample, in order: ls_predict(model,
+ * test, &predictions, .batch_size = 1000). The caller frees predictions.data. The
+ * model need not be compiled. */
 #define ls_predict(...)                                                                                                \
     ls_predict_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                      \
                     (ls_predict_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) }, LS_ARGUMENT_3_(__VA_ARGS__, ))
 LS_API ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_options options, ls_array *out);
+/* Predicts from an array in memory, which the caller keeps. */
 #define ls_predict_array(...)                                                                                          \
     ls_predict_array_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                \
                           (ls_predict_options){ .ls_first = 0, LS_AFTER_3_(__VA_ARGS__, ) },                           \
@@ -474,19 +527,20 @@ LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_o
 
 typedef struct ls_batch_options {
     int ls_first;
-    ls_results *out;         /* of this batch, before its update */
-    ls_array sample_weights; /* one a sample; left out: none */
-    const double *class_weights;
+    ls_results *out;             /* results of this batch, before its update */
+    ls_array sample_weights;     /* one per sample (default none) */
+    const double *class_weights; /* weight of each class, by label (default none) */
     size_t class_count;
-    const ls_array *inputs; /* several features and labels: then x and y are (ls_array){ 0 } */
+    const ls_array *inputs; /* several features and labels; x and y are then (ls_array){ 0 } */
     int input_count;
     const ls_array *targets;
     int target_count;
-    ls_strategy strategy;
-    int lanes;
+    ls_strategy strategy; /* distribution of work (default: mirrored) */
+    int lanes;            /* number of lanes (default: chosen from the amount of work) */
 } ls_batch_options;
 
-/* ls_train_on_batch(model, x, y, &results): one training step on all of these samples, as ls_fit makes it. */
+/* Makes one training step on all of these samples, as ls_fit does:
+ * ls_train_on_batch(model, x, y, &results). */
 #define ls_train_on_batch(...)                                                                                         \
     ls_train_on_batch_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                               \
                            LS_ARGUMENT_3_(__VA_ARGS__, ),                                                              \
@@ -496,16 +550,17 @@ LS_API ls_status ls_train_on_batch_with(ls_model *model, ls_array x, ls_array y,
 /* ---- Loops by hand ---- */
 
 /* clang-format off */
-/* A step is a C function of tensors, written for the whole batch: how many devices share the work shows nowhere. It is
- * traced, as a tf.function is: called once for each kind of data (types, and shapes but for the number of samples);
- * what it made is kept, and run on every batch.
+/* A step is a C function of tensors, written for the whole batch; it does not depend on the
+ * number of devices. Like a tf.function it is traced: called once for each kind of data (types,
+ * and shapes except the number of samples), and the resulting nodes are run on every batch.
  *     static void train_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
  *     {
  *         trainee *t = user;                                      inputs: images, labels
  *         ls_tensor *predictions = ls_model_apply(t->cnn, inputs[0], true);
- *         ls_tensor *losses = ls_loss_per_sample(ls_sparse_categorical_crossentropy(), inputs[1], predictions);
+ *         ls_tensor *losses = ls_loss_per_sample(ls_sparse_categorical_crossentropy(), inputs[1],
+ *                                                predictions);
  *         ls_tensor *loss = ls_average_loss(losses, GLOBAL_BATCH_SIZE);
- *         ls_minimize(ls_adam(), loss, NULL);                     or ls_gradients, then ls_apply_gradients
+ *         ls_minimize(ls_adam(), loss, NULL);                     or ls_apply_gradients
  *         ls_metric_state_update(&t->accuracy, inputs[1], predictions, NULL);
  *         outputs[0] = ls_strategy_reduce(LS_REDUCE_SUM, loss, LS_NO_AXIS);
  *     }
@@ -519,89 +574,96 @@ LS_API ls_status ls_train_on_batch_with(ls_model *model, ls_array x, ls_array y,
  *             LS_CHECK(ls_strategy_run(step, batch, &loss));
  *             LS_CHECK(ls_read_scalar(loss, &value));
  *         }
- * All that the function writes is part of the step and happens together at its end: variables, moving averages,
- * metrics. A step that fails changes nothing. Results do not depend on the devices, and are those of ls_fit, bit for
- * bit, where the work is the same. */
+ * All writes of the function (variables, moving averages, metrics) take effect together at the
+ * end of the step. A step that fails changes nothing. Results do not depend on the devices, and
+ * equal those of ls_fit bit for bit if the work is the same. */
 /* clang-format on */
 typedef void (*ls_loop_step_function)(ls_tensor *const *inputs, ls_tensor **outputs, void *user);
 typedef struct ls_loop_step ls_loop_step;
 
-/* For a graph (of a model: ls_model_graph); `outputs` is how many tensors the function gives, per-sample or whole; none
- * is fine, too. The step belongs to the scope that is open now, and ends with it and with its graph. Traced for a
- * second kind of data, the function must not make variables again: optimizers then need a name, and metrics and
- * variables are made before the step. */
+/* Makes a step for a graph (of a model: ls_model_graph). `outputs` is the number of tensors that
+ * the function returns, per-sample or whole, or 0. The step is freed with the current scope or
+ * the graph. For a second kind of data the function must not make variables again: give
+ * optimizers a name, and make metrics and variables before the step. */
 LS_API ls_status ls_loop_step_create(ls_graph *graph, ls_loop_step_function function, void *user, size_t outputs,
                                      ls_loop_step **out);
+/* Frees a step before its scope ends. */
 LS_API void ls_loop_step_destroy(ls_loop_step *step);
 
-/* One step on a batch, on the devices of the graph's strategy. Components become the function's inputs: those with axes
- * have the batch axis, scalars are whole (a learning rate of a schedule, say, behind the batch's own components, for
- * ls_apply_gradients). outputs (may be NULL): the tensors that the function gave, with their values
- * of this run. */
+/* Runs one step on a batch, on the devices of the graph's strategy. Components become the
+ * function's inputs: those with axes have the batch axis; scalars are whole (for example a
+ * learning rate for ls_apply_gradients, after the batch's own components). Sets outputs (may be
+ * NULL) to the function's tensors with their values of this run; the graph owns them. */
 LS_API ls_status ls_strategy_run(ls_loop_step *step, const ls_element *batch, ls_tensor **outputs);
 
-/* What tf.distribute's reduce gives, for use inside a step, or outside in an LS_SCOPE. Of a per-sample tensor: the sum
- * or mean of the samples. A whole tensor has one value everywhere: it stays as it is. An axis is reduced, too. */
+/* Reduces like tf.distribute's reduce, inside a step or outside in an LS_SCOPE: a per-sample
+ * tensor to the sum or mean of its samples; a whole tensor has one value everywhere and is
+ * returned. `axis` is reduced too, unless it is LS_NO_AXIS. */
 #define LS_NO_AXIS (-LS_MAX_RANK - 1)
 LS_API ls_tensor *ls_strategy_reduce(ls_reduction reduction, ls_tensor *value, int axis);
 
-/* A dataset to be iterated by hand, in passes: each pass has its own order where the data is shuffled. Its batches are
- * global ones: it must be batched (ls_batch). `dataset` stays the caller's. */
+/* Iterates a dataset by hand in passes; each pass has its own order if the data is shuffled.
+ * The dataset must be batched (ls_batch), with the global batch size. The caller keeps
+ * `dataset` and destroys *out. */
 typedef struct ls_distributed ls_distributed;
 LS_API ls_status ls_distribute_dataset(ls_dataset *dataset, ls_distributed **out);
-/* The next batch, valid until the next call. NULL: the pass has ended, and the next call begins another one. */
+/* Returns the next batch, valid until the next call. NULL: the pass has ended; the
+ * next call begins another. */
 LS_API ls_status ls_distributed_next(ls_distributed *data, const ls_element **out);
 LS_API void ls_distributed_destroy(ls_distributed *data);
 
-/* What each replica has, for looking at; replicas are counted from 0 (ls_strategy_replicas). Views, no copies: of a
- * batch, the samples that the replica's lanes would compute in this step; of an output of the last run, its values for
- * those samples, or the whole value, which is the same everywhere. With fewer lanes than replicas some have none. */
+/* Return a replica's part, for inspection, as views without copies; replicas count from 0
+ * (ls_strategy_replicas). For a batch: the samples of the replica's lanes. For an output of the
+ * last run: its values for those samples, or the whole value, which is the same everywhere. With
+ * fewer lanes than replicas some have no samples. */
 LS_API ls_status ls_replica_element(ls_loop_step *step, const ls_element *batch, int replica, ls_element *out);
 LS_API ls_status ls_replica_value(ls_loop_step *step, size_t output, int replica, ls_array *out);
-/* As TensorFlow prints per-replica values: "PerReplica:{\n  0: tf.Tensor(0.5, shape=(), dtype=float32),\n  1: ...}";
- * free() it. */
+/* Formats per-replica values like TensorFlow: "PerReplica:{\n  0: tf.Tensor(0.5, shape=(),
+ * dtype=float32),\n  1: ...}". The caller frees the text. */
 LS_API ls_status ls_format_replicas(ls_loop_step *step, size_t output, char **out);
 
 /* ---- State ---- */
 
-/* SHA-256 of parameters and optimizer state: bytes of the variables in creation order, trainable then not, of the
- * optimizer's slots in creation order (see ls_apply_gradients), and last its step, an i64; little-endian, without
- * padding. */
+/* Returns the SHA-256 of parameters and optimizer state: the variables in creation order,
+ * trainable first, then the optimizer's slots in creation order (see ls_apply_gradients), then
+ * its step, an i64; little-endian, without padding. */
 LS_API ls_status ls_model_state_sha256(ls_model *model, char hex[65]);
 
-/* Training steps since the model was compiled: batches. */
+/* Returns the number of training steps (batches) since the model was compiled. */
 LS_API ls_status ls_model_steps(ls_model *model, int64_t *out);
 
-/* Where the time of the last fit went, in seconds. */
+/* Time of the last fit in seconds, by activity. */
 typedef struct ls_times {
     double data;        /* waiting for the next batch */
-    double compute;     /* steps, of which */
-    double join;        /* is for joins, checks and updates */
-    double other;       /* validation, progress, logs, callbacks, and: */
-    double save;        /* copies for checkpoints: as long as training waited for them */
-    double flush;       /* and at its end, until the last one was written; this is in none of the others */
-    double moved_bytes; /* not a time: what joins moved between devices */
+    double compute;     /* steps, including `join` */
+    double join;        /* joins, checks and updates */
+    double other;       /* validation, progress, logs and callbacks, including `save` */
+    double save;        /* copies for checkpoints: time that training waited for them */
+    double flush;       /* writing the last checkpoint at the end; not part of the other times */
+    double moved_bytes; /* not a time: bytes that joins moved between devices */
 } ls_times;
 LS_API ls_times ls_model_times(const ls_model *model);
 
-/* The same for each device that the last fit used, of its average worker; busy, data, joins, idle and other make up
- * the fit's time. */
+/* Time of each device that the last fit used, in seconds, for its average thread. busy, data,
+ * joins, idle and other add up to the time of the fit. */
 typedef struct ls_device_times {
     char name[80]; /* "/job:localhost/replica:0/task:0/device:CPU:0" */
-    int stage;     /* of a strategy that cuts the model, counted from 0; -1: of none */
+    int stage;     /* stage of a strategy that divides the model, from 0; -1: none */
     double busy;   /* computing */
-    double lanes;  /* of it: tasks of lanes. idle / (lanes + idle) is the bubble of a pipeline's stage */
+    /* part of `busy`: tasks of lanes. idle / (lanes + idle) is the bubble of a pipeline's stage */
+    double lanes;
     double data;   /* waiting for the next batch */
-    double joins;  /* joins, checks and updates, with waiting for other devices there */
-    double idle;   /* nothing to do while other lanes were under way */
-    double copies; /* of busy and joins: copying from and to other devices */
-    double other;  /* between steps: validation, logs, callbacks, and values that one worker computes for all */
+    double joins;  /* joins, checks and updates, including waiting for other devices there */
+    double idle;   /* nothing to do while other lanes were running */
+    double copies; /* part of `busy` and `joins`: copying from and to other devices */
+    /* between steps: validation, logs, callbacks, and values that one thread computes for all */
+    double other;
 } ls_device_times;
-LS_API ls_status ls_model_device_times(const ls_model *model, ls_device_times **out,
-                                       size_t *count); /* free() the list */
+/* Returns the times of each device. The caller frees the list. */
+LS_API ls_status ls_model_device_times(const ls_model *model, ls_device_times **out, size_t *count);
 
-/* As text: a line a device, and one sentence where more devices did not help ("2 devices are slower than 1 for this
- * model: joins 61 %"), judged by what was measured in this fit. free() it. */
+/* Returns a text with a line per device, and a sentence if more devices did not help ("2 devices
+ * are slower than 1 for this model: joins 61 %"), as measured in this fit. The caller frees it. */
 LS_API ls_status ls_explain_times(const ls_model *model, char **out);
 
 #ifdef __cplusplus
