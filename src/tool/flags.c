@@ -104,113 +104,121 @@ const ls_option_table tool_set_flags = LS_OPTION_TABLE(NULL, set_rows);
 static const ls_option model_rows[] = {
     ROW("--weights", weights, .metavar = "FILE",
         .help = "begin with these weights: .safetensors, .npz, .weights.h5 or .keras, in Keras's or PyTorch's names"),
-    ROW("--seed", seed, .value = "0", .help = "of initial weights, order of data and dropout"),
+    ROW("--seed", seed, .value = "0", .help = "seed of the initial weights, the order of the data and dropout"),
 };
 const ls_option_table tool_model_flags = LS_OPTION_TABLE("Model", model_rows);
 
 static const ls_option shape_rows[] = {
     ROW("--input", input, .metavar = "SIZES",
-        .help = "sizes of a sample that a built-in model takes, as in 32x32x3; not given: its own"),
+        .help = "size of a sample for a built-in model, such as 32x32x3 (default: the model's own)"),
     ROW("--classes", classes, .value = "0", .range = "[0, 2147483647]",
-        .help = "classes that a built-in classifier has; 0: its own"),
+        .help = "number of classes of a built-in classifier; 0: the model's own"),
     ROW("--norm-statistics", norm_statistics, .value = "auto",
-        .help = "of batch norms in training: of the whole batch, where all lanes meet, or of each lane, which wait for "
-                "nothing; results depend on it. auto: as the model says, else batch",
+        .help = "batch norm statistics in training: over the whole batch, or per lane (no "
+                "synchronization); results depend on it. auto: what the model says, else batch",
         LS_OPTION_CHOICES(norm_names)),
 };
 const ls_option_table tool_shape_flags = LS_OPTION_TABLE(NULL, shape_rows);
 
 static const ls_option loss_rows[] = {
-    ROW("--loss", loss, .value = "auto", .help = "what is made small; auto: by the model's output and the labels",
+    ROW("--loss", loss, .value = "auto", .help = "loss function; auto: chosen from the model's output and the labels",
         LS_OPTION_CHOICES(loss_names)),
     ROW("--from-logits", from_logits, .value = "off",
-        .help = "outputs are logits, not probabilities; not given: the model's last activation tells"),
+        .help = "outputs are logits, not probabilities (default: derived from the model's last "
+                "activation)"),
     ROW("--metrics", metrics, .metavar = "LIST",
-        .help =
-            "names with commas between: accuracy, top_k_categorical_accuracy, mse, mae, precision, recall, auc, ...; "
-            "not given: accuracy where the loss is a cross-entropy"),
+        .help = "comma-separated names: accuracy, top_k_categorical_accuracy, mse, mae, precision, "
+                "recall, auc, ... (default: accuracy with a cross-entropy loss)"),
 };
 const ls_option_table tool_loss_flags = LS_OPTION_TABLE("Loss and metrics", loss_rows);
 
 static const ls_option optimizer_rows[] = {
-    ROW("--optimizer", optimizer, .value = "adam", .help = "rule of the update", LS_OPTION_CHOICES(optimizer_names)),
+    ROW("--optimizer", optimizer, .value = "adam", .help = "optimizer", LS_OPTION_CHOICES(optimizer_names)),
     ROW("--lr", lr, .value = "0", .range = "[0, inf)",
-        .help = "learning rate; 0: the optimizer's own, as in Keras (rmsprop-tf1 has none)"),
-    ROW("--momentum", momentum, .value = "0", .range = "[0, 1)", .help = "of sgd, rmsprop and rmsprop-tf1"),
-    ROW("--nesterov", nesterov, .value = "off", .help = "Nesterov's momentum, of sgd"),
+        .help = "learning rate; 0: the optimizer's default, as in Keras (rmsprop-tf1 has none)"),
+    ROW("--momentum", momentum, .value = "0", .range = "[0, 1)", .help = "momentum of sgd, rmsprop and rmsprop-tf1"),
+    ROW("--nesterov", nesterov, .value = "off", .help = "use Nesterov momentum (sgd)"),
     ROW("--accumulate", accumulate, .value = "1", .range = "[1, 1000000]",
-        .help = "batches whose gradients make one update; of parameter-server, pushes that a server adds up"),
+        .help = "number of batches whose gradients make one update; with parameter-server, number of "
+                "pushes that a server adds up"),
 };
 const ls_option_table tool_optimizer_flags = LS_OPTION_TABLE("Optimizer", optimizer_rows);
 
 static const ls_option batch_rows[] = {
     ROW("--batch-size", batch_size, .value = "32", .range = "[1, 1000000000]",
-        .help = "samples in a batch, of all devices together"),
+        .help = "number of samples in a batch, over all devices"),
 };
 const ls_option_table tool_batch_flags = LS_OPTION_TABLE("Batches", batch_rows);
 
 static const ls_option training_rows[] = {
-    ROW("--epochs", epochs, .value = "1", .range = "[1, inf)", .help = "times to go over the data"),
+    ROW("--epochs", epochs, .value = "1", .range = "[1, inf)", .help = "number of passes over the data"),
     ROW("--max-steps", max_steps, .value = "0", .range = "[0, inf)",
-        .help = "end after that many steps; 0: no limit. Without --epochs, as many epochs as they take"),
+        .help = "end after this many steps; 0: no limit. Without --epochs, trains as many epochs as the "
+                "steps take"),
     ROW("--batch-size-per-device", batch_size_per_device, .value = "0", .range = "[0, 1000000]",
-        .help = "in place of --batch-size: times the number of devices; 0: not so"),
-    ROW("--shuffle", shuffle, .value = "on", .help = "a new order of the samples every epoch"),
+        .help = "batch size per device; overrides --batch-size. 0: unused"),
+    ROW("--shuffle", shuffle, .value = "on", .help = "shuffle the samples every epoch"),
     ROW("--validation-split", validation_split, .value = "0", .range = "[0, 1)", .metavar = "PART",
-        .help = "hold back the last part of the training data for validation, in place of the test set"),
+        .help = "hold back this last part of the training data for validation, instead of the test set"),
     ROW("--verbose", verbose, .value = "auto", .metavar = "N",
-        .help = "0: no progress, 1: a bar, 2: a line an epoch; auto: a bar on a terminal, lines elsewhere",
+        .help = "0: silent, 1: progress bar, 2: one line per epoch; auto: a bar on a terminal, lines "
+                "elsewhere",
         LS_OPTION_CHOICES(verbose_names)),
     ROW("--audit", audit, .value = "0", .range = "[0, inf)", .metavar = "N",
-        .help = "of several workers: in every Nth step one lane, chosen at random, is computed by two of them and "
-                "compared; 0: never"),
+        .help = "with several workers: every N steps, two workers compute the same randomly chosen lane "
+                "and compare it; 0: never"),
     ROW("--dry-run", dry_run, .value = "off",
-        .help = "train nothing: print what training needs of each device's memory; exit status 1 if it does not fit"),
+        .help = "train nothing; print the memory that training needs on each device. Exit status 1 if it "
+                "does not fit"),
 };
 const ls_option_table tool_training_flags = LS_OPTION_TABLE("Training", training_rows);
 
 static const ls_option callback_rows[] = {
     ROW("--monitor", monitor, .metavar = "NAME",
-        .help = "the value that the next three watch: loss, accuracy, val_loss, ...; not given: val_loss, without "
-                "validation loss"),
+        .help = "value that the next three options watch: loss, accuracy, val_loss, ... (default: "
+                "val_loss; without validation, loss)"),
     ROW("--early-stopping", early_stopping, .metavar = "PATIENCE",
-        .help = "end when that many epochs brought nothing better; or a list, patience=3,restore_best_weights, with "
-                "the keys patience, min_delta, mode (min or max), baseline, restore_best_weights, start_from_epoch and "
-                "monitor"),
+        .help = "stop after this many epochs without improvement; or a list such as "
+                "patience=3,restore_best_weights with the keys patience, min_delta, mode (min or max), "
+                "baseline, restore_best_weights, start_from_epoch and monitor"),
     ROW("--reduce-on-plateau", reduce_on_plateau, .metavar = "PATIENCE",
-        .help = "a smaller learning rate when that many epochs brought nothing better; or a list, "
-                "patience=5,factor=0.5, with the keys patience, factor, min_lr, cooldown, min_delta, mode and monitor"),
+        .help = "reduce the learning rate after this many epochs without improvement; or a list such as "
+                "patience=5,factor=0.5 with the keys patience, factor, min_lr, cooldown, min_delta, mode "
+                "and monitor"),
     ROW("--save-best", save_best, .metavar = "FILE",
-        .help = "write the weights of each epoch that is better than all before; the name may be a pattern"),
+        .help = "write the weights after each epoch that is better than all before; the name may be a "
+                "pattern"),
     ROW("--save-epochs", save_epochs, .metavar = "PATTERN",
-        .help = "write the weights of every epoch: weights-{epoch:02d}-{val_loss:.3f}.safetensors"),
+        .help = "write the weights after every epoch: weights-{epoch:02d}-{val_loss:.3f}.safetensors"),
     ROW("--schedule", schedule, .metavar = "NAME:LIST",
-        .help = "learning rates by step, beginning with --lr: cosine:warmup=500,alpha=0.1 (also steps and from), "
-                "exponential:steps=1000,decay=0.96,staircase, piecewise:1000=0.01,5epochs=0.001 (the rate behind each "
-                "step) or warmup:steps=500,from=0. Steps are a number or Nepochs; a cosine ends with training"),
+        .help = "learning rate by step, starting from --lr: cosine:warmup=500,alpha=0.1 (also steps and "
+                "from), exponential:steps=1000,decay=0.96,staircase, piecewise:1000=0.01,5epochs=0.001 "
+                "(the rate from that step on) or warmup:steps=500,from=0. Steps are a number or Nepochs; "
+                "a cosine ends with training"),
     ROW("--terminate-on-nan", terminate_on_nan, .value = "off",
-        .help = "a step that is not finite ends training with exit status 0, not 1; it changes nothing either way"),
-    ROW("--csv", csv, .metavar = "FILE", .help = "write a line an epoch, as Keras's CSVLogger does"),
+        .help = "end training with exit status 0, not 1, after a step that is not finite; the step "
+                "changes nothing either way"),
+    ROW("--csv", csv, .metavar = "FILE", .help = "write one line per epoch, as Keras's CSVLogger does"),
     ROW("--tensorboard", tensorboard, .metavar = "DIR",
         .help = "write event files for TensorBoard into DIR/train and DIR/validation"),
     ROW("--tensorboard-every", tensorboard_every, .value = "1", .range = "[0, inf)",
-        .help = "scalars of every Nth step there; 0: of epochs alone"),
+        .help = "write scalars every N steps; 0: per epoch only"),
 };
 const ls_option_table tool_callback_flags = LS_OPTION_TABLE("While training", callback_rows);
 
 static const ls_option count_rows[] = {
     ROW("--devices", devices, .value = "1", .metavar = "LIST",
-        .help = "a number of CPU devices that share the cores out, or names, short or TensorFlow's: cpu:0,cpu:1 or "
-                "cpu:0-3 or /device:CPU:0. Results do not depend on it"),
+        .help = "number of CPU devices that share the cores, or names, short or TensorFlow's: "
+                "cpu:0,cpu:1 or cpu:0-3 or /device:CPU:0. Results do not depend on it"),
     ROW("--memory-limit", memory_limit, .metavar = "MIB",
-        .help =
-            "memory that each device may use, in MiB, or a list with one for each CPU device; 0: no limit, as when not "
-            "given"),
+        .help = "memory that each device may use, in MiB, or a list with one limit for each CPU device; "
+                "0: no limit (default)"),
     ROW("--memory-growth", memory_growth, .value = "off",
-        .help = "take memory as it is needed; off: a limit is reserved at the start"),
+        .help = "allocate memory as needed; off: reserve the limit at the start"),
     ROW("--kernels", kernels, .value = "own",
-        .help = "who computes matrix products and convolutions on CUDA devices: Lockstep, or cuBLAS and cuDNN. Results "
-                "do depend on it, in their last bits: one set does not go on from checkpoints of the other",
+        .help = "library for matrix products and convolutions on CUDA devices: Lockstep's, or cuBLAS and "
+                "cuDNN. Results differ in their last bits, and a checkpoint of one cannot be resumed "
+                "with the other",
         LS_OPTION_CHOICES(kernel_names)),
 };
 const ls_option_table tool_count_flags = LS_OPTION_TABLE("Devices", count_rows);
@@ -219,42 +227,46 @@ static const ls_option device_rows[] = {
     ROW("--strategy", strategy, .value = "auto",
         .help =
             "which device does what: mirrored and data-parallel deal out the batch, model-parallel and pipeline the "
-            "layers; multi-worker: mirrored, in the cluster that TF_CONFIG, torchrun, mpirun or srun tells of (with "
+            "layers; multi-worker: mirrored, in the cluster that TF_CONFIG, torchrun, mpirun or srun describes (with "
             "lockstep "
             "launch it needs no flag); parameter-server: the same, with the servers of lockstep launch --servers or of "
             "TF_CONFIG's \"ps\" tasks; auto: mirrored, or model-parallel with --place. Results do not depend on it "
             "either",
         LS_OPTION_CHOICES(strategy_names)),
     ROW("--stages", stages, .value = "0", .range = "[0, 16384]",
-        .help = "of model-parallel and pipeline: parts that the layers are cut into; 0: a stage for each device"),
+        .help = "number of stages of model-parallel and pipeline; 0: one for each device"),
     ROW("--replicas", replicas, .value = "0", .range = "[0, 16384]",
-        .help = "of pipeline and model-parallel: copies of all stages, which share the batch; 0: devices by stages"),
+        .help = "number of copies of all stages, which share the batch (pipeline and model-parallel); 0: "
+                "devices divided by stages"),
     ROW("--all-reduce", all_reduce, .value = "sharded",
-        .help = "who joins gradients: every device a part, neighbours by twos, or the first device everything",
+        .help = "which devices join gradients: each a part, neighbours in pairs, or the first device all "
+                "of it",
         LS_OPTION_CHOICES(all_reduce_names)),
     ROW("--pipeline", pipeline, .value = "1f1b",
-        .help = "order of a pipeline's lanes: one forward and one backward, or all forward and then all backward",
+        .help = "order of lanes in a pipeline: one forward and one backward, or all forward and then all "
+                "backward",
         LS_OPTION_CHOICES(pipeline_names)),
     ROW("--work-split", work_split, .metavar = "SPLIT",
-        .help = "how replicas share the lanes: auto, by how fast each was (also the workers of a cluster), or as in "
-                "3:1; not given: evenly"),
+        .help = "how replicas share the lanes: auto, by measured speed (also between the workers of a "
+                "cluster), or weights such as 3:1 (default: evenly)"),
     ROW("--staleness", staleness, .value = "0", .range = "[0, 1000000000]",
-        .help = "of parameter-server: how many versions behind a gradient may be that is applied; 0: none, which has "
-                "the results of the others. Above 0 workers compute batches of their own, and results depend on who "
-                "came when: --record keeps that"),
+        .help = "parameter-server: how many versions old the weights of an applied gradient may be. 0: "
+                "none, with the results of the other strategies. Above 0, workers compute batches of "
+                "their own, and results depend on arrival order, which --record keeps"),
     ROW("--scale-by-staleness", scale_by_staleness, .value = "off",
-        .help = "of parameter-server: the learning rate of a gradient that is N versions behind is divided by N"),
+        .help = "parameter-server: divide the learning rate of a gradient by its staleness"),
     ROW("--overlap", overlap, .value = "off",
-        .help = "of parameter-server: workers read weights and push gradients while they compute, from weights that "
-                "are a version older"),
+        .help = "parameter-server: workers read weights and push gradients while they compute, from "
+                "weights that are one version older"),
     ROW("--lanes", lanes, .value = "0", .range = "[0, 16384]",
-        .help = "parts the batch is cut into; 0: by the size of the work. Results do depend on it, in their last bits"),
+        .help = "number of lanes, the fixed parts of a batch; 0: chosen from the size of the work. "
+                "Results depend on it in their last bits"),
 };
 const ls_option_table tool_device_flags = LS_OPTION_TABLE(NULL, device_rows);
 
 static const ls_option placement_rows[] = {
     ROW("--place", place, .metavar = "RANGES",
-        .help = "layers and the devices they belong to: conv1_conv..pool1=cpu:0,conv2_block1_1_conv..=cpu:1. Without "
+        .help = "layers and their devices: conv1_conv..pool1=cpu:0,conv2_block1_1_conv..=cpu:1. Without "
                 "--devices, these are the devices in use"),
     ROW("--log-placement", log_placement, .value = "off", .help = "print which device each op runs on"),
 };
@@ -262,18 +274,18 @@ const ls_option_table tool_placement_flags = LS_OPTION_TABLE(NULL, placement_row
 
 static const ls_option verify_rows[] = {
     ROW("--strategies", strategies, .metavar = "LIST",
-        .help =
-            "names with commas between, as in one-device,mirrored,pipeline; not given: all, with all that they take"),
+        .help = "comma-separated names, such as one-device,mirrored,pipeline (default: all, with all "
+                "their options)"),
     ROW("--device-counts", device_counts, .value = "1,2,3,4,8", .metavar = "LIST",
-        .help = "numbers of CPU devices that share the cores out"),
+        .help = "numbers of CPU devices that share the cores"),
     ROW("--workers", worker_counts, .metavar = "LIST",
         .help =
             "numbers of processes that make a run together, as in 2,3; each is compared with one process; not given: "
             "this process alone"),
-    ROW("--lanes", lane_counts, .value = "4,6", .metavar = "LIST", .help = "numbers of parts the batch is cut into"),
-    ROW("--steps", steps, .value = "3", .range = "[1, 1000000]", .help = "training steps of each run"),
+    ROW("--lanes", lane_counts, .value = "4,6", .metavar = "LIST", .help = "numbers of lanes"),
+    ROW("--steps", steps, .value = "3", .range = "[1, 1000000]", .help = "number of training steps in each run"),
     ROW("--break-run", break_run, .value = "0", .range = "[0, inf)", .metavar = "N",
-        .help = "change one bit of a weight in the Nth run, to see that it is found; 0: in none"),
+        .help = "change one bit of a weight in run N, to see that the comparison finds it; 0: in no run"),
 };
 const ls_option_table tool_verify_flags = LS_OPTION_TABLE("Runs", verify_rows);
 
@@ -282,15 +294,16 @@ static const ls_option launch_rows[] = {
     ROW("--workers", workers, .value = "2", .range = "[1, 256]",
         .help = "processes to start; each gets its share of the cores"),
     ROW("--servers", servers, .value = "0", .range = "[0, 64]",
-        .help = "parameter servers to start beside them: with --strategy parameter-server they join what workers "
-                "made, or apply it as it comes; their ranks are the last"),
+        .help = "number of parameter servers to start as well; with --strategy parameter-server they "
+                "join the workers' gradients, or apply them as they arrive. Servers have the last ranks"),
     ROW("--elastic", elastic, .metavar = "MIN:MAX",
-        .help = "with fewer workers than MIN the job waits for others and then ends with a checkpoint; MAX is the most "
-                "that it may have; not given: it goes on with any number"),
+        .help = "with fewer workers than MIN the job waits for others, and then ends with a checkpoint; "
+                "MAX is the largest number of workers (default: continue with any number)"),
     ROW("--job", job, .metavar = "NAME",
-        .help = "a name for the job, by which workers that are started later find it; not given: one that nobody has"),
+        .help = "name of the job, by which workers that start later find it (default: a unique name)"),
     ROW("--restarts", restarts, .value = "0", .range = "[0, 1000000]",
-        .help = "start workers that fail again, up to so many times in all; the whole job when nobody is left"),
+        .help = "restart failed workers, at most this many times in all; restart the whole job when no "
+                "worker is left"),
     ROW("--key-file", key_file, .metavar = "FILE", .help = "the job's key, which workers on other machines need"),
     ROW("--transport", transport, .value = "auto",
         .help = "how workers reach each other; auto: shm, shared memory; unix: sockets; tcp: as on several machines, "
@@ -298,62 +311,66 @@ static const ls_option launch_rows[] = {
                 "key that is made for this job unless --key-file names one; ucx: by UCX, where that is installed",
         LS_OPTION_CHOICES(tool_transport_names)),
     ROW("--grace", grace, .value = "10", .range = "[0, 1e6]", .metavar = "SECONDS",
-        .help = "time that workers have to end after SIGTERM, before SIGKILL, and after the others have finished"),
+        .help = "seconds that workers have to end after SIGTERM, before SIGKILL, and after the others "
+                "have finished"),
     ROW("--join-limit", join_limit, .value = "30", .range = "(0, 1e6]", .metavar = "SECONDS",
-        .help = "time that workers wait for each other at the beginning"),
+        .help = "seconds that workers wait for each other at the start"),
     ROW("--silence-limit", silence_limit, .value = "1", .range = "(0, 1e6]", .metavar = "SECONDS",
-        .help = "a worker that is waited for and sends nothing for so long is given up"),
+        .help = "seconds without a heartbeat after which a worker counts as lost"),
 };
 const ls_option_table tool_launch_flags = LS_OPTION_TABLE("Workers", launch_rows);
 
 static const ls_option save_rows[] = {
     ROW("--save", save, .metavar = "FILE",
         .help = "write the weights when training ends: .safetensors, .npz, .weights.h5 or .keras, in Keras's names"),
-    ROW("--log", log, .metavar = "FILE", .help = "write an event a line: start, each step, each epoch, end (JSON)"),
+    ROW("--log", log, .metavar = "FILE", .help = "write one JSON event per line: start, each step, each epoch, end"),
     ROW("--trace", trace, .metavar = "FILE",
-        .help = "write a timeline of what each worker of each device does, for ui.perfetto.dev or chrome://tracing"),
+        .help = "write a timeline of the threads of all devices, for ui.perfetto.dev or chrome://tracing"),
     ROW("--trace-steps", trace_steps, .metavar = "A-B",
-        .help = "of these steps alone, counted from 1: 20, 20-40, 20-; not given: as many as there is room for"),
+        .help = "steps to trace, counted from 1: 20, 20-40, 20- (default: as many as fit)"),
     ROW("--status", status, .metavar = "FILE",
-        .help =
-            "show there what training is at, for `lockstep top FILE`, as long as it runs; not given: where `lockstep "
-            "top` looks; none: nowhere"),
-    ROW("--log-hash", log_hash, .value = "off", .help = "with each step the SHA-256 of weights and optimizer state"),
+        .help = "write live progress to FILE, for `lockstep top FILE` (default: where `lockstep top` "
+                "looks; none: nowhere)"),
+    ROW("--log-hash", log_hash, .value = "off",
+        .help = "log the SHA-256 of weights and optimizer state with each step"),
     ROW("--record", record, .metavar = "FILE",
-        .help = "of parameter-server with a staleness: server 0 writes there, and server 1 to FILE.1, what it applied; "
-                "`lockstep replay FILE` trains the same again"),
+        .help = "parameter-server with a staleness: server 0 records to FILE, server 1 to FILE.1, what "
+                "it applied; `lockstep replay FILE` repeats the training"),
     ROW("--journal", journal, .metavar = "DIR",
-        .help = "of parameter-server with a staleness: where servers keep what they need to come back; not given: "
-                "where lockstep launch says"),
+        .help = "parameter-server with a staleness: folder in which servers keep what they need to "
+                "restart (default: chosen by lockstep launch)"),
 };
 const ls_option_table tool_save_flags = LS_OPTION_TABLE("Files", save_rows);
 
 static const ls_option checkpoint_rows[] = {
     ROW("--checkpoint", checkpoint, .metavar = "DIR",
-        .help = "save checkpoints in this folder: DIR/step-00000500; a run can go on from them, bit for bit"),
+        .help = "save checkpoints in this folder: DIR/step-00000500; training can resume from them, bit "
+                "for bit"),
     ROW("--save-every", save_every, .value = "1epoch", .metavar = "N",
-        .help = "how often: 500 or 500steps, 2epochs, 90s, 10min, 2h; also at the end and at SIGTERM, SIGINT, SIGUSR1"),
+        .help = "interval: 500 or 500steps, 2epochs, 90s, 10min, 2h; also saves at the end and on "
+                "SIGTERM, SIGINT, SIGUSR1"),
     ROW("--keep", keep, .value = "3", .range = "[0, 1000000]",
-        .help = "so many of the newest stay, and the best; 0: all"),
+        .help = "number of newest checkpoints to keep, besides the best; 0: all"),
     ROW("--best-by", best_by, .metavar = "NAME",
-        .help = "the result that says which is best; not given: val_loss, without validation loss"),
+        .help = "result that decides which checkpoint is the best (default: val_loss; without "
+                "validation, loss)"),
     ROW("--resume", resume, .metavar = "[FROM]", .alone = "auto",
-        .help =
-            "go on from this checkpoint, or from the newest whole one of this folder; without FROM: of --checkpoint. "
-            "Where there is none yet, training begins"),
+        .help = "resume from this checkpoint, or from the newest complete one in this folder; without "
+                "FROM, from --checkpoint. Starts from the beginning if there is none"),
     ROW("--allow-other-bits", allow_other_bits, .value = "off",
-        .help = "resume also with other lanes or another bit class: the weights will differ in their last bits"),
+        .help = "resume also with other lanes or in another bit class: the weights will differ in their "
+                "last bits"),
 };
 const ls_option_table tool_checkpoint_flags = LS_OPTION_TABLE("Checkpoints", checkpoint_rows);
 
 static const ls_option replay_rows[] = {
     ROW("--from", resume, .metavar = "CHECKPOINT",
-        .help = "what the training that was recorded went on from, where it did (--resume)"),
+        .help = "checkpoint that the recorded training resumed from, if it did (--resume)"),
 };
 const ls_option_table tool_replay_flags = LS_OPTION_TABLE("Where it begins", replay_rows);
 
 static const ls_option output_rows[] = {
-    ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "where the predictions go: FILE.npy or FILE.csv"),
+    ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "file for the predictions: FILE.npy or FILE.csv"),
 };
 const ls_option_table tool_output_flags = LS_OPTION_TABLE("Files", output_rows);
 

@@ -342,7 +342,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_top = {
     .name = "top",
     .arguments = "[FILE...]",
-    .summary = "watch jobs that train: workers, epoch, step, seconds a step, who is waited for",
+    .summary = "watch running jobs: workers, epoch, step, seconds per step, the slowest worker",
     .details =
         "Shows the trainings of this user on this machine, or those whose --status FILE is given (their chief may be\n"
         "on another machine, where the file can be reached): epoch, step, seconds a step, and of a cluster for\n"

@@ -376,7 +376,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_train = {
     .name = "train",
     .arguments = "MODEL --data DATA",
-    .summary = "train a model, tell how well it does on the test set, save its weights",
+    .summary = "train a model, evaluate it on the test set, save its weights",
     .details =
         "Trains a model. The data's test set serves for validation. Ctrl+C, SIGTERM or SIGHUP end after the current "
         "step,\n"

@@ -17,7 +17,7 @@
 #define MAGIC        0x74733070u /* "p0st" */
 #define VERSION      1
 #define MOST_ABOUT   4096 /* bytes of the text in a HELLO */
-#define MOST_GUESTS  64   /* callers without a HELLO yet; above it one is dropped */
+#define MOST_GUESTS  64   /* callers without a HELLO yet; above it the oldest is dropped */
 #define GUEST_LIMIT  10.0 /* seconds for a HELLO */
 #define CALL_AGAIN   0.05 /* seconds until a missing process is called again */
 #define BEAT_EVERY   0.1  /* seconds between heartbeats */
@@ -468,11 +468,17 @@ static void move_link(ls_messenger *post, int rank)
 
 /* ---- Callers ---- */
 
+/* Keeps the order: the oldest caller is the first. */
+static void remove_guest(ls_messenger *post, int g)
+{
+    memmove(&post->guests[g], &post->guests[g + 1], (size_t)(post->guest_count - g - 1) * sizeof(connection));
+    post->guests[--post->guest_count] = (connection){ .line = NULL };
+}
+
 static void end_guest(ls_messenger *post, int g)
 {
     end_link(post, &post->guests[g]);
-    post->guests[g] = post->guests[--post->guest_count];
-    post->guests[post->guest_count] = (connection){ .line = NULL };
+    remove_guest(post, g);
 }
 
 static ls_status let_in(ls_messenger *post)
@@ -496,8 +502,7 @@ static void hear_guest(ls_messenger *post, int g)
     char other[160], text[512];
     if (guest->in.kind == HELLO && says_the_same(post, guest)) {
         connection l = *guest;
-        *guest = post->guests[--post->guest_count];
-        post->guests[post->guest_count] = (connection){ .line = NULL };
+        remove_guest(post, g);
         lose(post, rank, "it came again");
         post->links[rank] = l;
         if (say(post, &post->links[rank], HELLO, rank, post->about) == LS_OK)
