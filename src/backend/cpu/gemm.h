@@ -65,7 +65,8 @@ typedef struct ls_gemm_rows {
     int64_t ahead_step;
 } ls_gemm_rows;
 
-/* ---- Lines of pixels by a panel: out[i][j] = sum over runs of in[a + i] * b[row][j], each run one step ---- */
+/* ---- Lines of pixels by a panel, one step per run:
+ * out[i][j] = sum over runs of in[a + i] * b[row][j] ---- */
 
 typedef struct ls_gemm_line {
     const ls_gemm_run *runs; /* a: offset in floats from `in`; b: row of the panel */
@@ -81,7 +82,8 @@ typedef struct ls_gemm_line {
     bool relu;                        /* applied last */
 } ls_gemm_line;
 
-/* ---- One product for each channel: out[r][c] = sum over runs of in[r][a + k * step + c] * b[b + k][c] ---- */
+/* ---- Channel by channel:
+ * out[r][c] = sum over runs of in[r][a + k * step + c] * b[b + k][c] ---- */
 
 typedef struct ls_gemm_channels {
     const ls_gemm_run *runs; /* a: offset in floats from `in`; b: row */

@@ -35,7 +35,7 @@ typedef struct gradient {
     int64_t part;                           /* floats of a group's partial */
     int64_t tap_runs;                       /* maximum runs of a tap in a block */
     bool in_place;                          /* the output gradient is already a panel */
-    bool by_channel;                        /* depthwise: one input and one output channel per group */
+    bool by_channel;                        /* depthwise: one channel per group on both sides */
     int64_t tile_rows[LS_GEMM_VECTORS + 1]; /* rows of a tile, by its width in vectors */
     struct tap_place *places;               /* by tap, if taps are not combined */
 } gradient;

@@ -17,7 +17,7 @@
 #define BLOCK_ROWS 192
 #define PART       640                /* maximum steps of a part of a sum: 160 KiB of a panel */
 #define HEAVY      ((int64_t)1 << 20) /* elements of weights that exceed a cache */
-#define SHORT      16                 /* input channels; with fewer, every step of a sum is a separate run */
+#define SHORT      16                 /* input channels; with fewer, every step of a sum is a run */
 
 /* Coordinates of one axis with the same taps: first, first + step, ... in the order of the
  * weights. */
