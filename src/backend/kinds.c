@@ -25,7 +25,6 @@ void ls_context_add_own_kinds(ls_context *ctx)
     ctx->kinds[ctx->kind_count - 1].vendor = vendor;
 }
 
-/* Returns the first device of the vendor's kind, or NULL if none is open. */
 static const ls_device *vendor_device(const ls_context *ctx)
 {
     int kind = ls_context_vendor_kind(ctx);

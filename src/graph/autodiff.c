@@ -101,7 +101,6 @@ static ls_status check_arguments(ls_tensor *loss, ls_tensor *const *variables, s
     return LS_OK;
 }
 
-/* Marks the nodes that depend on a variable. */
 static void mark_needed(walk *w, ls_tensor *const *variables, size_t count, uint32_t mark)
 {
     for (size_t i = 0; i < w->count; i++)

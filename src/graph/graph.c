@@ -282,7 +282,6 @@ static ls_tensor *find_name(const ls_graph *graph, const char *name, size_t leng
     return node;
 }
 
-/* Inserts the node at the head of its chain. */
 static void add_name(ls_tensor **names, size_t room, ls_tensor *node)
 {
     ls_tensor **chain = &names[name_hash(node->name, strlen(node->name)) & (room - 1)];
@@ -371,7 +370,7 @@ ls_status ls_graph_find(ls_graph *graph, const char *name, ls_tensor **out)
 
 typedef struct frame {
     ls_tensor *node;
-    int next; /* next input to visit */
+    int next;
 } frame;
 
 static bool push(frame **stack, size_t *depth, size_t *room, ls_tensor *node)

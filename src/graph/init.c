@@ -14,7 +14,6 @@
 
 /* ---- Draws ---- */
 
-/* Destination of the values: a vector of the variable's type. */
 typedef struct values {
     void *data;
     ls_dtype dtype;
@@ -57,7 +56,6 @@ static void uniform(values out, int64_t count, ls_philox_key key, double low, do
     }
 }
 
-/* Draws the four standard normal numbers of a block. */
 static void draw(ls_philox_key key, uint32_t attempt, uint32_t block, double out[4])
 {
     ls_philox_block words = ls_random_block(key, 0, attempt, block);
@@ -151,7 +149,6 @@ static void fans(const ls_shape *shape, double *in, double *out)
     *out = shape->rank == 0 ? 1 : (double)shape->dims[shape->rank - 1] * window;
 }
 
-/* Draws values of a given variance. */
 static void scaled(values out, int64_t count, ls_philox_key key, ls_initializer_kind distribution, double variance)
 {
     if (distribution == LS_INIT_VARIANCE_UNIFORM)

@@ -12,7 +12,7 @@ ls_status ls_init_settle(const char *name, ls_initializer *value, ls_initializer
 /* Checks that a settled initializer suits the type and the shape. */
 ls_status ls_init_check(ls_initializer initializer, ls_dtype dtype, const ls_shape *shape);
 
-bool ls_init_draws(ls_initializer initializer); /* whether it draws random numbers */
+bool ls_init_draws(ls_initializer initializer);
 
 /* Selects the random numbers: variable `number` of layer `layer` of a model. Variables outside
  * layers use number LS_INIT_ALONE and a running count (0, 1, ...) as `layer`. */

@@ -101,7 +101,7 @@ int ls_attr_count(const ls_tensor *node, const ls_attr_field *field);
 
 /* ---- Nodes ---- */
 
-/* What a node does with the samples of its inputs. LS_USE_WHOLE: all inputs are whole (no batch
+/* Effect of a node on the samples of its inputs. LS_USE_WHOLE: all inputs are whole (no batch
  * axis). */
 typedef enum ls_batch_use { LS_USE_WHOLE, LS_USE_KEEPS, LS_USE_REDUCES } ls_batch_use;
 
@@ -255,8 +255,8 @@ struct ls_graph {
     size_t variable_count, variable_room;
     ls_tensor **names; /* hash table; chains are linked by next_same_hash */
     size_t name_room;
-    const char *prefix; /* of the open name scopes, with trailing slash; "" if none */
-    int device;         /* of the open device scopes; LS_ANY_DEVICE if none */
+    const char *prefix; /* prefix of the open name scopes, with trailing slash; "" if none */
+    int device;         /* device of the open device scopes, or LS_ANY_DEVICE */
     /* Runs of this graph are local to the process: workers do not synchronize for them. */
     bool alone;
     bool reference;    /* run on the CPU with the reference kernels */
@@ -276,7 +276,7 @@ struct ls_graph {
     void (*drop_runs)(ls_graph *graph);
     struct {
         _Atomic(const void *) thread; /* thread that uses the graph, or NULL */
-        _Atomic(const char *) call;   /* that thread's outermost call */
+        _Atomic(const char *) call;   /* outermost call of that thread */
         int depth;                    /* nesting depth of that thread's calls */
     } claim;                          /* see claim.h */
     uint64_t writes;                  /* number of writes to variables; source of versions */

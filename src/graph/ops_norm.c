@@ -24,7 +24,6 @@ static ls_status need_channels(const ls_tensor *x)
     return LS_OK;
 }
 
-/* Sets type and shape to f64 [2,C], reduced from `from`. */
 static void moments_shape(ls_tensor *node, const ls_tensor *from)
 {
     node->dtype = LS_F64;

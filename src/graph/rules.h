@@ -41,7 +41,7 @@ void ls_rule_like_first(ls_tensor *node);
 /* Broadcasts two or more inputs; sets node->shape, per_sample and use. */
 ls_status ls_rule_broadcast(ls_tensor *node, int first_input, int count);
 
-/* Converts an axis that may count from the end to 0..rank-1; fails if there is no such axis. */
+/* Converts an axis that may count from the end to 0..rank-1; fails if it does not exist. */
 ls_status ls_rule_axis(const ls_shape *shape, int64_t axis, int64_t *out);
 
 /* Returns a scalar of x's type. */
@@ -54,7 +54,7 @@ ls_tensor *ls_op_broadcast_like(ls_tensor *x, const ls_tensor *like);
 /* Appends an axis of size 1. */
 ls_tensor *ls_op_with_last_axis(ls_tensor *x);
 
-/* Returns the axes whose bits are set in `mask`. Gradients of other ops use it, too. */
+/* Returns the axes whose bits are set in `mask`. */
 ls_axes ls_axes_of_mask(int64_t mask);
 
 /* ls_op_dropout with an explicit key: the same layer and call always draw the same masks, even if

@@ -103,7 +103,6 @@ static ls_tensor *weighted_mean_sums(ls_tensor *values, ls_tensor *weights)
     return two_sums(weights ? ls_op_mul(values, each) : values, each);
 }
 
-/* 1 if x is above the threshold, else 0; in float64 */
 static ls_tensor *above(ls_tensor *x, double threshold)
 {
     return ls_op_cast(ls_op_compare(x, LS_GREATER, ls_scalar_like(x, threshold)), LS_F64);

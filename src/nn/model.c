@@ -264,7 +264,6 @@ ls_status ls_model_add_weight(ls_model *model, const char *name, const ls_weight
     return LS_OK;
 }
 
-/* Number of layers of this kind that the user did not name. */
 static int64_t count_unnamed(const ls_model *model, ls_layer_kind kind)
 {
     int64_t count = 0;
@@ -494,7 +493,6 @@ ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_layer *
 
 /* ---- Custom models ---- */
 
-/* Traces the model once in the draft. */
 static ls_status draft_custom(ls_model *model, bool training, ls_tensor **inputs, ls_tensor **outputs)
 {
     ls_call call;

@@ -12,7 +12,6 @@
 
 typedef enum ls_model_kind { LS_MODEL_SEQUENTIAL, LS_MODEL_FUNCTIONAL, LS_MODEL_CUSTOM } ls_model_kind;
 
-/* A layer of a model. */
 typedef struct ls_model_layer {
     ls_layer
         /* Settled. The name is the model's copy; the device is below. LS_LAYER_NONE: a weight that
@@ -94,7 +93,6 @@ static inline ls_graph *ls_model_claimed(const ls_model *model)
     return model ? model->graph : NULL;
 }
 
-/* The state of one trace. */
 struct ls_call {
     ls_model *model;
     ls_graph *graph;
@@ -136,7 +134,6 @@ ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const 
 /* Adds all nodes of the model for these inputs of `call`'s graph. */
 ls_status ls_model_run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs);
 
-/* Creates inputs of the model's shapes and types. */
 ls_status ls_model_make_inputs(const ls_model *model, ls_graph *graph, ls_tensor **out);
 
 ls_status ls_model_need_ready(const ls_model *model, const char *what);

@@ -246,7 +246,6 @@ static ls_status check_variable(const application *app, size_t i, ls_tensor *gra
     return LS_OK;
 }
 
-/* Collects the pairs that have a gradient. */
 static ls_status choose_pairs(application *app, ls_tensor *const *gradients, ls_tensor *const *variables, size_t count)
 {
     char label[LS_NODE_TEXT];

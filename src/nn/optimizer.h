@@ -8,7 +8,7 @@
 /* Variables that are not trained, in creation order: slots and gradient sums of each variable; the
  * step is last. The graph owns the tensors. */
 typedef struct ls_optimizer_state {
-    char *name; /* name of the state in the graph */
+    char *name;
     ls_tensor **all;
     size_t count;
     ls_tensor *iterations; /* number of updates; last element of `all` */

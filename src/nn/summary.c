@@ -10,9 +10,7 @@
 enum { LAYER, SHAPE, PARAMS, FROM, COLUMNS };
 
 typedef struct row {
-    /* lines separated by
-     * */
-    char *text[COLUMNS];
+    char *text[COLUMNS]; /* lines separated by newlines */
 } row;
 
 typedef struct table {
@@ -69,8 +67,7 @@ static int64_t parameters(const ls_model_layer *layer)
     return sum;
 }
 
-/* Formats every input of every call of the layer: "a[0][0],
- * b[1][0]". */
+/* Formats every input of every call of the layer, one per line: a[0][0], b[1][0]. */
 static void put_connections(ls_text *text, const ls_model *model, const ls_model_layer *layer)
 {
     bool any = false;

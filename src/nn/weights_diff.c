@@ -8,7 +8,6 @@
 #include "graph/claim.h"
 #include "nn/weights.h"
 
-/* Results so far. */
 typedef struct findings {
     ls_text *text;
     size_t tensors, different; /* in both files; different in any way */
@@ -149,7 +148,6 @@ static void conclude(findings *f)
     ls_text_put(f->text, "\n");
 }
 
-/* The arrays of one file. */
 typedef struct side {
     const char *path;
     const ls_safetensors_entry *entries;

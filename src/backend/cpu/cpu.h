@@ -95,7 +95,6 @@ typedef struct ls_cpu_product {
 /* Returns the sizes of a matmul node for `samples` samples of a batch (kernels_matmul.c). */
 ls_cpu_product ls_cpu_product_of(const ls_tensor *node, int64_t batch, int64_t samples);
 
-/* Returns the number of matrices: the product of the leading sizes. */
 int64_t ls_cpu_product_matrices(const ls_cpu_product *p);
 
 /* Returns the offset of matrix number `matrix` in each operand, in floats. No leading axis may be
@@ -141,7 +140,6 @@ static inline bool ls_cpu_close_block(const ls_kernel_call *call, const ls_block
 /* Elements of one sample of a per-sample node, or of a whole node. */
 int64_t ls_cpu_elements(const ls_plan *plan, const ls_tensor *node);
 
-/* Returns the node of input i of a group. */
 static inline const ls_tensor *ls_group_input(const ls_group *group, int i)
 {
     return group->plan->nodes[group->in[i]].node;

@@ -47,7 +47,6 @@ typedef struct tap_place {
     int64_t from, end;
 } tap_place;
 
-/* Operands and buffers of one call. */
 typedef struct work {
     const gradient *g;
     const ls_gemm *gemm;
@@ -186,7 +185,6 @@ static int64_t find_merged_runs(const work *w, const block *b, int64_t tap, ls_g
 
 /* ---- Products ---- */
 
-/* Packs columns of all pixels of the block. */
 static void copy_panel(const work *w, const block *b, int64_t column, int64_t count, int64_t width)
 {
     const ls_conv *c = &w->g->conv;
@@ -415,7 +413,7 @@ static void set_sizes(gradient *g)
     }
     g->part = g->taps * g->rows * ls_gemm_padded(g->columns);
     g->in_place = c->groups == 1 && !g->swapped && out <= LS_GEMM_PANEL && out % LS_GEMM_VECTOR == 0;
-    int64_t most = ls_blocks_most(&g->blocks), rows = (most + c->ow - 1) / c->ow; /* of a block */
+    int64_t most = ls_blocks_most(&g->blocks), rows = (most + c->ow - 1) / c->ow;
     g->tap_runs = g->merged || g->gathered ? rows * ((2 * c->kw < c->ow ? 2 * c->kw : c->ow) + 1) : rows;
     g->tap_runs += g->tap_runs % 2;
     ls_kernel *base = &g->base.base;

@@ -41,7 +41,6 @@ typedef struct part {
     int64_t run_count, length;
 } part;
 
-/* Pixels with the same taps. */
 typedef struct pixel_class {
     const axis_class *rows, *columns;
     part *parts; /* parts of the sum; one without runs if there are no taps */
@@ -51,7 +50,7 @@ typedef struct pixel_class {
 typedef struct conv {
     ls_cpu_kernel base;
     ls_arena arena; /* memory of the fields below */
-    bool gradient;  /* of the input */
+    bool gradient;  /* computes the gradient of the input */
     bool even;      /* Rows are close together in the input, so the next ones can be prefetched. */
     /* Large weights: all classes use one panel before the next, instead of each class reading all
      * weights. */
@@ -140,7 +139,6 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
     }
 }
 
-/* Computes the panels from column `first` to `end`. */
 static void multiply_block(const work *w, bool relu, int64_t first, int64_t end)
 {
     const conv *c = w->c;

@@ -18,7 +18,6 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* One operand of a sum: [positions][columns]. */
 typedef struct operand {
     const float *data;
     int64_t step;    /* floats from position to position of one matrix */

@@ -148,7 +148,6 @@ static ls_status run_grad_input(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* Returns the tensor that is normalized. */
 static const ls_tensor *image_of(const ls_group *group)
 {
     return group->nodes[0]->in[0];

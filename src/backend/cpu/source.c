@@ -62,7 +62,7 @@ static bool can_fuse(void *backend, const ls_group *group)
     }
 }
 
-/* Logs each op without a kernel of ours once. Several graphs may be planned concurrently. */
+/* Logs each op that has no kernel here once. Several graphs may be planned concurrently. */
 static void announce(ls_cpu *cpu, const ls_tensor *node)
 {
     uint64_t bit = (uint64_t)1 << (node->op % 64);

@@ -55,7 +55,6 @@ typedef struct ls_vendor ls_vendor;
  * device. Loads nothing. */
 bool ls_cuda_is_expected(void);
 
-/* An open device. */
 typedef struct ls_cuda_opened {
     const ls_cuda_device *what;
     const ls_cu *cu;

@@ -100,7 +100,6 @@ typedef struct device {
     i64 tree[sizeof(ls_gpu_tree) / sizeof(i64) + 2 * MOST_LANES];
 } device;
 
-/* Writes a few bytes and waits. */
 ls_status ls_gpu_write_now(device *d, void *memory, size_t offset, const void *from, size_t bytes);
 
 /* Submits everything that is pending. Uploads and launches are never pending at the same time. */
@@ -135,7 +134,6 @@ ls_status ls_gpu_end_launches(device *d, ls_status status);
  * table. */
 ls_status ls_gpu_send_launches(device *d);
 
-/* Makes the table at least `bytes` large. */
 ls_status ls_gpu_need_table(device *d, size_t bytes);
 
 static inline int ls_gpu_group_of(const device *d, const ls_gpu_launch *launch)

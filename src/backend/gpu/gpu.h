@@ -140,7 +140,8 @@ typedef struct ls_gpu_lowering {
     int64_t parts_limit;
     size_t workspace_limit; /* maximum bytes of one call's workspace */
     int lanes;              /* maximum lanes run together; each has its own scratch */
-    /* What earlier lanes computed for all lanes in this step (LS_GPU_MADE_...). NULL: nothing. */
+    /* Results that earlier lanes computed for all lanes in this step (LS_GPU_MADE_...). NULL:
+     * none. */
     unsigned *made;
     int step;    /* index of the step being lowered */
     bool checks; /* out: the data may be invalid; check `fault` */

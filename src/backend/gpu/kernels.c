@@ -110,7 +110,6 @@ static void folder(char out[PATH_MAX])
         snprintf(out, PATH_MAX, "%s/.cache/lockstep", home);
 }
 
-/* Determines the path of the module's binary. */
 static void find_path(const ls_gpu_kernels *k, module *m)
 {
     char from[PATH_MAX], hex[HEX + 1];
@@ -215,7 +214,6 @@ ls_status ls_gpu_kernels_chain(ls_gpu_kernels *k, const ls_gpu_chain_steps *c, b
     return LS_OK;
 }
 
-/* Finds the kernel of this name in the module. */
 static ls_status find_in_module(ls_gpu_kernels *k, module *m, const char *module_name, const char *name, void **out,
                                 bool *first)
 {

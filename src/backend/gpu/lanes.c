@@ -103,7 +103,6 @@ static ls_status need_room(unsigned char **table, size_t *has, size_t wanted)
     return LS_OK;
 }
 
-/* Appends a launch, with room in the table for all lanes. */
 static ls_status append(ls_gpu_record *r, const ls_gpu_recorded *new)
 {
     size_t bytes = new->grid.entry *(size_t)r->lanes, wanted = r->bytes + bytes;

@@ -51,7 +51,6 @@ ls_status ls_gpu_launch_on(ls_gpu_lowering *l, ls_gpu_module module, const char 
 ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)[LS_MAX_RANK]);
 void ls_gpu_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK]);
 
-/* Fills memory with a number. */
 ls_status ls_gpu_fill(lowering *x, ls_memory_place at, ls_dtype dtype, int64_t count, double value);
 
 /* Copies the elements of a shape from `from` to `to`, each with its own strides. */
@@ -87,7 +86,6 @@ static inline bool ls_gpu_makes(const lowering *x, unsigned what)
     return first;
 }
 
-/* Whether an input is the same for all lanes. */
 static inline bool ls_gpu_is_shared(const lowering *x, int input)
 {
     const ls_program_slot *slot = &x->step->in[input];

@@ -29,7 +29,7 @@ typedef struct plan {
     size_t scratch;                /* bytes per lane */
     size_t shared;                 /* bytes of the library's workspace, shared by all lanes */
     int scratch_step, shared_step; /* steps that need the most of each */
-    ls_gpu_chain_steps *chains;    /* in order of steps */
+    ls_gpu_chain_steps *chains;
     int chain_count;
     last_run last;
     bool updates; /* the program has only updates */

@@ -87,7 +87,6 @@ ls_gpu_found ls_gpu_find_kernel(const char *name, ls_gpu_module module)
     return (ls_gpu_found){ module, name, -1, 0 };
 }
 
-/* The beginning of every module. */
 static const char *const common[] = { text_prelude_cl, text_calls_h,   text_polynomials_h,
                                       text_math_cl,    text_vector_cl, text_walk_cl };
 #define COMMON (sizeof(common) / sizeof(*common))

@@ -130,7 +130,6 @@ static bool replace_piece(const inbox *in, const void *memory, size_t offset, co
     return false;
 }
 
-/* Makes room in the inbox for a piece that goes to this memory. */
 static ls_status open_inbox(device *d, void *memory, size_t offset, size_t bytes)
 {
     inbox *in = &d->in;

@@ -54,7 +54,6 @@ bool ls_ref_walk_row(ls_ref_walk *walk);
 /* Strides that broadcast `shape` to the larger `over` as in NumPy. */
 void ls_ref_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK]);
 
-/* Sets up a walk over `over` with `count` arrays broadcast to it. */
 void ls_ref_walk_broadcast(ls_ref_walk *walk, const ls_shape *over, const ls_ref_array *arrays, int count);
 
 /* Truncates toward zero and clamps to low..high; NaN gives 0. */
@@ -68,7 +67,7 @@ void ls_ref_clear(const ls_ref_array *array);
 /* Fills the output with consecutive elements of input 0, from element `start` on. */
 ls_status ls_ref_copy(const ls_ref_call *call, int64_t start);
 
-/* Returns element i of an array of i32, i64 or u8. */
+/* The array must be i32, i64 or u8. */
 int64_t ls_ref_index(const ls_ref_array *array, int64_t i);
 
 /* Reads element i of the indices if it is within 0..size-1; otherwise fails with a message that

@@ -154,13 +154,11 @@ typedef struct kernel_tile {
     int64_t out, outs; /* first and count, of all output channels */
 } kernel_tile;
 
-/* Index of the tile's element (c, o) in the kernel. */
 static int64_t element(const conv *v, const kernel_tile *t, int64_t c, int64_t o)
 {
     return ((t->i * v->kw + t->j) * v->group_in + t->in + c) * v->out + t->out + o;
 }
 
-/* Adds the part of one block. */
 static void correlate(const conv *v, const kernel_tile *t, const ls_ref_call *call, const ls_block_part *b)
 {
     real sum[INPUT][TILE] = { { 0 } }, *out = call->out.data, *chain = call->chain;

@@ -124,7 +124,6 @@ ls_status LS_REF(max_pool2d_grad)(const ls_ref_call *call)
 
 /* ---- Average ---- */
 
-/* Divisor of the window at position (y, x). */
 static double divisor(const pool *v, int64_t y, int64_t x)
 {
     box seen = box_seen(v, y, x);
