@@ -20,7 +20,7 @@ void ls_context_add_own_kinds(ls_context *ctx)
 {
     add(ctx, &ls_opencl_backend, ls_opencl_is_expected());
     bool vendor = ctx->options.kernels == LS_KERNELS_VENDOR;
-    /* preferred over OpenCL */
+    /* Preferred over OpenCL. */
     add(ctx, vendor ? &ls_cuda_vendor_backend : &ls_cuda_backend, vendor || ls_cuda_is_expected());
     ctx->kinds[ctx->kind_count - 1].vendor = vendor;
 }

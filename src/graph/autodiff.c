@@ -133,7 +133,7 @@ ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t
     LS_TRY(check_arguments(loss, variables, count, &options, out));
     walk w = { 0 };
     LS_TRY(ls_graph_order(loss->graph, &loss, 1, NULL, NULL, &w.order, &w.count));
-    /* marks the nodes that the loss needs; building nodes below starts no new walk */
+    /* Marks the nodes that the loss needs; building nodes below starts no new walk. */
     uint32_t mark = loss->graph->mark;
     w.gradient = calloc(w.count, sizeof(*w.gradient));
     w.needed = calloc(w.count, sizeof(*w.needed));

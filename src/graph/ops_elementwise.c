@@ -447,7 +447,7 @@ ls_tensor *ls_op_gelu(ls_tensor *x, bool tanh_form)
     return ls_node_make1(LS_OP_gelu, x, (ls_attrs){ .gelu = { .tanh_form = tanh_form } });
 }
 
-/* derivative of x Phi(x): Phi(x) + x phi(x) */
+/* Derivative of x Phi(x): Phi(x) + x phi(x) */
 static ls_tensor *gelu_slope(ls_tensor *x)
 {
     ls_tensor *cdf = ls_op_scale(ls_op_shift(ls_op_erf(ls_op_scale(x, ONE_OVER_SQRT_2)), 1), 0.5);
@@ -455,7 +455,7 @@ static ls_tensor *gelu_slope(ls_tensor *x)
     return ls_op_add(cdf, ls_op_mul(x, bell));
 }
 
-/* derivative of x/2 (1 + t), t = tanh(c (x + 0.044715 x^3)): (1 + t)/2 + x/2 (1 - t^2) c (1 + 3
+/* Derivative of x/2 (1 + t), t = tanh(c (x + 0.044715 x^3)): (1 + t)/2 + x/2 (1 - t^2) c (1 + 3
  * 0.044715 x^2) */
 static ls_tensor *gelu_tanh_slope(ls_tensor *x)
 {

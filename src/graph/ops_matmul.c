@@ -6,7 +6,7 @@
 /* Last two axes of one operand after its transpose. */
 typedef struct operand {
     int64_t rows, columns;
-    /* set if a per-sample matrix has rank 2: its axis 0 is the batch */
+    /* Set if a per-sample matrix has rank 2: its axis 0 is the batch. */
     bool rows_are_batch, columns_are_batch;
 } operand;
 

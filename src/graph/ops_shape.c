@@ -368,7 +368,7 @@ ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size)
         int64_t whole = x->shape.dims[i];
         attr.slice.begin[i] = begin.axis[i];
         attr.slice.step[i] = 1;
-        /* the shape rule rejects a negative begin */
+        /* The shape rule rejects a negative begin. */
         int64_t rest = begin.axis[i] < 0 ? 0 : whole - begin.axis[i];
         sizes.dims[i] = size.axis[i] != -1 ? size.axis[i] : whole == LS_BATCH ? LS_BATCH : rest;
     }

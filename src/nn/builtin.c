@@ -141,10 +141,10 @@ static const struct {
 } models[] = {
     { "linear", linear, { 1, { 1 } }, 0, 0 },
     { "mlp", mlp, { 3, { 28, 28, 1 } }, 10, 0 },
-    /* unpadded convolutions and pools: 10 8 4 2 1 */
+    /* Unpadded convolutions and pools: sizes 10 8 4 2 1. */
     { "mnist-cnn", mnist_cnn, { 3, { 28, 28, 1 } }, 10, 10 },
     { "mnist-cnn-wide", mnist_cnn_wide, { 3, { 28, 28, 1 } }, 10, 1 },
-    /* everything is padded: 1x1 stays 1x1 */
+    /* Everything is padded: 1x1 stays 1x1. */
     { "resnet18", resnet18, { 3, { 224, 224, 3 } }, 1000, 1 },
     { "resnet50", resnet50, { 3, { 224, 224, 3 } }, 1000, 1 },
 };

@@ -51,7 +51,7 @@ typedef struct ls_keras_initializer {
 
 /* Return NULL if Keras has no such class. */
 const ls_keras_class *ls_keras_class_of(ls_layer_kind kind);
-/* not for VarianceScaling */
+/* Not for VarianceScaling. */
 const ls_keras_initializer *ls_keras_initializer_of(ls_initializer_kind kind);
 
 #endif

@@ -687,7 +687,7 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
     LS_TRY(ls_keras_builtin(at, who.class_name));
     ls_layer layer = { .kind = class->kind };
     ls_status status = read_config(class, at, &config, &who, &layer.options);
-    /* the message has path and key, but not the layer */
+    /* The message has path and key, but not the layer. */
     if (status != LS_OK && !strstr(ls_last_error(), "layer \""))
         return ls_fail_within(status, "layer \"%s\" (%s)", who.name, who.class_name);
     LS_TRY(status);

@@ -174,7 +174,7 @@ static void order_place(const ls_model_layer *layer, const char *weight, const i
 {
     ls_shape own = place->shape;
     bool kernel = layer->spec.kind != LS_LAYER_NONE && strcmp(weight, "kernel") == 0;
-    /* depthwise kernels [H,W,C,m]: output channel c m + i belongs to input channel c */
+    /* Depthwise kernels [H,W,C,m]: output channel c m + i belongs to input channel c. */
     if (kernel && own.rank == 4) {
         place->view = own;
         memcpy(place->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));

@@ -190,7 +190,7 @@ static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t un
     layer->spec.options.name = name;
     layer->spec.options.device = NULL; /* owned by the caller; the index replaces it */
     layer->device = index;
-    /* uses the same counter as random ops added to the graph directly */
+    /* Uses the same counter as random ops added to the graph directly. */
     if (settled->kind == LS_LAYER_DROPOUT)
         layer->random = model->graph->random_count++;
     model->layers[model->layer_count++] = layer;

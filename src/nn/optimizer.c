@@ -270,9 +270,9 @@ static ls_status allocate(application *app, size_t count)
     app->gradients = calloc(room, sizeof(*app->gradients));
     app->variables = calloc(room, sizeof(*app->variables));
     app->state = calloc(room, sizeof(*app->state));
-    /* per variable: variable, sum; then step, position, samples */
+    /* Per variable: variable, sum; then step, position, samples. */
     app->parts = calloc(room * 2 + 3, sizeof(*app->parts));
-    /* per variable: two slots, sum; then step, position, samples */
+    /* Per variable: two slots, sum; then step, position, samples. */
     app->all = calloc(room * 3 + 3, sizeof(*app->all));
     if (!app->gradients || !app->variables || !app->state || !app->parts || !app->all)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", count);
@@ -556,7 +556,7 @@ static ls_status build(application *app, ls_tensor *learning_rate)
     LS_TRY(clip(app));
     for (size_t i = 0; i < app->count; i++)
         update(app, i);
-    /* after the updates, so that a bad gradient is reported by its weight's name */
+    /* After the updates, so that a bad gradient is reported by its weight's name. */
     for (size_t i = 0; i < app->count && app->last; i++)
         add_to_sum(app, &app->state[i]);
     add_part(app, ls_op_assign_add(app->iterations, app->last ? when_last(app, one, integer(app, 0)) : one));

@@ -17,7 +17,7 @@ typedef struct ls_cpu {
     const ls_gemm *gemm; /* for the same instruction set */
     ls_logger *log;
     int workers;
-    /* ops whose use of the reference kernel has been logged */
+    /* Ops whose use of the reference kernel has been logged. */
     _Atomic uint64_t announced[(LS_OP_COUNT + 63) / 64];
     bool reference; /* use the reference kernel for every group */
 } ls_cpu;

@@ -100,7 +100,7 @@ typedef struct ls_gemm_channels {
 
 typedef struct ls_gemm {
     const char *name;
-    /* maximum rows of an outer tile, by its width in vectors */
+    /* Maximum rows of an outer tile, by its width in vectors. */
     int8_t outer_rows[LS_GEMM_VECTORS + 1];
 
     /* Computes one tile: `rows` of c by 16 * vectors columns. */

@@ -16,7 +16,7 @@
 
 #define FEW           16 /* input channels; with fewer, taps are combined */
 #define GATHERED_ROWS 12 /* maximum channels of all taps together: bits of ls_gemm_run.to */
-/* maximum vectors of output channels; more leave too few registers for rows */
+/* Maximum vectors of output channels; more leave too few registers for rows. */
 #define GATHERED_VECTORS 2
 
 typedef struct gradient {

@@ -159,7 +159,7 @@ static ls_status run_turned(ls_kernel *kernel, const ls_kernel_call *call)
     int64_t all = call->samples * d->rows;
     for (int64_t first = 0; first < all; first += LS_GEMM_PANEL) {
         int64_t rows = least(all - first, LS_GEMM_PANEL), vectors = ls_gemm_vectors(rows);
-        /* the padding is multiplied, too */
+        /* The padding is multiplied, too. */
         for (int64_t i = 0; rows % LS_GEMM_VECTOR != 0 && i < d->out; i++)
             for (int64_t k = rows; k < vectors * LS_GEMM_VECTOR; k++)
                 panel[i * vectors * LS_GEMM_VECTOR + k] = 0;

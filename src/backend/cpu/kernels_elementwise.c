@@ -297,7 +297,7 @@ static ls_status (*choose(elementwise *e, const ls_simd *simd, const ls_tensor *
         return real && last_axis ? run_softmax : NULL;
     case LS_OP_sparse_cross_entropy:
     case LS_OP_sparse_cross_entropy_grad:
-        /* the size of a gathered batch is known only in the run */
+        /* The size of a gathered batch is known only in the run. */
         return real && e->row > 0 ? run_cross_entropy : NULL;
     default:
         break;

@@ -10,7 +10,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/ref/ref.h"
 
-/* rows of a tile of a whole product, and of a packed piece of the first operand */
+/* Rows of a tile of a whole product, and of a packed piece of the first operand. */
 #define TILE_ROWS 64
 #define PIECE     512 /* steps of a sum that are packed together */
 
@@ -206,7 +206,7 @@ ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *
     if (!group->per_sample) {
         ls_cpu_product p = ls_cpu_product_of(node, group->plan->batch, 1);
         fold_rows(&p);
-        /* whole matrices, or part of one */
+        /* Whole matrices, or part of one. */
         int64_t rows = p.m > 0 && p.m < TILE_ROWS ? TILE_ROWS / p.m * p.m : TILE_ROWS;
         kernel->base.tiled = p.n > 0 && ls_cpu_product_matrices(&p) * p.m > rows;
         kernel->base.tile = rows * p.n;

@@ -10,7 +10,7 @@
 #include "backend/cpu/cpu.h"
 
 #define TILE_ROWS LS_GEMM_PANEL /* rows of a tile of a whole sum */
-/* larger outputs (in elements) are written without caching */
+/* Larger outputs (in elements) are written without caching. */
 #define STREAM ((int64_t)128 << 10)
 
 static int64_t least(int64_t a, int64_t b)
@@ -27,7 +27,7 @@ typedef struct operand {
 
 typedef struct sum {
     const ls_gemm *gemm;
-    /* leading axes whose positions continue the previous matrix are merged into k */
+    /* Leading axes whose positions continue the previous matrix are merged into k. */
     ls_cpu_product p;
     operand a, b;
     float *out, *chain; /* at the first row of the tile */
@@ -133,7 +133,7 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     const ls_tensor *node = self->group->root;
     sum s = { .gemm = self->cpu->gemm, .p = ls_cpu_product_of(node, call->batch, call->samples) };
     int64_t end = call->to > 0 ? call->to : s.p.m * s.p.n, step = kernel->tiled ? kernel->tile : end;
-    /* the scratch memory holds one tile */
+    /* The scratch memory holds one tile. */
     for (int64_t from = call->from; from < end; from += step)
         sum_rows(s, node, call, from, least(end, from + step));
     return LS_OK;

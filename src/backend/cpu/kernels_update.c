@@ -28,7 +28,7 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 /* ---- Would it overflow? ---- */
 
 #define MOST 0x1p20f /* maximum of a factor */
-/* minimum epsilon, and so minimum divisor, because the sum of squares is not negative */
+/* Minimum epsilon, and so minimum divisor, because the sum of squares is not negative. */
 #define LEAST 0x1p-60f
 
 static bool is_fraction(float x)

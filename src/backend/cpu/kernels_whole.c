@@ -185,7 +185,7 @@ ls_status ls_cpu_make_whole(ls_cpu *cpu, const ls_group *group, const int64_t *s
     probe.base = w->base;
     *w = probe;
     w->base.base.tiled = true;
-    /* elements read per tile, or a chunk */
+    /* Elements read per tile, or a chunk. */
     int64_t least = w->inner > 1 ? CHUNK : 1, tile = LS_TILE / w->gone;
     w->base.base.tile = tile > least ? tile : least;
     *out = &w->base.base;

@@ -151,7 +151,7 @@ static void reach(device *d, const device *other)
         return;
     d->asked |= (uint64_t)1 << other->what->number;
     if (d->cu->DeviceCanAccessPeer(&can, d->what->id, other->what->id) == LS_CUDA_SUCCESS && can)
-        /* repeating it is a harmless error */
+        /* Repeating it is a harmless error. */
         WITHIN(d, ignored, d->cu->CtxEnablePeerAccess(other->context, 0));
     (void)ignored;
 }

@@ -28,7 +28,7 @@ typedef struct group {
     clique *clique;
 } group;
 
-/* protects all below: one thread at a time may use a communicator */
+/* Protects all below: one thread at a time may use a communicator. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static clique *cliques;
 static bool refused; /* creating communicators failed: do not try again */

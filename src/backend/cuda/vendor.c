@@ -151,7 +151,7 @@ void ls_vendor_describe(const ls_cuda_device *device, size_t limit, ls_text *tex
     const int *b = found->cublas_version, *n = found->cudnn_version;
     ls_text_add(text, "cuBLAS %d.%d.%d and cuDNN %d.%d.%d on sm_%d%d with %d multiprocessors", b[0], b[1], b[2], n[0],
                 n[1], n[2], device->major, device->minor, device->multiprocessors);
-    /* it decides which algorithms are used */
+    /* It decides which algorithms are used. */
     if (ls_gpu_workspace_limit(limit) < ls_gpu_workspace_limit(0))
         ls_text_add(text, ", workspaces of up to %zu KiB", ls_gpu_workspace_limit(limit) >> 10);
 }

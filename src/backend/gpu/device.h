@@ -121,7 +121,7 @@ void ls_gpu_free_uploads(device *d);
 /* Returns the settings for lowering steps on this device. lane: index among the lanes run
  * together. */
 ls_gpu_lowering ls_gpu_lowering_of(device *d, ls_gpu_launcher *launch, int lane);
-/* launcher for such a lowering: adds to the pending launches */
+/* Launcher for such a lowering: adds to the pending launches. */
 ls_gpu_launcher ls_gpu_record_launch;
 
 /* Launches lowered between these two calls are appended to the pending ones but not merged with

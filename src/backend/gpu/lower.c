@@ -38,7 +38,7 @@ int64_t ls_gpu_elements(const ls_shape *shape)
 ls_memory_place ls_gpu_scratch(lowering *x, size_t bytes)
 {
     ls_memory_place place = { x->l->scratch.memory, x->l->scratch.offset + x->used };
-    /* also for 0 bytes: every place of a launch needs memory */
+    /* Also for 0 bytes: every place of a launch needs memory. */
     x->used += bytes > 0 ? (bytes + 127) / 128 * 128 : 128;
     x->l->needs = x->used > x->l->needs ? x->used : x->l->needs;
     return place;

@@ -60,7 +60,7 @@ static ls_status launch_conv(lowering *x, ls_gpu_conv *v, ls_memory_place in, ls
 {
     char name[48];
     int64_t each, pixels = v->n * ceiling(v->yh, v->out_step[0]) * ceiling(v->yw, v->out_step[1]);
-    /* per element; with few products, locating a tile dominates */
+    /* Per element; with few products, locating a tile dominates. */
     int64_t products = v->kh * v->kw * v->depth;
     v->run = x->l->tuning->vector == 1 ? 1 : products >= 1024 ? 1 : products >= 64 ? 4 : 8;
     (void)with_columns(x, "conv2d", v->columns, name, &each);
@@ -181,7 +181,7 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
                      .dtype = LS_F32,
                      .elements = ls_gpu_elements(&x->out_shape) };
     int64_t pixels = p.v.kh * p.v.kw, tiles = ceiling(pixels * p.v.group_in, t->rows);
-    /* all cells of a tile cover the same positions: check once per tile */
+    /* All cells of a tile cover the same positions: check once per tile. */
     if (is_padded(x) && p.v.group_in >= t->rows) {
         p.v.tiles = ceiling(p.v.group_in, t->rows);
         tiles = pixels * p.v.tiles;

@@ -7,7 +7,7 @@
 
 #define ALIGNMENT      256 /* of scratch memory, as libraries require */
 #define ALIGNED(bytes) (((bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
-/* maximum bytes of partial sums at once, over all lanes */
+/* Maximum bytes of partial sums at once, over all lanes. */
 #define PARTS_MOST     ((size_t)64 << 20)
 #define PARTS_SHARE    8 /* and at most this fraction (1/8) of the memory limit */
 #define WORKSPACE_MOST ((size_t)1 << 30)
@@ -44,7 +44,7 @@ static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
     device *d = user;
     ls_gpu_kernel_of kernel;
     bool first;
-    /* displayed if it takes longer than a second */
+    /* Displayed if it takes longer than a second. */
     ls_work_tell("compiling kernels for", d->name, 0, 0);
     LS_TRY(ls_gpu_record_add(d->record, (ls_gpu_kernel_of){ .which = -1 }, launch, 0));
     if (launch->is_call)
@@ -354,7 +354,7 @@ static ls_status record_updates(device *d, const plan *p, const ls_program_run *
     d->last.updates_of = p;
     for (int i = 0; i < p->program.step_count; i++) {
         ls_status status = record_update(d, p, &p->program.steps[i], run);
-        /* the next update may start a new part of the list */
+        /* The next update may start a new part of the list. */
         LS_TRY(ls_gpu_end_launches(d, status));
     }
     return LS_OK;

@@ -48,7 +48,7 @@ typedef struct ls_ref_walk {
 void ls_ref_walk_begin(ls_ref_walk *walk, const ls_shape *shape);
 void ls_ref_walk_add(ls_ref_walk *walk, int64_t start, const int64_t strides[LS_MAX_RANK]);
 void ls_ref_walk_restart(ls_ref_walk *walk);
-/* advances to the first or next row; false after the last */
+/* Advances to the first or next row; false after the last. */
 bool ls_ref_walk_row(ls_ref_walk *walk);
 
 /* Strides that broadcast `shape` to the larger `over` as in NumPy. */

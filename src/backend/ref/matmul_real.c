@@ -25,7 +25,7 @@ typedef struct tile {
 /* Continues with a's rows times b's columns for k in from .. to-1. */
 static void add_product(const product *p, tile *t, const real *a, const real *b, int64_t from, int64_t to)
 {
-    /* copy of b, so that the inner loop is contiguous even if b is transposed */
+    /* Copy of b, so that the inner loop is contiguous even if b is transposed. */
     real packed[DEPTH][COLUMNS];
     for (int64_t k = from; k < to; k += DEPTH) {
         int64_t depth = ls_ref_at_most(to - k, DEPTH);

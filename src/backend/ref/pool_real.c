@@ -52,7 +52,7 @@ static box box_seen(const pool *v, int64_t y, int64_t x)
 
 static void span_seeing(const pool *v, int axis, int64_t x, int64_t places, int64_t *first, int64_t *end)
 {
-    /* windows that start in before+1 .. last */
+    /* Windows that start in before+1 .. last. */
     int64_t last = x + v->pad[axis], before = last - v->window[axis];
     *first = before < 0 ? 0 : before / v->stride[axis] + 1;
     *end = ls_ref_at_most(last / v->stride[axis] + 1, places);
