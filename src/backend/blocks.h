@@ -1,31 +1,34 @@
-/* How sums over positions and samples are cut (docs/bits.md): by the shape alone into blocks, each of them one chain; a
- * lane's blocks are added from left to right, the first is stored. A call has some samples of a lane: a block that it
- * does not finish stays open, its chain in `chain`, where the lane's next call goes on. */
+/* How sums over positions and samples are split (docs/bits.md). The shape alone decides the blocks.
+ * Each block is one chain of additions; the blocks of a lane are added from left to right, and the
+ * first one is stored. A call processes some samples of a lane: a block that it does not finish
+ * stays open, with its chain in `chain`, where the lane's next call continues. */
 #ifndef LS_BACKEND_BLOCKS_H
 #define LS_BACKEND_BLOCKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LS_BLOCK 256 /* positions, at most */
+#define LS_BLOCK 256 /* maximum number of positions */
 
 typedef struct ls_blocks {
-    int64_t sample;  /* positions of a sample */
-    int64_t width;   /* of a row of them */
-    int64_t samples; /* of a block; 0: a sample is cut */
-    int64_t rows;    /* of a block; 0: rows are cut, too */
-    int64_t columns; /* of a block, where rows are cut */
+    int64_t sample;  /* positions per sample */
+    int64_t width;   /* positions per row */
+    int64_t samples; /* samples per block; 0: blocks are smaller than a sample */
+    int64_t rows;    /* rows per block; 0: blocks are smaller than a row */
+    int64_t columns; /* columns per block, if smaller than a row */
 } ls_blocks;
 
-/* Part of a block that one call has: positions first .. first + count - 1, counted from the call's first. */
+/* The part of a block in one call: positions first to first + count - 1, relative to the call's
+ * first position. */
 typedef struct ls_block_part {
     int64_t first, count;
-    bool opens;  /* it starts here: from zero. Otherwise from `chain` */
-    bool closes; /* it ends here: to `out`. Otherwise to `chain` */
-    bool adds;   /* where it closes: to what `out` has */
+    bool opens;  /* the block starts here, from zero; otherwise it continues `chain` */
+    bool closes; /* the block ends here, in `out`; otherwise it is saved in `chain` */
+    bool adds;   /* on closing, add to `out` instead of storing */
 } ls_block_part;
 
-/* Even pieces of `size`, none longer than `most`. */
+/* Splits `size` into pieces of nearly equal size, none longer than `most`, and returns that
+ * size. */
 static inline int64_t ls_blocks_even(int64_t size, int64_t most)
 {
     int64_t pieces = (size + most - 1) / most;
@@ -47,7 +50,7 @@ static inline ls_blocks ls_blocks_of(int64_t rows, int64_t width)
     return b;
 }
 
-/* Positions that a block has at most. */
+/* Maximum number of positions in a block. */
 static inline int64_t ls_blocks_most(const ls_blocks *b)
 {
     return b->samples > 0 ? b->samples * b->sample : b->rows > 0 ? b->rows * b->width : b->columns;
@@ -58,7 +61,7 @@ static inline int64_t ls_blocks_least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Where the block of a lane's position ends. */
+/* End of the block that contains position `at` of a lane. */
 static inline int64_t ls_blocks_end(const ls_blocks *b, int64_t at)
 {
     if (b->samples > 0)
@@ -70,8 +73,8 @@ static inline int64_t ls_blocks_end(const ls_blocks *b, int64_t at)
     return start + row + ls_blocks_least(b->width, ((inside - row) / b->columns + 1) * b->columns);
 }
 
-/* The next part that a call has: `from` samples of the lane came before its `samples`. Begin with a block of zeros;
- * false when there are no more. */
+/* Advances to the next part of a call that has `samples` samples, after `from` earlier samples of
+ * the lane. Start with an all-zero part. Returns false at the end. */
 static inline bool ls_blocks_next(const ls_blocks *b, int64_t from, int64_t samples, bool ends_lane,
                                   ls_block_part *block)
 {
@@ -79,7 +82,7 @@ static inline bool ls_blocks_next(const ls_blocks *b, int64_t from, int64_t samp
     if (at >= end)
         return false;
     int64_t block_end = ls_blocks_end(b, first + at) - first;
-    if (block->count > 0) /* the part before ended its block, or it would be the last */
+    if (block->count > 0) /* the previous part closed its block */
         block->opens = block->adds = true;
     else {
         block->opens = first == 0 || ls_blocks_end(b, first - 1) == first;

@@ -1,4 +1,5 @@
-/* The kinds of devices that the library brings, beside the CPU, and what was found of their drivers. */
+/* The device kinds that the library provides besides the CPU, and a description of their
+ * drivers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +20,11 @@ void ls_context_add_own_kinds(ls_context *ctx)
 {
     add(ctx, &ls_opencl_backend, ls_opencl_is_expected());
     bool vendor = ctx->options.kernels == LS_KERNELS_VENDOR;
-    add(ctx, vendor ? &ls_cuda_vendor_backend : &ls_cuda_backend, vendor || ls_cuda_is_expected()); /* preferred */
+    /* Preferred over OpenCL. */
+    add(ctx, vendor ? &ls_cuda_vendor_backend : &ls_cuda_backend, vendor || ls_cuda_is_expected());
     ctx->kinds[ctx->kind_count - 1].vendor = vendor;
 }
 
-/* The first device of the vendor's kind; NULL: none is open. */
 static const ls_device *vendor_device(const ls_context *ctx)
 {
     int kind = ls_context_vendor_kind(ctx);
@@ -38,7 +39,7 @@ static const ls_cuda_device *hardware(const ls_device *device)
     return &ls_cuda_get()->devices[device->physical];
 }
 
-/* Algorithms are chosen by the workspace that a limit leaves them. */
+/* The memory limit decides the workspace size, which decides the algorithms and so the bits. */
 static ls_status check_limits(const ls_device *first, const ls_device *other)
 {
     size_t most = ls_gpu_workspace_limit(first->limit), others = ls_gpu_workspace_limit(other->limit);
@@ -52,7 +53,7 @@ static ls_status check_limits(const ls_device *first, const ls_device *other)
         first->number, first->limit >> 20, most >> 10, other->number, other->limit >> 20, others >> 10);
 }
 
-/* NVIDIA promises the same bits for the same architecture and number of multiprocessors. */
+/* NVIDIA guarantees the same bits only for the same architecture and number of multiprocessors. */
 ls_status ls_context_check_vendor(const ls_context *ctx)
 {
     const ls_device *device = vendor_device(ctx);

@@ -1,5 +1,6 @@
-/* Gradients: walks back from the loss and appends each op's backward nodes. A rule (ls_grad_*, beside its op) writes
- * the plain formula; what broadcasting spread is added up here, once for all ops. */
+/* Gradients: walks back from the loss and appends each op's backward nodes. A gradient rule
+ * (ls_grad_*, next to its op) is the plain formula; this file sums over broadcast axes for all
+ * ops. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,15 +8,17 @@
 #include "graph/claim.h"
 #include "graph/rules.h"
 
-/* One walk: the nodes between the variables and the loss, each after its inputs, and their gradients so far. */
+/* State of one walk. `order` holds the nodes that the loss needs, each after its inputs; the other
+ * arrays are indexed by position in it. */
 typedef struct walk {
     ls_tensor **order;
     size_t count;
-    ls_tensor **gradient; /* by position; NULL: none yet */
-    bool *needed;         /* by position: some variable is behind it */
+    ls_tensor **gradient; /* sum so far; NULL: none yet */
+    bool *needed;         /* the node depends on one of the variables */
 } walk;
 
-/* g, the gradient of y's input as a rule wrote it, in the input's own shape. */
+/* Returns g, a rule's gradient of `input`, in the input's shape: sums over broadcast axes or
+ * broadcasts. */
 static ls_tensor *fit(ls_tensor *g, const ls_tensor *input)
 {
     if (ls_tensor_is_error(g))
@@ -34,7 +37,7 @@ static ls_tensor *fit(ls_tensor *g, const ls_tensor *input)
     return ls_op_reshape(ls_op_reduce_sum(g, ls_axes_of_mask(mask), true), input->shape);
 }
 
-/* Hands y's gradient on to its inputs. */
+/* Propagates y's gradient to its inputs. */
 static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
 {
     const ls_op_info *info = &ls_ops[y->op];
@@ -47,7 +50,7 @@ static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
                        info->name, ls_node_label(y, label));
     if (y->input_count > 8 && !(dx = calloc((size_t)y->input_count, sizeof(*dx))))
         return ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %d gradients", y->input_count);
-    y->graph->device = y->device; /* gradients are made where their tensor is, and belong to its layer */
+    y->graph->device = y->device; /* gradient nodes inherit the tensor's device and layer */
     y->graph->layer = y->layer;
     y->graph->origin = y->origin;
     info->gradient(y, dy, dx);
@@ -98,7 +101,6 @@ static ls_status check_arguments(ls_tensor *loss, ls_tensor *const *variables, s
     return LS_OK;
 }
 
-/* Which nodes lie between the variables and the loss. */
 static void mark_needed(walk *w, ls_tensor *const *variables, size_t count, uint32_t mark)
 {
     for (size_t i = 0; i < w->count; i++)
@@ -131,7 +133,8 @@ ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t
     LS_TRY(check_arguments(loss, variables, count, &options, out));
     walk w = { 0 };
     LS_TRY(ls_graph_order(loss->graph, &loss, 1, NULL, NULL, &w.order, &w.count));
-    uint32_t mark = loss->graph->mark; /* of the nodes the loss needs; building below makes no new walk */
+    /* Marks the nodes that the loss needs; building nodes below starts no new walk. */
+    uint32_t mark = loss->graph->mark;
     w.gradient = calloc(w.count, sizeof(*w.gradient));
     w.needed = calloc(w.count, sizeof(*w.needed));
     ls_status status = LS_OK;

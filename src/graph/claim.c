@@ -5,7 +5,7 @@
 
 #include "graph/context.h"
 
-static _Thread_local char this_thread; /* its address is the thread's mark */
+static _Thread_local char this_thread; /* its address identifies the thread */
 
 static ls_tensor refused_tensor = { .op = LS_OP_ERROR,
                                     .status = LS_ERR_STATE,
@@ -17,7 +17,7 @@ ls_tensor *ls_claim_error(void)
     return &refused_tensor;
 }
 
-/* Users call ls_fit, a macro around ls_fit_with. */
+/* Users call ls_fit, a macro for ls_fit_with: messages omit the suffix. */
 static int name_length(const char *call)
 {
     size_t length = strlen(call);
@@ -37,7 +37,7 @@ static void refuse(const ls_graph *graph, const char *call)
 
 ls_claim ls_claim_begin(const ls_graph *graph, const char *call)
 {
-    ls_graph *claimed = (ls_graph *)graph; /* a claim is no change of the graph that callers see */
+    ls_graph *claimed = (ls_graph *)graph; /* callers do not see a claim as a change of the graph */
     const void *nobody = NULL;
     if (!graph)
         return (ls_claim){ NULL, false };

@@ -1,4 +1,4 @@
-/* A graph: its nodes, variables, names and scopes. Nodes are made in node.c. */
+/* Graphs: nodes, variables, names and scopes. node.c creates nodes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,16 +7,17 @@
 #include "graph/context.h"
 #include "graph/node.h"
 
-/* An older node that was named inside a scope: the name ends with the scope, the node does not. */
+/* A node from outside a scope that was named inside it. Closing the scope removes the name, not the
+ * node. */
 typedef struct guest {
     struct guest *next;
     ls_tensor *node;
 } guest;
 
-/* What a scope has to undo. */
+/* State to restore when a scope closes. */
 struct ls_scope_frame {
     ls_scope_frame *below;
-    uint64_t number; /* no other scope of the graph ever has it */
+    uint64_t number; /* unique within the graph */
     ls_arena_mark mark;
     size_t node_count, variable_count;
     const char *prefix;
@@ -59,7 +60,7 @@ static void drop_variables(ls_graph *graph, size_t keep)
 
 static void drop_name(ls_graph *graph, ls_tensor *node);
 
-/* Ends the nodes made last; their memory goes with the arena. */
+/* Removes the newest nodes; the arena frees their memory. */
 static void drop_nodes(ls_graph *graph, size_t keep)
 {
     if (graph->runs && graph->node_count > keep && !ls_context_is_inherited(graph->context))
@@ -136,7 +137,7 @@ ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable)
 
 uint32_t ls_graph_next_mark(ls_graph *graph)
 {
-    if (++graph->mark == 0) { /* after 2^32 walks: old marks could be met again */
+    if (++graph->mark == 0) { /* after 2^32 walks old marks could match again */
         for (size_t i = 0; i < graph->node_count; i++)
             graph->nodes[i]->mark = 0;
         for (size_t i = 0; i < graph->variable_count; i++)
@@ -181,8 +182,8 @@ void ls_scope_close(ls_scope *scope)
     ls_graph *graph = scope->graph;
     LS_CLAIM_OR_REFUSE(graph, );
     if (!graph->scope)
-        return;                           /* a copy of a scope that was closed before */
-    ls_scope_frame frame = *graph->scope; /* it lives in the arena that is given back */
+        return;                           /* a copy of a scope that is already closed */
+    ls_scope_frame frame = *graph->scope; /* copied, because the arena frees the frame */
     for (guest *named = frame.guests; named; named = named->next) {
         drop_name(graph, named->node);
         named->node->name = NULL;
@@ -229,7 +230,8 @@ static ls_status check_name(const char *what, const char *name)
                    what, name ? name : "(null)");
 }
 
-/* A bad name becomes the graph's kept error; the body still builds, without a prefix of its own. */
+/* An invalid name becomes the graph's error; the body still builds, without an additional
+ * prefix. */
 ls_name_scope ls_name_scope_open(ls_graph *graph, const char *name)
 {
     ls_name_scope scope = { .graph = graph };
@@ -280,7 +282,6 @@ static ls_tensor *find_name(const ls_graph *graph, const char *name, size_t leng
     return node;
 }
 
-/* The node named last stands first in its chain. */
 static void add_name(ls_tensor **names, size_t room, ls_tensor *node)
 {
     ls_tensor **chain = &names[name_hash(node->name, strlen(node->name)) & (room - 1)];
@@ -296,7 +297,7 @@ static void drop_name(ls_graph *graph, ls_tensor *node)
     *link = node->next_same_hash;
 }
 
-/* Keeps chains short: called as names are added, it makes the table at least as large as the graph. */
+/* Keeps chains short: the table grows with the number of nodes. */
 static void grow_names(ls_graph *graph)
 {
     if (graph->node_count <= graph->name_room)
@@ -304,7 +305,7 @@ static void grow_names(ls_graph *graph)
     size_t room = graph->name_room * 4;
     ls_tensor **names = calloc(room, sizeof(*names));
     if (!names)
-        return; /* only slower */
+        return; /* not an error: lookups are slower */
     for (size_t i = 0; i < graph->node_count; i++)
         if (graph->nodes[i]->name)
             add_name(names, room, graph->nodes[i]);
@@ -369,7 +370,7 @@ ls_status ls_graph_find(ls_graph *graph, const char *name, ls_tensor **out)
 
 typedef struct frame {
     ls_tensor *node;
-    int next; /* input to look at */
+    int next;
 } frame;
 
 static bool push(frame **stack, size_t *depth, size_t *room, ls_tensor *node)

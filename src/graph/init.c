@@ -1,4 +1,4 @@
-/* Initial values of variables: what an initializer means, and the values it gives. */
+/* Initial values of variables: settles and checks initializers and computes their values. */
 #include "graph/init.h"
 
 #include <math.h>
@@ -9,12 +9,11 @@
 #include "base/status.h"
 #include "graph/rules.h"
 
-/* The deviation of a standard normal variable cut off at two deviations. */
+/* Standard deviation of a standard normal distribution truncated at two standard deviations. */
 #define TRUNCATED_DEVIATION 0.87962566103423978
 
 /* ---- Draws ---- */
 
-/* Where values go: a vector of a variable's type. */
 typedef struct values {
     void *data;
     ls_dtype dtype;
@@ -47,7 +46,7 @@ static void fill(values out, int64_t count, double value)
         put(out, i, value);
 }
 
-/* Block k holds elements 4k .. 4k + 3. */
+/* Block k holds elements 4k to 4k + 3. */
 static void uniform(values out, int64_t count, ls_philox_key key, double low, double high)
 {
     for (int64_t i = 0; i < count; i += 4) {
@@ -57,7 +56,6 @@ static void uniform(values out, int64_t count, ls_philox_key key, double low, do
     }
 }
 
-/* The four standard normal numbers of a block. */
 static void draw(ls_philox_key key, uint32_t attempt, uint32_t block, double out[4])
 {
     ls_philox_block words = ls_random_block(key, 0, attempt, block);
@@ -65,7 +63,8 @@ static void draw(ls_philox_key key, uint32_t attempt, uint32_t block, double out
     ls_random_normal_pair(words.word[2], words.word[3], out + 2);
 }
 
-/* An element beyond `limit` deviations is drawn again: attempt k of the same element. */
+/* Draws normal numbers. Draws an element beyond `limit` standard deviations again, as attempt k of
+ * the same element. */
 static void normal(values out, int64_t count, ls_philox_key key, double mean, double deviation, double limit)
 {
     for (int64_t i = 0; i < count; i += 4) {
@@ -91,8 +90,9 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* Q of the QR factors with a positive diagonal, by Gram and Schmidt, each vector twice: orthogonal to the last bits.
- * `vectors` of them, each of `length` numbers, stand one behind the other. */
+/* Computes Q of the QR factorization with a positive diagonal by Gram-Schmidt, with two passes over
+ * each vector for orthogonality up to rounding. `data` holds `vectors` consecutive vectors of
+ * `length` numbers. */
 static void orthonormalize(double *data, int64_t vectors, int64_t length)
 {
     for (int64_t v = 0; v < vectors; v++) {
@@ -110,7 +110,8 @@ static void orthonormalize(double *data, int64_t vectors, int64_t length)
     }
 }
 
-/* Rows: all axes but the last. Where there are fewer rows than columns the rows are orthonormal, else the columns. */
+/* Treats all axes but the last as rows. The rows are orthonormal if there are fewer rows than
+ * columns, otherwise the columns. */
 static ls_status orthogonal(values out, const ls_shape *shape, int64_t count, ls_philox_key key, double gain)
 {
     int64_t columns = shape->dims[shape->rank - 1], rows = columns ? count / columns : 0;
@@ -137,7 +138,8 @@ static ls_status orthogonal(values out, const ls_shape *shape, int64_t count, ls
 
 /* ---- Kinds ---- */
 
-/* Keras's: of a kernel the last two axes are channels in and out, those before them the window. */
+/* Computes Keras's fan-in and fan-out: the last two axes of a kernel are input and output channels,
+ * the axes before them are the window. */
 static void fans(const ls_shape *shape, double *in, double *out)
 {
     double window = 1;
@@ -147,7 +149,6 @@ static void fans(const ls_shape *shape, double *in, double *out)
     *out = shape->rank == 0 ? 1 : (double)shape->dims[shape->rank - 1] * window;
 }
 
-/* Values of a given variance. */
 static void scaled(values out, int64_t count, ls_philox_key key, ls_initializer_kind distribution, double variance)
 {
     if (distribution == LS_INIT_VARIANCE_UNIFORM)
@@ -158,7 +159,7 @@ static void scaled(values out, int64_t count, ls_philox_key key, ls_initializer_
         normal(out, count, key, 0, sqrt(variance), INFINITY);
 }
 
-/* Those with a name, as VarianceScaling. */
+/* Expresses the named schemes (Glorot, He, LeCun) as VarianceScaling. */
 static ls_initializer as_scaling(ls_initializer i)
 {
     switch (i.kind) {
@@ -186,7 +187,7 @@ static void settle(double *value, double preset)
 
 ls_status ls_init_settle(const char *name, ls_initializer *value, ls_initializer preset)
 {
-    static const double half = 0.05; /* Keras's deviation, and limit */
+    static const double half = 0.05; /* Keras's default deviation and limit */
     if (value->kind == LS_INIT_DEFAULT)
         *value = preset;
     switch (value->kind) {
@@ -242,7 +243,7 @@ bool ls_init_draws(ls_initializer i)
     return i.kind != LS_INIT_ZEROS && i.kind != LS_INIT_ONES && i.kind != LS_INIT_CONSTANT;
 }
 
-/* Of types that are not real: whole numbers that the type has. */
+/* Integer and bool types accept only zeros, ones and constants that the type can represent. */
 static ls_status check_whole(const ls_initializer *i, ls_dtype dtype)
 {
     double limit = dtype == LS_BOOL ? 1 : dtype == LS_U8 ? UINT8_MAX : dtype == LS_I32 ? INT32_MAX : 0x1p53;

@@ -1,4 +1,5 @@
-/* Making nodes: checks that hold for every op, errors that name op and inputs, and the table built from ops.def. */
+/* Creating nodes: checks that apply to every op, error messages with op and inputs, and the table
+ * built from ops.def. */
 #include "graph/node.h"
 
 #include <stdio.h>
@@ -53,7 +54,7 @@ const char *ls_node_label(const ls_tensor *node, char text[LS_NODE_TEXT])
     return text;
 }
 
-/* "matmul(x: float32 (batch, 3), matmul:4: float32 (4, 5))" */
+/* Formats "matmul(x: float32 (batch, 3), matmul:4: float32 (4, 5))". */
 static const char *describe(ls_op op, ls_tensor *const *in, int count, char *text, size_t room)
 {
     size_t used = (size_t)snprintf(text, room, "%s(", ls_ops[op].name);
@@ -67,8 +68,8 @@ static const char *describe(ls_op op, ls_tensor *const *in, int count, char *tex
     return text;
 }
 
-/* Given out when even the error tensor finds no memory: it belongs to no graph, is never written, and runs report it.
- */
+/* Returned if there is no memory for an error tensor. It belongs to no graph and is never written;
+ * runs report it. */
 static ls_tensor no_memory = { .op = LS_OP_ERROR, .status = LS_ERR_MEMORY, .message = "no memory for a node" };
 
 ls_tensor *ls_node_error(ls_graph *graph, ls_status status, const char *what)
@@ -97,7 +98,7 @@ ls_graph *ls_graph_of(ls_tensor *const *in, int count)
     return NULL;
 }
 
-/* An error that is already there, or NULL. */
+/* Returns an error tensor if an input is one or the inputs are invalid, else NULL. */
 static ls_tensor *check_inputs(ls_graph *graph, const ls_node_spec *spec)
 {
     const ls_op_info *info = &ls_ops[spec->op];
@@ -117,7 +118,7 @@ static ls_tensor *check_inputs(ls_graph *graph, const ls_node_spec *spec)
     return NULL;
 }
 
-/* Rules that hold for every op, after its own. */
+/* Checks that apply to every op, after its shape rule. */
 static ls_status check_result(const ls_tensor *node)
 {
     char text[LS_SHAPE_TEXT];
@@ -164,7 +165,7 @@ ls_tensor *ls_node_make(ls_graph *graph, const ls_node_spec *spec)
 {
     if (!graph)
         graph = ls_graph_of(spec->in, spec->input_count);
-    if (!graph) /* every input is NULL, or an error without a graph */
+    if (!graph) /* every input is NULL or an error tensor without a graph */
         return spec->input_count > 0 ? spec->in[0] : NULL;
     ls_tensor *error = check_inputs(graph, spec);
     if (error)
@@ -194,7 +195,7 @@ ls_tensor *ls_node_make2(ls_op op, ls_tensor *a, ls_tensor *b, ls_attrs attr)
     return ls_node_make(NULL, &(ls_node_spec){ .op = op, .in = in, .input_count = 2, .attr = attr });
 }
 
-/* ---- Asking ---- */
+/* ---- Queries ---- */
 
 ls_dtype ls_tensor_dtype(const ls_tensor *tensor)
 {

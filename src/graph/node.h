@@ -1,5 +1,6 @@
-/* The node behind every tensor, the graph that owns it, and the table of ops. Builders are in ops_*.c, one file a
- * family; each op's shape rule, gradient rule and builder stand side by side there. Start reading at ls_node_make. */
+/* Nodes (a tensor is the output of a node), the graph that owns them, and the table of ops. The
+ * builders are in ops_*.c, one file per family; each op's shape rule, gradient rule and builder are
+ * next to each other there. Start reading at ls_node_make. */
 #ifndef LS_GRAPH_NODE_H
 #define LS_GRAPH_NODE_H
 
@@ -17,13 +18,13 @@ typedef enum ls_op {
 #include "graph/ops.def"
 #undef OP
     LS_OP_COUNT,
-    LS_OP_ERROR = LS_OP_COUNT, /* what a wrong call returns; it is in no table */
+    LS_OP_ERROR = LS_OP_COUNT, /* returned by a failed builder; not in ls_ops */
 } ls_op;
 
 typedef enum ls_batch_rule { LS_BATCH_LEAF, LS_BATCH_KEEPS, LS_BATCH_REDUCES, LS_BATCH_BY_USE } ls_batch_rule;
 typedef enum ls_kernel_types { LS_KERNEL_NONE, LS_KERNEL_REAL, LS_KERNEL_NUMBER, LS_KERNEL_BYTES } ls_kernel_types;
 
-/* What planning and running must know of an op; ops.def says what each means. */
+/* Properties of an op that planning and running need; ops.def explains each. */
 typedef enum ls_trait {
     LS_TRAIT_CHEAP = 1 << 0,
     LS_TRAIT_CHEAP_WITH_WHOLE = 1 << 1,
@@ -42,11 +43,11 @@ typedef enum ls_trait {
     LS_TRAIT_WEIGHTS_OUT = 1 << 14,
 } ls_trait;
 
-/* Attributes: a union of the families of attrs.def. */
+/* The attributes of a node: a union of the families in attrs.def. */
 typedef struct ls_variable ls_variable;
 typedef struct ls_constant_data {
     const void *bytes;
-    size_t count; /* of bytes */
+    size_t count; /* in bytes */
 } ls_constant_data;
 
 #define LS_FIELD_i64      int64_t
@@ -74,31 +75,34 @@ typedef struct ls_attr_field {
     const char *name;
     ls_attr_type type;
     int count;
-    size_t offset; /* in ls_attrs */
+    size_t offset; /* offset of the field in ls_attrs */
 } ls_attr_field;
 
 typedef struct ls_op_info {
     const char *name;
-    int inputs; /* LS_ANY: one or more */
+    int inputs; /* number of inputs; LS_ANY: one or more */
     const ls_attr_field *fields;
     int field_count;
     ls_batch_rule batch;
     ls_kernel_types kernel;
     ls_status (*shape)(ls_tensor *node);
-    void (*gradient)(ls_tensor *y, ls_tensor *dy, ls_tensor **dx); /* ls_grad_zero, ls_grad_missing: see ops.def */
+    /* ls_grad_zero and ls_grad_missing are explained in ops.def */
+    void (*gradient)(ls_tensor *y, ls_tensor *dy, ls_tensor **dx);
     double (*flops)(const ls_tensor *node);
-    unsigned traits; /* of ls_trait */
+    unsigned traits; /* bit set of ls_trait */
 } ls_op_info;
 
 #define LS_ANY (-1)
 extern const ls_op_info ls_ops[LS_OP_COUNT];
 
-/* Numbers in a field of this node: one for each axis of its input, where the field has as many as axes can be. */
+/* Number of values in an attribute field of this node. A field with LS_MAX_RANK values has one for
+ * each axis of input 0. */
 int ls_attr_count(const ls_tensor *node, const ls_attr_field *field);
 
 /* ---- Nodes ---- */
 
-/* What a node does to the samples of its inputs. Whole inputs only: LS_USE_WHOLE. */
+/* Effect of a node on the samples of its inputs. LS_USE_WHOLE: all inputs are whole (no batch
+ * axis). */
 typedef enum ls_batch_use { LS_USE_WHOLE, LS_USE_KEEPS, LS_USE_REDUCES } ls_batch_use;
 
 #define LS_ANY_DEVICE (-1)
@@ -106,35 +110,39 @@ typedef enum ls_batch_use { LS_USE_WHOLE, LS_USE_KEEPS, LS_USE_REDUCES } ls_batc
 /* State that outlives a run. */
 struct ls_variable {
     ls_tensor *node; /* the node that reads it */
-    void *data;      /* row-major, 64-byte aligned; NULL: still to be made (ls_graph.fill); in: */
+    /* The value, row-major, 64-byte aligned, inside `block`. NULL until ls_graph.fill has run. */
+    void *data;
     struct ls_block *block;
-    int device; /* that the block belongs to */
+    int device; /* the device that owns `block` */
     size_t bytes;
     uint32_t number; /* creation order within the graph */
-    uint32_t mark;   /* equal to graph->mark when the run under way writes it */
+    uint32_t mark;   /* equals graph->mark if the current run writes the variable */
     bool trainable;
-    uint64_t version; /* changes with every write; no two variables of a graph ever have the same */
-    uint64_t in_host; /* the version that `data` has; an older one: another device has the newest */
+    uint64_t version; /* changes with every write; unique among all variables of the graph */
+    /* Version of the value in `data`. Older than `version`: only another device has the newest
+     * value. */
+    uint64_t in_host;
 };
 
-/* The newest value to `data`, from the device that has it. */
+/* Copies the newest value to `data` from the device that has it. */
 ls_status ls_variable_sync_to_host(ls_variable *variable);
 
-/* It has a new value: in `data`, or on other devices alone. */
+/* Records that the variable has a new value. in_host: the value is in `data`; otherwise only other
+ * devices have it. */
 void ls_variable_written(ls_variable *variable, bool in_host);
 
-/* The value of one run, kept with the tensor. */
+/* The value that a run computed, kept with the tensor. */
 typedef struct ls_held {
-    void *data; /* NULL: none yet; in: */
+    void *data; /* inside `block`; NULL before the first run */
     struct ls_block *block;
     size_t bytes;
-    int64_t batch; /* samples in that run; -1 when it had no batch axis */
+    int64_t batch; /* samples in that run; -1: no batch axis */
     bool valid;
 } ls_held;
 
 struct ls_tensor {
     ls_graph *graph;
-    uint32_t id; /* creation order: inputs have smaller numbers */
+    uint32_t id; /* creation order: inputs have smaller ids */
     ls_op op;
     ls_dtype dtype;
     ls_batch_use use;
@@ -144,81 +152,87 @@ struct ls_tensor {
     ls_tensor **in;
     ls_attrs attr;
     const char *name;          /* full name, or NULL */
-    ls_tensor *next_same_hash; /* in the graph's table of names */
-    const char *message;       /* of an error tensor */
+    ls_tensor *next_same_hash; /* next node in the same chain of the graph's name table */
+    const char *message;       /* error tensors only */
     ls_status status;
     ls_held held;
-    const char *layer; /* of a model that made it, or its gradient: for labels; NULL: none */
-    bool guards;       /* a loss: where it is not finite, the run fails before any variable is changed */
-    bool aside;        /* sums of a metric: what is computed for them alone must not change how the rest is computed */
-    uint32_t origin;   /* the id of the node that it is, or is the gradient of */
-    int device;        /* that was asked for: an index in the context; LS_ANY_DEVICE: none was */
-    int placed;        /* where it was run last, of several devices the first; LS_ANY_DEVICE: not yet */
-    uint32_t mark;     /* for walks over the graph: equal to graph->mark when visited */
-    int32_t position;  /* in a walk: an index that the walker gives */
+    /* Layer of the model that made the node, or whose gradient it is; for labels. NULL: none. */
+    const char *layer;
+    bool guards; /* A loss: if it is not finite, the run fails before it changes any variable. */
+    /* A sum of a metric: nodes that only it needs must not change how the others are computed. */
+    bool aside;
+    uint32_t origin; /* id of the node whose gradient this is; else its own id */
+    int device;      /* requested device: index in the context, or LS_ANY_DEVICE */
+    /* Device of the last run (the first one with several devices); LS_ANY_DEVICE before the first
+     * run. */
+    int placed;
+    uint32_t mark;    /* equals graph->mark if the current walk has visited the node */
+    int32_t position; /* index that the current walk assigned */
 };
 
 typedef struct ls_node_spec {
     ls_op op;
     ls_tensor *const *in;
     int input_count;
-    ls_dtype dtype;  /* where the op cannot infer it */
-    ls_shape shape;  /* likewise: what was asked for */
-    bool per_sample; /* of leaves */
+    ls_dtype dtype;  /* if the op cannot infer the type */
+    ls_shape shape;  /* if the op cannot infer the shape */
+    bool per_sample; /* leaves only */
     ls_attrs attr;
 } ls_node_spec;
 
-/* Makes a node after its op's shape rule has agreed; otherwise returns the graph's error tensor with the rule's
- * message, to which op and inputs are added. An error among the inputs is returned as it is. `graph` may be NULL with
- * inputs. */
+/* Creates a node if its op's shape rule accepts it. Otherwise returns a new error tensor whose
+ * message is the rule's, prefixed by op and inputs. If an input is an error tensor, returns that
+ * input. `graph` may be NULL if there are inputs. */
 ls_tensor *ls_node_make(ls_graph *graph, const ls_node_spec *spec);
 ls_tensor *ls_node_make1(ls_op op, ls_tensor *x, ls_attrs attr);
 ls_tensor *ls_node_make2(ls_op op, ls_tensor *a, ls_tensor *b, ls_attrs attr);
 
-/* An error tensor with the last error's message, prefixed by `what`. */
+/* Creates an error tensor whose message is the last error, prefixed by `what` (may be NULL). */
 ls_tensor *ls_node_error(ls_graph *graph, ls_status status, const char *what);
 
-/* The graph of the first input that has one; NULL if none does. */
+/* Returns the graph of the first input that has one, or NULL. */
 ls_graph *ls_graph_of(ls_tensor *const *in, int count);
 
-/* "w", or "matmul:12", or "dense_1/matmul:12": for messages. Returns text. */
+/* Formats a node for messages: "w", "matmul:12" or "dense_1/matmul:12". Returns `text`. */
 #define LS_NODE_TEXT 128
 const char *ls_node_label(const ls_tensor *node, char text[LS_NODE_TEXT]);
 
-/* The variables a node writes when it is run; returns how many (at most LS_MAX_WRITES). The first is its value. */
+/* Lists the variables that a node writes and returns their number. The first is the node's
+ * value. */
 #define LS_MAX_WRITES 3
 int ls_node_writes(const ls_tensor *node, ls_variable *out[LS_MAX_WRITES]);
 
-/* Whether the node's op has a trait. Not for error tensors. */
+/* Whether the node's op has one of these traits. Must not be called with an error tensor. */
 static inline bool ls_node_is(const ls_tensor *node, ls_trait trait)
 {
     return ls_ops[node->op].traits & trait;
 }
 
-/* Constants, inputs and variables: the run supplies the value. */
+/* Whether the run supplies the value (constants, inputs and variables). */
 static inline bool ls_node_is_given(const ls_tensor *node)
 {
     return ls_ops[node->op].kernel == LS_KERNEL_NONE;
 }
 
-/* The tensor that is weights: an input, or the node itself where it sums up their gradient; NULL: there is none. */
+/* Returns the tensor that holds weights: an input, or the node itself if it computes their
+ * gradient. NULL: none. */
 const ls_tensor *ls_node_weights(const ls_tensor *node);
 
-/* Slots of an update by that rule, with a momentum or without; -1: there is no such rule. */
+/* Number of slots that an update rule needs with or without momentum; -1: unknown rule. */
 int ls_apply_slots(ls_apply_rule rule, bool momentum);
 
-/* Which inputs of an `apply` are the step, and the predicate that says whether anything is changed; -1: there is none.
- * The first two are the gradient and the learning rate. */
+/* Index of the input of an `apply` node that is the step, or the predicate that enables the update;
+ * -1: the node has none. Inputs 0 and 1 are the gradient and the learning rate. */
 int ls_apply_step(const ls_tensor *node);
 int ls_apply_when(const ls_tensor *node);
 
-/* Whether the predicate among these values of its inputs is false: the update changes nothing. */
+/* Whether the predicate among the input values is false, so that the update changes nothing. */
 bool ls_apply_is_left_out(const ls_tensor *node, const void *const *in);
 
-/* Whether it is made of, or made with, the statistics of each lane by itself. */
+/* Whether the node computes or uses statistics of each lane separately. */
 bool ls_node_is_by_lane(const ls_tensor *node);
 
-/* Multiply-adds count two. LS_BATCH counts as one sample. */
+/* Number of floating-point operations: a multiply-add counts as two, LS_BATCH as one sample. */
 double ls_node_flops(const ls_tensor *node);
 
 /* ---- Graphs ---- */
@@ -227,41 +241,47 @@ typedef struct ls_scope_frame ls_scope_frame;
 
 struct ls_graph {
     ls_context *context;
-    const char *owner; /* the name of the model it belongs to, and ends with; NULL: it is the user's */
+    /* Name of the model that owns and destroys the graph; NULL: the user does. */
+    const char *owner;
     uint64_t seed;
-    /* Runs that succeeded, in two counters that key random numbers: `step` counts those that write a trainable
-     * variable, `run` the others. So an evaluation, a prediction or a value read between two steps changes no step. */
+    /* Counters of successful runs, which key random numbers. `step` counts runs that write a
+     * trainable variable, `run` all others, so an evaluation, a prediction or reading a value
+     * between two steps does not change the results of later steps. */
     uint64_t run, step;
     ls_arena arena; /* nodes, attributes, names */
     ls_tensor **nodes;
     size_t node_count, node_room;
     ls_variable **variables;
     size_t variable_count, variable_room;
-    ls_tensor **names; /* hash table, chained through next_same_hash */
+    ls_tensor **names; /* hash table; chains are linked by next_same_hash */
     size_t name_room;
-    const char *prefix; /* of the open name scopes, with its slash; "" outside */
-    int device;         /* of the open device scopes; LS_ANY_DEVICE outside */
-    bool alone;         /* its runs are this process's, and no reason for workers to meet */
-    bool reference;     /* the CPU runs it with the reference kernels */
-    const char *layer;  /* whose call is being traced; NULL outside */
-    int64_t origin;     /* of the gradients being made; -1 outside */
+    const char *prefix; /* prefix of the open name scopes, with trailing slash; "" if none */
+    int device;         /* device of the open device scopes, or LS_ANY_DEVICE */
+    /* Runs of this graph are local to the process: workers do not synchronize for them. */
+    bool alone;
+    bool reference;    /* run on the CPU with the reference kernels */
+    const char *layer; /* layer whose call is being traced, or NULL */
+    int64_t origin;    /* node whose gradients are being built, or -1 */
     ls_scope_frame *scope;
-    uint64_t scopes;       /* opened so far */
-    ls_tensor *error;      /* the first, or NULL */
-    uint32_t random_count; /* numbers the layers that draw random numbers */
+    uint64_t scopes;       /* number of scopes opened so far */
+    ls_tensor *error;      /* the first error tensor, or NULL */
+    uint32_t random_count; /* number of layers that draw random numbers */
     uint32_t mark;
-    ls_status (*fill)(ls_graph *graph); /* gives memory and values to variables that have none yet; NULL: all have */
+    /* Allocates and initializes variables that have no memory yet. NULL: there are none. */
+    ls_status (*fill)(ls_graph *graph);
     void *fill_user;
-    struct ls_runs *runs; /* what the run layer keeps for this graph (compiled plans, settings), and how it is told */
-    void (*trim_runs)(ls_graph *graph, size_t nodes); /* only that many nodes are left */
+    struct ls_runs *runs; /* Data of the run layer for this graph (compiled plans, settings). */
+    /* Tells the run layer that only the first `nodes` nodes remain. */
+    void (*trim_runs)(ls_graph *graph, size_t nodes);
     void (*drop_runs)(ls_graph *graph);
     struct {
-        _Atomic(const void *) thread;          /* that uses the graph; NULL: none */
-        _Atomic(const char *) call;            /* that it made first */
-        int depth;                             /* of its calls within calls */
-    } claim;                                   /* claim.h */
-    uint64_t writes;                           /* of variables, so far: their versions */
-    ls_status (*bring)(ls_variable *variable); /* how the run layer brings a variable's newest value to the host */
+        _Atomic(const void *) thread; /* thread that uses the graph, or NULL */
+        _Atomic(const char *) call;   /* outermost call of that thread */
+        int depth;                    /* nesting depth of that thread's calls */
+    } claim;                          /* see claim.h */
+    uint64_t writes;                  /* number of writes to variables; source of versions */
+    /* Hook of the run layer: copies a variable's newest value to the host. */
+    ls_status (*bring)(ls_variable *variable);
 };
 
 /* Registers a node under prefix + name. */
@@ -269,26 +289,29 @@ ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name);
 ls_status ls_graph_add_node(ls_graph *graph, ls_tensor *node);
 ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable);
 
-/* A variable without memory and value, for as long as nobody needs them: a model that is only described costs nothing.
- * Who makes one sets graph->fill, which calls ls_variable_take for each and forgets itself when all are done. */
+/* Creates a variable without memory and value, so that a model that is only described needs no
+ * memory. The caller sets graph->fill, which calls ls_variable_take for each such variable and
+ * resets itself to NULL. */
 ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool trainable);
 ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name);
 
-/* Called before any variable's data is looked at. */
+/* Allocates pending variables. Call it before reading any variable's data. */
 static inline ls_status ls_graph_fill(ls_graph *graph)
 {
     return graph->fill ? graph->fill(graph) : LS_OK;
 }
 
-/* The innermost open scope, by a number that is never used again (0: none is open); and whether one has not ended. */
+/* Unique number of the innermost open scope (0: none), and whether the scope with that number is
+ * still open. */
 uint64_t ls_scope_number(const ls_graph *graph);
 bool ls_scope_is_open(const ls_graph *graph, uint64_t number);
 
-/* A fresh mark: no node carries it. */
+/* Returns a mark that no node carries. */
 uint32_t ls_graph_next_mark(ls_graph *graph);
 
-/* The nodes that `roots` need, in the order of their creation: each after its inputs. *out is the caller's to free.
- * `stop` (may be NULL) says of a node that its inputs are not needed. */
+/* Lists the nodes that `roots` need in order of creation, so each comes after its inputs. The
+ * caller frees *out. If `stop` (may be NULL) returns true for a node, its inputs are not
+ * visited. */
 ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count,
                          bool (*stop)(const ls_tensor *, void *), void *user, ls_tensor ***out, size_t *out_count);
 

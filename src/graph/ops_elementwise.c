@@ -1,5 +1,5 @@
-/* Elementwise ops: casts, arithmetic, comparisons, activations, and dropout. Broadcasting in a gradient is undone by
- * the walker (autodiff.c), so rules here write the plain formula. */
+/* Elementwise ops: casts, arithmetic, comparisons, activations and dropout. Gradient rules ignore
+ * broadcasting; autodiff.c sums over broadcast axes. */
 #include "graph/claim.h"
 #include "graph/rules.h"
 
@@ -170,7 +170,7 @@ ls_tensor *ls_op_pow(ls_tensor *a, ls_tensor *b)
     return binary(LS_OP_pow, a, b);
 }
 
-/* d/da = b a^(b-1), and 0 where b is 0 (PyTorch);  d/db = a^b log a, and 0 where a <= 0 (TensorFlow). */
+/* d/da = b a^(b-1), 0 if b is 0 (as PyTorch); d/db = a^b log a, 0 if a <= 0 (as TensorFlow) */
 void ls_grad_pow(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *a = y->in[0], *b = y->in[1];
@@ -447,7 +447,7 @@ ls_tensor *ls_op_gelu(ls_tensor *x, bool tanh_form)
     return ls_node_make1(LS_OP_gelu, x, (ls_attrs){ .gelu = { .tanh_form = tanh_form } });
 }
 
-/* x Phi(x): Phi(x) + x phi(x) */
+/* Derivative of x Phi(x): Phi(x) + x phi(x) */
 static ls_tensor *gelu_slope(ls_tensor *x)
 {
     ls_tensor *cdf = ls_op_scale(ls_op_shift(ls_op_erf(ls_op_scale(x, ONE_OVER_SQRT_2)), 1), 0.5);
@@ -455,7 +455,8 @@ static ls_tensor *gelu_slope(ls_tensor *x)
     return ls_op_add(cdf, ls_op_mul(x, bell));
 }
 
-/* x/2 (1 + t), t = tanh(c (x + 0.044715 x^3)): (1 + t)/2 + x/2 (1 - t^2) c (1 + 3 0.044715 x^2) */
+/* Derivative of x/2 (1 + t), t = tanh(c (x + 0.044715 x^3)): (1 + t)/2 + x/2 (1 - t^2) c (1 + 3
+ * 0.044715 x^2) */
 static ls_tensor *gelu_tanh_slope(ls_tensor *x)
 {
     ls_tensor *square = ls_op_square(x);
@@ -478,7 +479,7 @@ ls_tensor *ls_op_silu(ls_tensor *x)
     return unary(LS_OP_silu, x);
 }
 
-/* s + x s (1 - s), s the sigmoid of x */
+/* s + x s (1 - s), s = sigmoid(x) */
 void ls_grad_silu(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *x = y->in[0], *s = ls_op_sigmoid(x);
@@ -492,7 +493,8 @@ ls_tensor *ls_op_elu(ls_tensor *x, double alpha)
     return ls_node_make1(LS_OP_elu, x, (ls_attrs){ .slope = { .slope = alpha } });
 }
 
-/* 1 where x > 0, else alpha e^x; the exponent is kept from overflowing where it is not chosen */
+/* 1 if x > 0, else alpha e^x. Clamps the exponent so that the branch not taken does not
+ * overflow. */
 void ls_grad_elu(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *x = y->in[0], *zero = ls_scalar_like(x, 0);
@@ -525,7 +527,7 @@ ls_tensor *ls_op_dropout(ls_tensor *x, ls_tensor *rate)
     return ls_op_dropout_keyed(x, rate, x->graph->random_count++, 0);
 }
 
-/* The mask is made again from the same key. */
+/* The same key reproduces the mask. */
 void ls_grad_dropout(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     dx[0] = ls_op_dropout_keyed(dy, y->in[1], y->attr.random.layer, y->attr.random.call);

@@ -1,12 +1,12 @@
-/* Convolutions and pools over images [N,H,W,C], kernels [H,W,in/groups,out]. The two gradients of a convolution are ops
- * of their own whose gradients are convolutions again. Padding is settled when the node is made: top, left, bottom,
- * right. */
+/* Convolutions and pools over images [N,H,W,C] with kernels [H,W,in/groups,out]. The two gradients
+ * of a convolution are separate ops whose gradients are convolutions again. Padding is computed
+ * when the node is created, in the order top, bottom, left, right. */
 #include <string.h>
 
 #include "graph/claim.h"
 #include "graph/rules.h"
 
-/* Output size of one axis, or -1 when the window does not fit. */
+/* Returns the output size of one axis, negative if the window does not fit. */
 static int64_t output_size(int64_t size, int64_t window, int64_t stride, int64_t dilation, int64_t before,
                            int64_t after)
 {
@@ -14,7 +14,8 @@ static int64_t output_size(int64_t size, int64_t window, int64_t stride, int64_t
     return room < 0 ? -1 : room / stride + 1;
 }
 
-/* TensorFlow's SAME: as many outputs as strides fit in, the odd cell of padding at the end. */
+/* TensorFlow's SAME padding: ceil(size / stride) outputs; an odd total puts the extra cell at the
+ * end. */
 static void same_padding(int64_t size, int64_t window, int64_t stride, int64_t dilation, int64_t *before,
                          int64_t *after)
 {
@@ -27,7 +28,7 @@ static void same_padding(int64_t size, int64_t window, int64_t stride, int64_t d
 
 #define LS_MAX_SPATIAL ((int64_t)1 << 31)
 
-/* Fills defaults and settles padding for an image of size[2]. */
+/* Fills in defaults and computes the padding for an image of size[2]. */
 static ls_status settle(ls_attrs *attr, const int64_t size[2], ls_padding padding, const int64_t pad[4])
 {
     for (int i = 0; i < 2; i++) {
@@ -75,7 +76,7 @@ static ls_status need_image(const ls_tensor *x)
 
 /* ---- Convolution ---- */
 
-/* x and kernel agree, and y's height and width follow; y may be NULL. */
+/* Checks that x and kernel match and computes the shape of y. */
 static ls_status check_conv(const ls_attrs *attr, const ls_shape *x, const ls_shape *kernel, ls_shape *y)
 {
     int64_t groups = attr->window.groups;
@@ -183,7 +184,8 @@ void ls_grad_conv2d_grad_kernel(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[1] = conv_node(LS_OP_conv2d, x, dy, y->attr, NULL);
 }
 
-/* Two for each output and each kernel cell it sees; the three convolutions cost the same. */
+/* Two operations for each output and each kernel cell that it reads; all three convolutions cost
+ * the same. */
 double ls_flops_conv2d(const ls_tensor *node)
 {
     const ls_tensor *kernel = node->op == LS_OP_conv2d              ? node->in[1]

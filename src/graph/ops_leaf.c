@@ -1,4 +1,5 @@
-/* Leaves and state: constants, inputs, variables, counts, random numbers; assignments and optimizer updates. */
+/* Leaves and state: constants, inputs, variables, counts, random numbers; assignments and optimizer
+ * updates. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,8 @@ static ls_tensor *leaf(ls_graph *graph, ls_op op, ls_dtype dtype, ls_shape shape
     return ls_node_make(graph, &(ls_node_spec){ .op = op, .dtype = dtype, .shape = shape, .attr = attr });
 }
 
-/* Bytes of a whole shape; fails on a batch axis, on nonsense and on overflow. */
+/* Computes the bytes of a whole shape; fails on a batch axis, an invalid shape or type, and
+ * overflow. */
 static ls_status whole_bytes(ls_dtype dtype, const ls_shape *shape, size_t *bytes)
 {
     char text[LS_SHAPE_TEXT];
@@ -123,7 +125,8 @@ ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, 
 
 /* ---- Variables ---- */
 
-/* An aligned vector that the graph will free; never NULL on success, even for no bytes. */
+/* Allocates aligned memory, which the graph frees. On success data is never NULL, even for 0
+ * bytes. */
 ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name)
 {
     LS_TRY(ls_context_take(graph->context, variable->device, variable->bytes, name, &variable->block));
@@ -131,7 +134,7 @@ ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *n
     return LS_OK;
 }
 
-/* Its first value: data, or what the initializer gives. */
+/* Sets the initial value: data, or the initializer's values. */
 static ls_status begin(ls_graph *graph, ls_variable *variable, ls_dtype dtype, const ls_variable_op *options)
 {
     LS_OWN_FP_MODE;
@@ -189,7 +192,7 @@ static ls_tensor *variable_node(ls_graph *graph, const char *name, ls_dtype dtyp
         node = ls_named(node, name);
     if (!ls_tensor_is_error(node)) {
         variable->node = node;
-    } else { /* a wrong name: no state stays behind */
+    } else { /* invalid name: drop the new variable */
         ls_context_give(graph->context, variable->device, variable->block);
         graph->variable_count--;
     }
@@ -262,7 +265,7 @@ ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes)
 
 /* ---- Writes ---- */
 
-/* The value of a write has the variable's type and shape, and is whole. */
+/* Checks that a written value is whole and has the variable's type and shape. */
 static ls_status check_write(const ls_tensor *node, int input, const ls_tensor *variable)
 {
     char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT], label[LS_NODE_TEXT];
@@ -284,7 +287,8 @@ ls_status ls_shape_assign(ls_tensor *node)
     return LS_OK;
 }
 
-/* The variable behind a tensor that must be one; otherwise *error is what the builder returns. */
+/* Returns the variable of a tensor that must be one. Otherwise returns NULL and sets *error to the
+ * builder's result. */
 static ls_variable *target(ls_op op, ls_tensor *variable, ls_graph *graph, ls_tensor **error)
 {
     char label[LS_NODE_TEXT];
@@ -360,7 +364,7 @@ int ls_apply_when(const ls_tensor *node)
     return node->input_count > next ? next : -1;
 }
 
-/* Inputs: gradient, learning rate, the step where the rule takes one, and the predicate where there is one. */
+/* Inputs: gradient, learning rate, the step if the rule needs one, the predicate if given. */
 bool ls_apply_is_left_out(const ls_tensor *node, const void *const *in)
 {
     int when = ls_apply_when(node);
@@ -387,7 +391,8 @@ ls_status ls_shape_apply(ls_tensor *node)
     return LS_OK;
 }
 
-/* Slots as variables of their own, shaped like `variable`. */
+/* Checks that slots are distinct variables of `variable`'s shape and type, and stores them in
+ * `attr`. */
 static ls_status check_slots(const ls_tensor *variable, const ls_apply_op *options, ls_attrs *attr)
 {
     int slots = ls_apply_slots(options->rule, options->momentum != 0);
@@ -418,7 +423,7 @@ ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_o
     if (!to)
         return error;
     ls_tensor *given[] = { gradient, options.slots[0],
-                           options.slots[1] }; /* an error goes on before others are found */
+                           options.slots[1] }; /* return an input's error before making new ones */
     for (int i = 0; i < 3; i++)
         if (given[i] && ls_tensor_is_error(given[i]))
             return given[i];

@@ -1,5 +1,5 @@
-/* Losses, one value a sample: the last axis is used up, the batch axis stays. All but the sparse cross-entropy are
- * written in terms of other ops. */
+/* Losses with one value per sample: they reduce the last axis and keep the batch axis. All but
+ * sparse cross-entropy are built from other ops. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
@@ -16,7 +16,7 @@ static ls_tensor *last_sum(ls_tensor *x)
     return ls_op_reduce_sum(x, LS_AXES(-1), false);
 }
 
-/* Both have one shape; broadcasting here hides mistakes: [N] against [N,1] would give [N,N]. */
+/* Requires equal shapes: broadcasting would hide mistakes ([N] and [N,1] would give [N,N]). */
 static ls_tensor *check_pair(const char *what, ls_tensor *targets, ls_tensor *predictions)
 {
     char t[LS_SHAPE_TEXT], p[LS_SHAPE_TEXT];
@@ -36,7 +36,8 @@ static ls_tensor *check_pair(const char *what, ls_tensor *targets, ls_tensor *pr
     return status == LS_OK ? NULL : ls_node_error(predictions->graph, status, what);
 }
 
-/* Probabilities straight from this op: its input, the logits; else NULL. */
+/* Returns the logits if `scores` is the direct output of `op` (softmax: over the last axis), else
+ * NULL. */
 static ls_tensor *logits_behind(ls_tensor *scores, ls_op op)
 {
     if (scores->op != op)
@@ -95,7 +96,8 @@ ls_status ls_shape_sparse_cross_entropy_grad(ls_tensor *node)
     return LS_OK;
 }
 
-/* f = (softmax - one_hot) dy: through the softmax to the logits, and the row product to dy. */
+/* f = (softmax - one_hot) dy: gradients of the logits through the softmax, and of dy by the row
+ * product. */
 void ls_grad_sparse_cross_entropy_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *logits = y->in[0], *labels = y->in[1], *weight = ls_op_with_last_axis(y->in[2]);
@@ -106,7 +108,7 @@ void ls_grad_sparse_cross_entropy_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **
     dx[2] = last_sum(ls_op_mul(dy, ls_op_sub(p, ls_op_one_hot(labels, logits->dtype, classes))));
 }
 
-/* From probabilities: normalised to sum 1, clipped, as Keras does. */
+/* Normalizes probabilities to sum 1 and clips them, as Keras does. */
 ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
     LS_CLAIM_TENSORS(labels, scores);
@@ -126,8 +128,8 @@ ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores k
 
 /* ---- Binary ---- */
 
-/* From logits z: max(z,0) - z y + log(1 + e^-|z|), which never overflows; written with choices, so that the slope at z
- * = 0, where an untrained model starts, is the right 1/2 - y. */
+/* From logits z: max(z,0) - z y + log(1 + e^-|z|), which never overflows. It is built with select,
+ * so that the gradient at z = 0, where an untrained model starts, is the correct 1/2 - y. */
 ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
     LS_CLAIM_TENSORS(labels, scores);

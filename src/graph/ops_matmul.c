@@ -1,12 +1,13 @@
-/* Matrix products of the last two axes. Contracting the batch axis is a batch reduction: every weight gradient is one.
- */
+/* Matrix products of the last two axes. Contracting the batch axis is a batch reduction; weight
+ * gradients are computed this way. */
 #include "graph/claim.h"
 #include "graph/rules.h"
 
-/* [.., rows, inner] of one operand, after its transpose. */
+/* Last two axes of one operand after its transpose. */
 typedef struct operand {
     int64_t rows, columns;
-    bool rows_are_batch, columns_are_batch; /* a per-sample matrix without leading axes: axis 0 is one of these */
+    /* Set if a per-sample matrix has rank 2: its axis 0 is the batch. */
+    bool rows_are_batch, columns_are_batch;
 } operand;
 
 static operand read_operand(const ls_tensor *x, bool transpose)
@@ -19,7 +20,7 @@ static operand read_operand(const ls_tensor *x, bool transpose)
     return result;
 }
 
-/* Leading axes broadcast, with the rules for the batch axis. */
+/* Broadcasts the leading axes, with the rules for the batch axis. */
 static ls_status leading_axes(ls_tensor *node, ls_shape *leading, bool *per_sample)
 {
     ls_tensor parts[2] = { *node->in[0], *node->in[1] };
@@ -83,8 +84,9 @@ ls_tensor *ls_op_matmul_with(ls_tensor *a, ls_matmul_op options)
     return matmul(a, options.b, options.transpose_a, options.transpose_b, false);
 }
 
-/* y = A B, A and B the operands after their transposes: dA = dy B^T, dB = A^T dy, transposed back where needed. An
- * operand without leading axes collects over all of the other's. */
+/* y = A B with A and B after their transposes: dA = dy B^T, dB = A^T dy, transposed back if
+ * necessary. The gradient of an operand of rank 2 is summed over the other operand's leading
+ * axes. */
 void ls_grad_matmul(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *a = y->in[0], *b = y->in[1];
@@ -99,7 +101,7 @@ static double size_or_one(int64_t size)
     return size == LS_BATCH ? 1 : (double)size;
 }
 
-/* Axis i of the leading ones, counted from the last of them; 1 where there is none. */
+/* Size of leading axis i, counted from the last leading axis; 1 if there is none. */
 static double leading_size(const ls_tensor *x, int i)
 {
     int at = x->shape.rank - 3 - i;
@@ -112,7 +114,7 @@ double ls_flops_matmul(const ls_tensor *node)
     operand left = read_operand(a, node->attr.matmul.transpose_a),
             right = read_operand(b, node->attr.matmul.transpose_b);
     double flops = 2 * size_or_one(left.rows) * size_or_one(left.columns) * size_or_one(right.columns);
-    for (int i = 0; i < LS_MAX_RANK; i++) { /* each may have axes that the other lacks */
+    for (int i = 0; i < LS_MAX_RANK; i++) { /* either operand may lack some of the axes */
         double in_a = leading_size(a, i), in_b = leading_size(b, i);
         flops *= in_a == 1 ? in_b : in_a;
     }

@@ -1,11 +1,13 @@
-/* Batch and layer normalisation.
+/* Batch and layer normalization.
  *
- * Batch norm is two nodes: `moments` reduces the batch to sums and sums of squares per channel (f64 [2,C]),
- * `batch_norm` normalises each sample with them. Its gradient is two nodes again: one more reduction, and the gradient
- * of x in full, the way through the moments included; so `moments` itself never needs a gradient.
+ * Batch norm is two nodes: `moments` reduces the batch to sums and sums of squares per channel (f64
+ * [2,C]); `batch_norm` normalizes each sample with them. Its gradient is also two nodes: another
+ * reduction, and the full gradient of x, which includes the path through the moments. So `moments`
+ * itself never needs a gradient.
  *
- * With statistics by lane the nodes are the same, and so are the joined sums, which moving averages and the gradients
- * of gamma and beta are made of; but a sample is normalised with what its own lane added to them. */
+ * With statistics per lane (by_lane) the nodes and the joined sums are the same, and the joined
+ * sums give the moving averages and the gradients of gamma and beta; but each sample is normalized
+ * with the sums of its own lane. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
@@ -22,7 +24,6 @@ static ls_status need_channels(const ls_tensor *x)
     return LS_OK;
 }
 
-/* f64 [2,C], reduced from input `from`. */
 static void moments_shape(ls_tensor *node, const ls_tensor *from)
 {
     node->dtype = LS_F64;
@@ -60,21 +61,21 @@ ls_status ls_shape_batch_norm(ls_tensor *node)
     return LS_OK;
 }
 
-/* Inputs: dy, x, moments. Sums of dy and of dy times the normalised x. */
+/* Inputs: dy, x, moments. Output: sums of dy and of dy times the normalized x. */
 ls_status ls_shape_batch_norm_grad_moments(ls_tensor *node)
 {
     moments_shape(node, node->in[0]);
     return LS_OK;
 }
 
-/* Inputs: dy, x, moments, gamma, the sums above. */
+/* Inputs: dy, x, moments, gamma, output of batch_norm_grad_moments. */
 ls_status ls_shape_batch_norm_grad_input(ls_tensor *node)
 {
     ls_rule_like_first(node);
     return LS_OK;
 }
 
-/* Row 0 or 1 of f64 [2,C] as [C] of the given type. */
+/* Returns row 0 or 1 of f64 [2,C] as [C]. */
 static ls_tensor *moment(ls_tensor *moments, int row)
 {
     int64_t channels = moments->shape.dims[1];
@@ -111,13 +112,13 @@ bool ls_node_is_by_lane(const ls_tensor *node)
     }
 }
 
-/* ---- Batch norm as users call it ---- */
+/* ---- Batch norm builder ---- */
 
-/* Elements per channel in the whole batch, an f64 scalar. */
+/* Returns the number of elements per channel in the whole batch, an f64 scalar. */
 static ls_tensor *channel_count(ls_tensor *x)
 {
     double known = 1;
-    bool batch = false; /* also of a gathered batch, whose axis may have moved */
+    bool batch = false; /* also true for a gathered batch, whose axis may have moved */
     for (int i = 0; i < x->shape.rank - 1; i++) {
         batch = batch || x->shape.dims[i] == LS_BATCH;
         known *= x->shape.dims[i] == LS_BATCH ? 1 : (double)x->shape.dims[i];
@@ -126,7 +127,7 @@ static ls_tensor *channel_count(ls_tensor *x)
     return batch ? ls_op_mul(scalar, ls_op_count(x->graph, LS_F64)) : scalar;
 }
 
-/* moving + (value - moving) (1 - momentum), in f64, as an assignment. */
+/* Assigns moving + (value - moving) (1 - momentum), computed in f64. */
 static ls_tensor *follow(ls_tensor *moving, ls_tensor *value, double momentum)
 {
     ls_tensor *old = ls_op_cast(moving, LS_F64);
@@ -148,7 +149,7 @@ static void update_moving(ls_tensor *x, ls_tensor *moments, const ls_batch_norm_
     options->updates[1] = options->moving_variance ? follow(options->moving_variance, variance, momentum) : NULL;
 }
 
-/* A whole vector of x's channels, or an error that says which is none. */
+/* Returns NULL if v is a whole vector of x's channels, else an error tensor that names it. */
 static ls_tensor *wrong_vector(ls_tensor *x, ls_tensor *v, const char *what)
 {
     char text[LS_SHAPE_TEXT];
@@ -163,7 +164,7 @@ static ls_tensor *wrong_vector(ls_tensor *x, ls_tensor *v, const char *what)
                          "batch_norm");
 }
 
-/* gamma rsqrt(variance + epsilon) (x - mean) + beta, with the moving statistics. */
+/* gamma rsqrt(variance + epsilon) (x - mean) + beta with the moving statistics */
 static ls_tensor *inference(ls_tensor *x, ls_tensor *gamma, ls_tensor *beta, const ls_batch_norm_op *options,
                             double epsilon)
 {
@@ -211,7 +212,8 @@ static ls_tensor *batch_norm(ls_tensor *x, ls_batch_norm_op options)
     return y;
 }
 
-/* Updates are set always: of an error they are the error, so that running them reports it. */
+/* Always sets `updates`: after an error they are the error tensor, so that running them reports
+ * it. */
 ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
 {
     LS_CLAIM_TENSORS(x);

@@ -1,5 +1,6 @@
-/* Reductions, over the batch axis too: there a node gives each slice's part, and the run joins the parts. Mean is a sum
- * multiplied once by one over the count. Softmax stands here because it, too, works along an axis. */
+/* Reductions, also over the batch axis: there a node computes the partial value of each lane, and
+ * the run joins the partials. A mean is a sum times one over the count. Softmax is here because it
+ * also works along an axis. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
@@ -28,7 +29,7 @@ ls_status ls_shape_reduce(ls_tensor *node)
     return LS_OK;
 }
 
-/* The axes as bits; count -1 means all. */
+/* Converts axes to bits; a count of -1 means all axes. */
 static ls_status axes_mask(const ls_tensor *x, const ls_axes *axes, int64_t *mask)
 {
     *mask = 0;
@@ -77,7 +78,8 @@ ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keepdims)
     return reduce(LS_OP_reduce_min, x, axes, keepdims);
 }
 
-/* t, a reduction of y's input, as if axes had been kept: it broadcasts against that input again. */
+/* Returns t, a reduction of y's input, with the reduced axes kept, so that it broadcasts against
+ * that input. */
 static ls_tensor *with_kept_axes(ls_tensor *y, ls_tensor *t)
 {
     ls_shape shape = y->in[0]->shape;
@@ -92,7 +94,7 @@ void ls_grad_reduce_sum(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[0] = ls_op_broadcast_like(with_kept_axes(y, dy), y->in[0]);
 }
 
-/* Shared out evenly among equals. */
+/* Equal extreme values share the gradient evenly. */
 void ls_grad_reduce_extreme(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *x = y->in[0];
@@ -101,7 +103,8 @@ void ls_grad_reduce_extreme(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[0] = ls_op_mul(winners, ls_op_div(with_kept_axes(y, dy), count));
 }
 
-/* How many elements one result is made of: the sizes known now, and whether the batch's count comes on top. */
+/* Number of elements per result: the product of known sizes; sets *batch if the batch size
+ * multiplies it. */
 static double known_count(const ls_tensor *x, int64_t mask, bool *batch)
 {
     double known = 1;
@@ -204,7 +207,7 @@ ls_tensor *ls_op_top_k_indices(ls_tensor *x, int64_t k)
     return ls_node_make1(LS_OP_top_k_indices, x, (ls_attrs){ .count = { .count = k } });
 }
 
-/* Each of the k values came from one place: sum over k of one_hot [..,k,D] times dy [..,k,1]. */
+/* Each of the k values comes from one element: sum over k of one_hot [..,k,D] times dy [..,k,1]. */
 void ls_grad_top_k(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *x = y->in[0];

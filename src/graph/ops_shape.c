@@ -1,5 +1,6 @@
-/* Ops that move elements: reshape, transpose, broadcast, concat, slice, pad, gather, one-hot, and the batch's own
- * gather and scatter. The batch axis stays axis 0, so each says which uses would mix samples. */
+/* Ops that move elements: reshape, transpose, broadcast, concat, slice, pad, gather, one-hot, and
+ * gather and scatter of the batch. The batch axis must stay axis 0, so each op rejects uses that
+ * would mix samples. */
 #include <string.h>
 
 #include "graph/claim.h"
@@ -59,7 +60,7 @@ void ls_grad_scatter_batch(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 /* ---- Reshape ---- */
 
-/* Sizes that are known multiplied, and how many are LS_BATCH. */
+/* Computes the product of the known sizes and the number of LS_BATCH sizes. */
 static bool known_product(const ls_shape *shape, int64_t *product, int *batches)
 {
     *batches = 0;
@@ -68,7 +69,7 @@ static bool known_product(const ls_shape *shape, int64_t *product, int *batches)
     return ls_shape_count(shape, 1, product);
 }
 
-/* node->shape is what was asked for. */
+/* On entry node->shape is the requested shape. */
 ls_status ls_shape_reshape(ls_tensor *node)
 {
     const ls_tensor *x = node->in[0];
@@ -178,7 +179,7 @@ void ls_grad_transpose(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 
 /* ---- Broadcast ---- */
 
-/* node->shape is what was asked for. */
+/* On entry node->shape is the requested shape. */
 ls_status ls_shape_broadcast(ls_tensor *node)
 {
     const ls_tensor *x = node->in[0];
@@ -210,7 +211,7 @@ static ls_tensor *broadcast(ls_tensor *x, ls_shape shape, bool per_sample)
         &(ls_node_spec){ .op = LS_OP_broadcast, .in = &x, .input_count = 1, .shape = shape, .per_sample = per_sample });
 }
 
-/* A shape with LS_BATCH in front makes a per-sample tensor. */
+/* A shape that begins with LS_BATCH makes a per-sample tensor. */
 ls_tensor *ls_op_broadcast(ls_tensor *x, ls_shape shape)
 {
     LS_CLAIM_TENSORS(x);
@@ -225,7 +226,7 @@ ls_tensor *ls_op_broadcast_like(ls_tensor *x, const ls_tensor *like)
 void ls_grad_broadcast(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     (void)y;
-    dx[0] = dy; /* the walker adds up what was spread */
+    dx[0] = dy; /* autodiff.c sums over the broadcast axes */
 }
 
 /* ---- Concat and split ---- */
@@ -248,7 +249,7 @@ ls_status ls_shape_concat(ls_tensor *node)
         if (x->shape.dims[*axis] == LS_BATCH)
             return ls_fail(LS_ERR_UNSUPPORTED, "axis %lld of a gathered batch has no known size to add",
                            (long long)*axis);
-        total += x->shape.dims[*axis]; /* each is below 2^56 */
+        total += x->shape.dims[*axis]; /* cannot overflow: each size is below 2^56 */
     }
     ls_rule_like_first(node);
     node->shape.dims[*axis] = total;
@@ -322,7 +323,7 @@ void ls_op_split(ls_tensor *x, int axis, ls_axes sizes, ls_tensor **out)
 
 /* ---- Slice ---- */
 
-/* node->shape holds the sizes; begin and step are checked against x. */
+/* On entry node->shape holds the sizes. Checks begin and step against x. */
 ls_status ls_shape_slice(ls_tensor *node)
 {
     const ls_tensor *x = node->in[0];
@@ -367,7 +368,8 @@ ls_tensor *ls_op_slice(ls_tensor *x, ls_axes begin, ls_axes size)
         int64_t whole = x->shape.dims[i];
         attr.slice.begin[i] = begin.axis[i];
         attr.slice.step[i] = 1;
-        int64_t rest = begin.axis[i] < 0 ? 0 : whole - begin.axis[i]; /* a begin below 0 is refused by the shape rule */
+        /* The shape rule rejects a negative begin. */
+        int64_t rest = begin.axis[i] < 0 ? 0 : whole - begin.axis[i];
         sizes.dims[i] = size.axis[i] != -1 ? size.axis[i] : whole == LS_BATCH ? LS_BATCH : rest;
     }
     return ls_node_make(NULL,
@@ -390,7 +392,7 @@ ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes
     for (int i = 0; i < rank; i++) {
         int64_t whole = x->shape.dims[i], from = begin.axis[i], to = end.axis[i];
         attr.slice.step[i] = step.axis[i];
-        if (whole == LS_BATCH) { /* all of it, or an error of the shape rule */
+        if (whole == LS_BATCH) { /* must be the whole axis; the shape rule rejects anything else */
             attr.slice.begin[i] = from;
             sizes.dims[i] = to == LS_BATCH ? LS_BATCH : to;
             continue;
@@ -411,7 +413,8 @@ void ls_grad_slice(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
                   .op = LS_OP_slice_grad, .in = &dy, .input_count = 1, .shape = y->in[0]->shape, .attr = y->attr });
 }
 
-/* dy placed where the slice was taken, zeros elsewhere; node->shape is the whole's. */
+/* Puts dy where the slice was taken and zeros elsewhere; node->shape is the shape of the sliced
+ * tensor. */
 ls_status ls_shape_slice_grad(ls_tensor *node)
 {
     ls_shape whole = node->shape;
@@ -520,7 +523,7 @@ ls_tensor *ls_op_gather(ls_tensor *x, ls_tensor *indices, int axis)
     return ls_node_make2(LS_OP_gather, x, indices, (ls_attrs){ .axis = { .axis = axis } });
 }
 
-/* Adds dy's rows up where they were gathered from; node->shape is x's. */
+/* Adds the rows of dy at the indices they were gathered from; node->shape is x's. */
 void ls_grad_gather(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *x = y->in[0], *in[] = { dy, y->in[1] };
@@ -549,7 +552,7 @@ void ls_grad_gather_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[0] = ls_op_gather(dy, y->in[1], (int)y->attr.axis_size.axis);
 }
 
-/* node->dtype is what was asked for, node->shape.dims[0] the depth. */
+/* On entry node->dtype is the requested type, node->shape.dims[0] the depth. */
 ls_status ls_shape_one_hot(ls_tensor *node)
 {
     const ls_tensor *x = node->in[0];

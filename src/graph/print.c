@@ -1,4 +1,4 @@
-/* Dumps of a graph for people: a line per node, or Graphviz. */
+/* Prints a graph for people: one line per node, or Graphviz. */
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -40,7 +40,7 @@ static const char *use_name(const ls_tensor *node)
     return node->use == LS_USE_REDUCES ? "reduces" : node->per_sample ? "per-sample" : "whole";
 }
 
-/* "%12 matmul (batch, 10) float32 per-sample <- %3 %7 transpose_a=no ... \"logits\"" */
+/* Format: "%12 matmul (batch, 10) float32 per-sample <- %3 %7 transpose_a=no ... \"logits\"" */
 static void print_line(ls_text *text, const ls_tensor *node)
 {
     char shape[LS_SHAPE_TEXT];
@@ -72,7 +72,7 @@ static const char *graphviz_style(const ls_tensor *node)
                                        : "shape=box,style=rounded";
 }
 
-/* A colour for each device, where the node was run, or will be. */
+/* One colour per device: where the node ran or will run. */
 static void print_colour(ls_text *text, const ls_tensor *node)
 {
     static const char *const colours[] = { "#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd" };

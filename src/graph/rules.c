@@ -1,4 +1,5 @@
-/* What shape rules have in common: failures, broadcasting, axes; and the few rules shared by many rows. */
+/* Helpers that shape rules share: failures, broadcasting, axes; and the rules that many rows of
+ * ops.def share. */
 #include "graph/rules.h"
 
 ls_status ls_need_real(const ls_tensor *node, int input)
@@ -48,7 +49,8 @@ void ls_rule_like_first(ls_tensor *node)
     node->use = x->per_sample ? LS_USE_KEEPS : LS_USE_WHOLE;
 }
 
-/* Folds input `x` into node->shape. Whole tensors may have LS_BATCH sizes too, after a gather of the batch. */
+/* Merges input `x` into node->shape. A whole tensor may also have LS_BATCH sizes, after a gather of
+ * the batch. */
 static ls_status broadcast_one(ls_tensor *node, const ls_tensor *x)
 {
     ls_shape *out = &node->shape;
@@ -117,7 +119,7 @@ ls_status ls_shape_same(ls_tensor *node)
     return LS_OK;
 }
 
-/* Marks: the walker asks for these by address (autodiff.c). */
+/* Markers: autodiff.c compares a rule's address with these. */
 void ls_grad_zero(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     (void)y, (void)dy, (void)dx;

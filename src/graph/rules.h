@@ -1,11 +1,11 @@
-/* The rules that ops.def names, declared from its columns so that a row without its rule does not link; and what rules
- * have in common. */
+/* Declarations of the rules that ops.def names, generated from its columns, so a missing rule fails
+ * at link time; and helpers that rules share. */
 #ifndef LS_GRAPH_RULES_H
 #define LS_GRAPH_RULES_H
 
 #include "graph/node.h"
 
-/* Repeated declarations are fine in C: several rows share a rule. */
+/* Several rows share a rule; C allows the repeated declarations. */
 #define OP(id, inputs, attributes, batch, kernel, shape_, gradient_, flops_, traits)                                   \
     ls_status ls_shape_##shape_(ls_tensor *node);                                                                      \
     void ls_grad_##gradient_(ls_tensor *y, ls_tensor *dy, ls_tensor **dx);                                             \
@@ -28,36 +28,37 @@ static inline bool ls_dtype_is_integer(ls_dtype dtype)
     return dtype == LS_I32 || dtype == LS_I64;
 }
 
-/* Failures that many rules share. */
+/* Checks that fail with a message. ls_mixes always fails: the op would mix samples. */
 ls_status ls_need_real(const ls_tensor *node, int input);
 ls_status ls_need_same_dtype(const ls_tensor *node);
 ls_status ls_need_rank(const ls_tensor *node, int input, int rank);
 ls_status ls_need_whole(const ls_tensor *node, int input, const char *what);
 ls_status ls_mixes(const char *how);
 
-/* The output is like input 0: type, shape, and whether it is per-sample. */
+/* Gives the output the type, shape and per_sample flag of input 0. */
 void ls_rule_like_first(ls_tensor *node);
 
-/* The shape two or more inputs broadcast to; sets node->shape, per_sample and use. */
+/* Broadcasts two or more inputs; sets node->shape, per_sample and use. */
 ls_status ls_rule_broadcast(ls_tensor *node, int first_input, int count);
 
-/* An axis counted from the end made plain; fails when there is no such axis. */
+/* Converts an axis that may count from the end to 0..rank-1; fails if it does not exist. */
 ls_status ls_rule_axis(const ls_shape *shape, int64_t axis, int64_t *out);
 
-/* A scalar of x's type. */
+/* Returns a scalar of x's type. */
 ls_tensor *ls_scalar_like(ls_tensor *x, double value);
 
-/* x spread to the shape of `like`, with a batch axis where that has one. ls_op_broadcast cannot tell a gathered batch,
- * which is whole, from a per-sample tensor of the same shape. */
+/* Broadcasts x to the shape of `like`, per-sample if `like` is. ls_op_broadcast cannot do this:
+ * from the shape alone, a gathered batch (whole) looks like a per-sample tensor. */
 ls_tensor *ls_op_broadcast_like(ls_tensor *x, const ls_tensor *like);
 
-/* x with one axis of size 1 more at the end. */
+/* Appends an axis of size 1. */
 ls_tensor *ls_op_with_last_axis(ls_tensor *x);
 
-/* Gradients of the reduce builders use these too: an ls_axes of the bits set in mask. */
+/* Returns the axes whose bits are set in `mask`. */
 ls_axes ls_axes_of_mask(int64_t mask);
 
-/* ls_op_dropout with its key given: the same layer and call draw the same masks, however often they are traced. */
+/* ls_op_dropout with an explicit key: the same layer and call always draw the same masks, even if
+ * traced several times. */
 ls_tensor *ls_op_dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int64_t call);
 
 /* Builders that only gradients use. */

@@ -1,5 +1,5 @@
-/* The built-in models. Classifiers end in softmax, as Keras's do; a cross-entropy takes the logits before it, so
- * training loses nothing by it. */
+/* The built-in models. Classifiers end in softmax, as in Keras; cross-entropy losses use the logits
+ * before the softmax, so training loses no precision. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,10 +9,11 @@
 #include "device/context.h"
 #include "nn/model.h"
 
-/* Of residual networks, torchvision's: normal, variance 2 by the fan out. */
+/* torchvision's initializer for residual networks: normal with variance 2 / fan-out. */
 #define HE .kernel_initializer = { .kind = LS_INIT_VARIANCE_UNTRUNCATED, .a = 2, .b = LS_FAN_OUT }
 
-/* What a model is made with: the sizes of a sample and the classes, its own or the caller's. */
+/* Arguments for building a model: sample sizes and number of classes, the default ones or the
+ * caller's. */
 typedef struct maker {
     ls_context *ctx;
     const char *name;
@@ -52,7 +53,7 @@ static ls_status mnist_cnn_wide(const maker *m, ls_model **out)
 
 /* ---- Residual networks ---- */
 
-/* The names of a block's layers are Keras's: "conv2_block1_1_conv". */
+/* Layer names within a block are Keras's: "conv2_block1_1_conv". */
 typedef struct label {
     char text[64];
 } label;
@@ -64,8 +65,8 @@ static label join(const char *name, const char *part)
     return l;
 }
 
-/* Convolution, batch norm and, if asked, ReLU. Padding as torchvision's: half the kernel on every side; likewise the
- * epsilon and momentum of batch norm. */
+/* Adds a convolution, a batch norm and optionally ReLU. Padding (half the kernel on each side) and
+ * the batch norm's epsilon and momentum are torchvision's. */
 static ls_symbol convolve(ls_symbol x, label name, int64_t filters, int64_t size, int64_t stride, bool relu)
 {
     int64_t pad = size / 2;
@@ -77,7 +78,8 @@ static ls_symbol convolve(ls_symbol x, label name, int64_t filters, int64_t size
     return relu ? ls_symbol_call(x.model, ls_activation_layer(LS_RELU, .name = act.text), y) : y;
 }
 
-/* Two 3x3 convolutions, the stride in the first; or 1x1, 3x3 with the stride, 1x1 to four times the channels. */
+/* Two 3x3 convolutions, the first with the stride; or, as bottleneck, 1x1, 3x3 with the stride, 1x1
+ * to four times the channels. */
 static ls_symbol block(ls_symbol x, const char *name, int64_t channels, int64_t stride, bool bottleneck, bool project)
 {
     ls_symbol shortcut = x, y = x;
@@ -134,14 +136,16 @@ static const struct {
     const char *name;
     ls_status (*make)(const maker *m, ls_model **out);
     ls_shape input;
-    int64_t classes; /* 0: it is no classifier */
-    int64_t least;   /* of an image's height and width; 0: a sample may have any axes */
+    int64_t classes; /* 0: not a classifier */
+    int64_t least;   /* minimum image height and width; 0: samples of any rank */
 } models[] = {
     { "linear", linear, { 1, { 1 } }, 0, 0 },
     { "mlp", mlp, { 3, { 28, 28, 1 } }, 10, 0 },
-    { "mnist-cnn", mnist_cnn, { 3, { 28, 28, 1 } }, 10, 10 }, /* 10 8 4 2 1: unpadded convolutions and pools */
+    /* Unpadded convolutions and pools: sizes 10 8 4 2 1. */
+    { "mnist-cnn", mnist_cnn, { 3, { 28, 28, 1 } }, 10, 10 },
     { "mnist-cnn-wide", mnist_cnn_wide, { 3, { 28, 28, 1 } }, 10, 1 },
-    { "resnet18", resnet18, { 3, { 224, 224, 3 } }, 1000, 1 }, /* everything is padded: 1x1 stays 1x1 */
+    /* Everything is padded: 1x1 stays 1x1. */
+    { "resnet18", resnet18, { 3, { 224, 224, 3 } }, 1000, 1 },
     { "resnet50", resnet50, { 3, { 224, 224, 3 } }, 1000, 1 },
 };
 #define MODEL_COUNT (sizeof(models) / sizeof(models[0]))

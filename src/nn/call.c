@@ -1,4 +1,4 @@
-/* Traces: the nodes of one pass over a model. */
+/* Traces: adding the nodes of one pass over a model. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +30,8 @@ static ls_status fill_weight(const ls_model_layer *layer, size_t i, uint64_t see
                         layer->variable[i]->attr.variable.variable->data);
 }
 
-/* Memory and initial values for variables that have none yet: a model that is only described needs neither. */
+/* Allocates and initializes variables on first use, so that a model that is only described needs no
+ * memory. */
 static ls_status fill_variables(ls_graph *graph)
 {
     LS_OWN_FP_MODE;
@@ -65,7 +66,7 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     return LS_OK;
 }
 
-/* Variables belong to the device that the layer is called on. */
+/* Creates the layer's variables on the device that the layer is called on. */
 static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *input, int device)
 {
     if (layer->spec.kind != LS_LAYER_NONE)
@@ -180,7 +181,7 @@ ls_status ls_call_apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *
     return status == LS_OK ? LS_OK : ls_layer_blame(layer->spec.kind, layer->name, inputs, count, status);
 }
 
-/* ---- Calls by hand, in custom models ---- */
+/* ---- Explicit calls in custom models ---- */
 
 static ls_status call_many(ls_call *call, const ls_layer *spec, ls_tensor *const *inputs, size_t count, ls_tensor **out)
 {
@@ -265,7 +266,7 @@ ls_status ls_model_make_inputs(const ls_model *model, ls_graph *graph, ls_tensor
     return LS_OK;
 }
 
-/* Calls stand in an order in which each comes after its inputs. */
+/* The calls are ordered: each comes after its inputs. */
 static ls_status run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs)
 {
     ls_tensor **in = NULL;
@@ -352,7 +353,8 @@ static ls_tensor *add(ls_tensor *sum, ls_tensor *term)
     return sum ? ls_op_add(sum, term) : term;
 }
 
-/* As in Keras: of trainable variables, once for each, however often its layer is called. */
+/* As in Keras, penalizes each trainable variable once, even if its layer is called several
+ * times. */
 static ls_status regularize(const ls_model *model, ls_tensor **out)
 {
     ls_tensor *sum = NULL;
@@ -421,6 +423,6 @@ ls_tensor *ls_model_apply(ls_model *model, ls_tensor *x, bool training)
                          model->name, model->input_count, model->output_count);
     if (status == LS_OK)
         status = ls_model_trace(model, &x, training, &y, &trace);
-    free(trace.updates); /* the array: the assignments stay in the graph */
+    free(trace.updates); /* only the array: the graph owns the assignments */
     return status == LS_OK ? y : ls_node_error(model->graph, status, "ls_model_apply");
 }

@@ -13,7 +13,7 @@
 
 /* ---- Sequential ---- */
 
-/* Where the layers have no InputLayer: the shape the model was built with. */
+/* If no layer is an InputLayer, uses the shape that the model was built with. */
 static ls_status built_shape(const ls_json_at *config, ls_layer *out)
 {
     ls_json_at at, element;
@@ -34,7 +34,7 @@ static ls_status built_shape(const ls_json_at *config, ls_layer *out)
     return LS_OK;
 }
 
-/* All layers of a model that was frozen are. */
+/* Freezing a model freezes all its layers. */
 static void freeze(ls_layer *layer, bool trainable)
 {
     if (!trainable)
@@ -75,7 +75,7 @@ free_specs:
 
 /* ---- Functional ---- */
 
-/* A layer of the file: its calls become symbols one by one. */
+/* A layer of the file. Its calls become symbols one by one. */
 typedef struct entry {
     ls_json_at at, nodes;
     const char *name;
@@ -111,7 +111,7 @@ static ls_status no_entry(const reader *r, const ls_json_at *at, const char *nam
     return status;
 }
 
-/* ["conv2d", 0, 0]: layer, which call of it, which of its outputs. */
+/* Reads ["conv2d", 0, 0]: layer, index of its call, index of the output. */
 static ls_status read_history(const reader *r, const ls_json_at *at, entry **from, size_t *call)
 {
     ls_json_at part[3];
@@ -138,7 +138,7 @@ static ls_status read_history(const reader *r, const ls_json_at *at, entry **fro
     return LS_OK;
 }
 
-/* The symbols of one argument of a call: a tensor or a list of them. *ready: all of them are there. */
+/* Symbols of one argument of a call: a tensor or a list. *ready: all of them exist. */
 typedef struct inputs {
     ls_symbol *symbols;
     size_t count, room;
@@ -189,7 +189,7 @@ static bool all_null(const json_t *value)
     return json_is_null(value) || json_is_array(value);
 }
 
-/* `training` is set by whoever calls the model, so what a call had when it was traced says nothing. */
+/* Ignores `training`: it is set by the caller of the model, not by the file. */
 static ls_status read_keywords(const reader *r, const ls_json_at *node, inputs *in)
 {
     static const char *const known[] = { "training", "mask", "inputs" };
@@ -224,7 +224,7 @@ static ls_status read_node(const reader *r, const ls_json_at *node, inputs *in)
     return LS_OK;
 }
 
-/* The next call of a layer, when what it is called on is there. */
+/* Makes the next call of a layer if its inputs exist. */
 static ls_status make_call(reader *r, entry *e, bool *made)
 {
     ls_json_at node;
@@ -237,7 +237,7 @@ static ls_status make_call(reader *r, entry *e, bool *made)
         symbol = e->done == 0 ? ls_symbol_call_with(r->model, e->spec, in.symbols, in.count)
                               : ls_symbol_share_with(e->calls[0], in.symbols, in.count);
         if (symbol.index < 0)
-            status = ls_functional_end_with(r->model, NULL, 0); /* says what was wrong */
+            status = ls_functional_end_with(r->model, NULL, 0); /* returns the recorded error */
         else
             e->calls[e->done++] = symbol;
         *made = status == LS_OK;
@@ -286,7 +286,7 @@ static ls_status read_entry(const reader *r, entry *e, bool trainable)
     return e->calls ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu calls", e->call_count);
 }
 
-/* [["a", 0, 0], ["b", 0, 0]], or ["a", 0, 0] where there is one. */
+/* Reads [["a", 0, 0], ["b", 0, 0]], or ["a", 0, 0] for a single one. */
 static ls_status read_ends(const reader *r, const ls_json_at *config, const char *key, bool input, inputs *out)
 {
     ls_json_at list, first, at;
@@ -396,7 +396,7 @@ static ls_status read_model(ls_context *ctx, const ls_json_at *root, ls_model **
                         class_name);
 }
 
-/* Takes over the JSON. */
+/* Takes ownership of the JSON. */
 static ls_status make_model(ls_context *ctx, json_t *json, const char *path, ls_model **out)
 {
     ls_json_at root = ls_json_root(json, path);

@@ -1,4 +1,5 @@
-/* One layer of Keras's JSON. Each class has a table of its keys: where a value goes, or which value it must have. */
+/* One layer of Keras's JSON. The table of each class maps its keys to options, or to the value that
+ * a key must have. */
 #include "nn/keras_keys.h"
 
 #include <math.h>
@@ -228,7 +229,7 @@ static ls_status read_sides(const ls_json_at *at, int64_t out[4])
 static ls_status read_number(const ls_json_at *at, double *out)
 {
     LS_TRY(ls_json_f64(at, out));
-    if (*out == 0) /* said, and not left out */
+    if (*out == 0) /* explicitly 0, not unset */
         *out = LS_ZERO;
     return LS_OK;
 }
@@ -271,7 +272,7 @@ static ls_status read_activation(const ls_json_at *at, ls_activation *out)
                         ls_advise_name(text, names, count).text);
 }
 
-/* An axis; a list of one is taken, too. Axis 0 is the batch's. */
+/* Reads an axis, or a list of one axis. Axis 0 is the batch axis. */
 static ls_status read_axis(const ls_json_at *at, int64_t *out)
 {
     ls_json_at only = *at;
@@ -283,8 +284,8 @@ static ls_status read_axis(const ls_json_at *at, int64_t *out)
     return *out == 0 ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "axis 0 is the batch axis") : LS_OK;
 }
 
-/* -1, or a list that ends in -1: all axes from some one to the last. Axes counted from the front need the rank, which
- * the build configuration tells. */
+/* Reads -1, or a list of consecutive axes that ends with the last. Axes counted from the front need
+ * the rank, which the build configuration gives. */
 static ls_status read_last_axes(const ls_json_at *at, const ls_json_at *layer, int *out)
 {
     ls_json_at build, shape, element = *at;
@@ -339,7 +340,7 @@ ls_status ls_keras_dtype(const ls_json_at *at, const ls_keras_who *who, const ch
 
 /* ---- Initializers and regularizers ---- */
 
-/* {"class_name": "L2", "config": {"l2": 0.01}}, read as class and config. */
+/* Reads {"class_name": "L2", "config": {"l2": 0.01}} as class and config. */
 static ls_status read_object(const ls_json_at *at, const char **class_name, ls_json_at *config)
 {
     LS_TRY(ls_json_is_object(at));
@@ -433,7 +434,8 @@ static ls_status read_scaling(const ls_json_at *config, ls_initializer *out)
     return read_named_number(config, "scale", &out->a);
 }
 
-/* A seed of its own; 0 means none to us, and stands for another number. */
+/* Reads an initializer's own seed. Our 0 means none, so Keras's seed 0 is mapped to another
+ * number. */
 static ls_status read_seed(const ls_json_at *config, uint64_t *out)
 {
     ls_json_at at;
@@ -487,7 +489,7 @@ static ls_status read_initializer(const ls_json_at *at, ls_initializer *out)
 
 /* ---- A layer ---- */
 
-/* Reads Keras's "use_bias" into .no_bias, and the like. */
+/* Reads a negated bool, such as Keras's "use_bias" into .no_bias. */
 static ls_status read_not(const ls_json_at *at, bool *out)
 {
     bool value;
@@ -685,7 +687,8 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
     LS_TRY(ls_keras_builtin(at, who.class_name));
     ls_layer layer = { .kind = class->kind };
     ls_status status = read_config(class, at, &config, &who, &layer.options);
-    if (status != LS_OK && !strstr(ls_last_error(), "layer \"")) /* the message has place and key, not the layer */
+    /* The message has path and key, but not the layer. */
+    if (status != LS_OK && !strstr(ls_last_error(), "layer \""))
         return ls_fail_within(status, "layer \"%s\" (%s)", who.name, who.class_name);
     LS_TRY(status);
     layer.options.name = strcmp(who.name, "?") == 0 ? NULL : who.name;

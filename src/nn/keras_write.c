@@ -1,5 +1,5 @@
-/* A model as Keras 3 saves it: a .keras archive of the model's JSON, with its weights. Layers are written by the tables
- * that they are read by; what Keras has no word for is refused. */
+/* Writes a model as Keras 3 saves it: a .keras archive of the model's JSON and its weights. Uses
+ * the same tables as the reader; fails for what Keras cannot express. */
 #include <string.h>
 
 #include "base/status.h"
@@ -8,10 +8,10 @@
 #include "nn/keras_keys.h"
 #include "nn/layout.h"
 
-/* Nothing is dated, so that equal models give equal files. */
+/* Fixed date, so that equal models give equal files. */
 #define METADATA "{\"keras_version\": \"3.0.0\", \"date_saved\": \"1980-01-01@00:00:00\"}"
 
-/* ---- Values: NULL where there is no memory ---- */
+/* ---- Values: NULL if out of memory ---- */
 
 static json_t *real(double value)
 {
@@ -42,7 +42,7 @@ static json_t *last_axes(int count)
     return list;
 }
 
-/* The sizes of a sample, behind a null for the batch where that is asked for. */
+/* Sizes of a sample, after a null for the batch if with_batch. */
 static json_t *sizes(const ls_shape *shape, bool with_batch)
 {
     json_t *list = json_array();
@@ -90,7 +90,7 @@ static ls_status no_word(const ls_model_layer *layer, const char *what)
                    ls_layer_info_of(layer->spec.kind)->class_name, what);
 }
 
-/* *out stays NULL where the key is better left out. */
+/* Leaves *out NULL if the key should be omitted. */
 static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, json_t **out)
 {
     const ls_layer_options *o = &layer->spec.options;
@@ -160,7 +160,7 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case MUST_BE_NULL:
     case MUST_BE_FALSE:
     case ANY:
-        break; /* Keras's own defaults */
+        break; /* Keras's defaults */
     }
     return LS_OK;
 }

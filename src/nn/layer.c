@@ -1,4 +1,5 @@
-/* Specs of layers: which options each kind has, what positional arguments mean, defaults, and what is refused. */
+/* Layer specs: the options of each kind, the meaning of positional arguments, defaults, and
+ * checks. */
 #include "nn/layer.h"
 
 #include <math.h>
@@ -193,7 +194,8 @@ ls_status ls_weight_check(const ls_weight *weight)
     return check_regularizer("regularizer", &weight->regularizer);
 }
 
-/* Both of a pair: given, else by `place`, else by `preset`; one left out is as the other. */
+/* Settles a pair: if only one value is given, both are equal; if none is, uses `place`, then
+ * `preset`. */
 static ls_status settle_pair(const char *name, int64_t pair[2], int64_t place, int64_t preset)
 {
     if (pair[0] != 0 || pair[1] != 0) {
@@ -237,7 +239,7 @@ static ls_status need_positive(const char *name, int64_t value)
 static const ls_initializer zeros = { .kind = LS_INIT_ZEROS }, ones = { .kind = LS_INIT_ONES },
                             glorot = { .kind = LS_INIT_GLOROT_UNIFORM }, uniform = { .kind = LS_INIT_UNIFORM };
 
-/* Sizes from the places, where `shape` is not given. */
+/* Takes the sizes from the positional arguments if `shape` is not given. */
 static ls_status settle_shape(ls_layer_options *o)
 {
     const int64_t place[] = { o->first, o->second, o->third, o->fourth };
@@ -299,7 +301,7 @@ static ls_status settle_conv(ls_layer_options *o, bool depthwise)
     LS_TRY(settle_pair("strides", o->strides, stride, 1));
     LS_TRY(settle_pair("dilation_rate", o->dilation_rate, 0, 1));
     bool strided = o->strides[0] > 1 || o->strides[1] > 1, dilated = o->dilation_rate[0] > 1 || o->dilation_rate[1] > 1;
-    if (strided && dilated) /* Keras refuses it, too */
+    if (strided && dilated) /* as in Keras */
         return ls_fail(LS_ERR_INVALID, "strides (%lld, %lld) do not go with dilation_rate (%lld, %lld)",
                        (long long)o->strides[0], (long long)o->strides[1], (long long)o->dilation_rate[0],
                        (long long)o->dilation_rate[1]);
@@ -359,7 +361,7 @@ static ls_status settle_relu(ls_layer_options *o, bool leaky)
 static ls_status settle_zero_padding(ls_layer_options *o)
 {
     bool sides = o->zero_padding[0] || o->zero_padding[1] || o->zero_padding[2] || o->zero_padding[3] ||
-                 o->padding == LS_EXPLICIT; /* says that all four may be 0 */
+                 o->padding == LS_EXPLICIT; /* distinguishes four zeros from unset */
     if (o->padding == LS_SAME)
         return ls_fail(LS_ERR_INVALID, "padding is LS_SAME; .zero_padding says how much");
     if (sides && o->first != 0)
@@ -375,7 +377,7 @@ static ls_status settle_zero_padding(ls_layer_options *o)
 
 static ls_status settle_rescaling(ls_layer_options *o)
 {
-    if (o->scale_by == 0) /* a 0 that is meant is LS_ZERO */
+    if (o->scale_by == 0) /* an explicit 0 is LS_ZERO */
         return ls_fail(LS_ERR_INVALID, "scale is 0, which makes every input the same number. 1/255 is 0 in C, a "
                                        "division of integers: write 1.0/255. Write LS_ZERO if you mean 0");
     settle_number(&o->scale_by, 0);

@@ -1,4 +1,4 @@
-/* The variables of each kind of layer, and the nodes of one call of it. Specs are settled (layer.c). */
+/* The variables of each kind of layer, and the nodes of one call. Specs are settled (layer.c). */
 #include "nn/layer.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ const char *ls_activation_name(ls_activation activation)
         [LS_SIGMOID] = "sigmoid",
         [LS_TANH] = "tanh",
         [LS_GELU] = "gelu",
-        [LS_GELU_TANH] = "gelu_tanh", /* no name of Keras's: approximate=True cannot be written in JSON */
+        [LS_GELU_TANH] = "gelu_tanh", /* not a Keras name: JSON cannot express approximate=True */
         [LS_SILU] = "silu",
         [LS_ELU] = "elu",
         [LS_SOFTPLUS] = "softplus",
@@ -69,7 +69,7 @@ ls_tensor *ls_activate(ls_tensor *x, ls_activation activation)
 
 /* ---- Variables ---- */
 
-/* Axes of a call's input, counted with the batch axis. */
+/* Checks the rank of a call's input, which includes the batch axis. */
 static ls_status need_axes(const ls_shape *x, int least, int most, const char *what)
 {
     if (x->rank < least || x->rank > most)
@@ -175,8 +175,8 @@ static ls_tensor *finish(const ls_layer *layer, ls_tensor *y, ls_tensor *bias)
     return ls_activate(layer->options.no_bias ? y : ls_op_add(y, bias), layer->options.activation);
 }
 
-/* A convolution right after zeros were put around its input reads the zeros as its own padding instead. Where that is
- * so, *x becomes the input without zeros. */
+/* If x is zero-padded by less than the kernel size, lets the convolution use the zeros as its own
+ * padding: returns true, sets *x to the unpadded input and fills `pad`. */
 static bool fold_zeros(ls_tensor **x, const ls_layer_options *o, int64_t pad[4])
 {
     const ls_tensor *node = *x;
@@ -199,7 +199,7 @@ static ls_tensor *convolve(const ls_layer *layer, const ls_layer_pass *pass)
     ls_tensor *x = real(pass->inputs[0]), *kernel = pass->weights[0];
     bool depthwise = layer->kind == LS_LAYER_DEPTHWISE_CONV2D;
     int64_t channels = x->shape.dims[3], groups = depthwise ? channels : o->groups;
-    if (depthwise) /* [H,W,C,M] and [H,W,1,C M] are the same numbers in the same order */
+    if (depthwise) /* [H,W,C,M] and [H,W,1,C M] have the same elements in the same order */
         kernel =
             ls_op_reshape(kernel, LS_SHAPE(o->kernel_size[0], o->kernel_size[1], 1, channels * o->depth_multiplier));
     ls_conv2d_op conv = { .kernel = kernel,
@@ -234,7 +234,7 @@ static ls_tensor *global_pool(const ls_layer *layer, ls_tensor *x)
                                                      : ls_op_reduce_mean(x, axes, layer->options.keepdims);
 }
 
-/* x with the sizes of a sample replaced. */
+/* Reshapes the samples of x. */
 static ls_tensor *reshape(ls_tensor *x, const ls_shape *sizes)
 {
     ls_shape shape = { .rank = sizes->rank + 1, .dims = { x->shape.dims[0] } };
@@ -243,7 +243,7 @@ static ls_tensor *reshape(ls_tensor *x, const ls_shape *sizes)
     return ls_op_reshape(x, shape);
 }
 
-/* A number that an op takes as "default" when it is 0. */
+/* Encodes a number for an op that takes 0 as "default". */
 static double not_default(double value)
 {
     return value == 0 ? 0x1p-1022 : value;
@@ -276,7 +276,8 @@ static ls_tensor *layer_norm(const ls_layer *layer, const ls_layer_pass *pass)
     return ls_op_layer_norm_with(real(pass->inputs[0]), op);
 }
 
-/* Keras's formula: max_value above it, x from the threshold on, negative_slope (x - threshold) below. */
+/* Keras's formula: max_value above it, x from the threshold on, negative_slope (x - threshold)
+ * below. */
 static ls_tensor *relu(const ls_layer_options *o, ls_tensor *x)
 {
     bool plain = o->threshold == 0, capped = isfinite(o->max_value);
@@ -292,7 +293,7 @@ static ls_tensor *relu(const ls_layer_options *o, ls_tensor *x)
     return ls_op_sub(y, ls_op_scale(below, o->negative_slope));
 }
 
-/* Inputs of fewer axes get axes of size 1 behind the batch axis, as in Keras. */
+/* Inputs of lower rank get axes of size 1 after the batch axis, as in Keras. */
 static ls_tensor *merge(const ls_layer *layer, const ls_layer_pass *pass)
 {
     int rank = 0;
@@ -431,7 +432,7 @@ static ls_status make(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **ou
     }
 }
 
-/* A shared layer may be called on another shape; its variables then no longer fit. */
+/* Checks that the variables of a shared layer fit the shape of this call. */
 static ls_status check_fit(const ls_layer *layer, const ls_layer_pass *pass)
 {
     ls_weight need[LS_MAX_WEIGHTS];

@@ -1,4 +1,4 @@
-/* Variables in files: Keras's names, and copying from one order of axes to another. The others' are in
+/* Variables in files: Keras's names, and copies between orders of axes. The other styles are in
  * layout_torch.c and layout_hdf5.c. */
 #include "nn/layout.h"
 
@@ -55,7 +55,7 @@ void ls_places_free(ls_weight_place *places, const ls_model *model)
     free(places);
 }
 
-/* Goes over the file's elements in order, with the place of each in the variable. */
+/* Iterates over the file's elements in order and computes the index of each in the variable. */
 void ls_place_copy(const ls_weight_place *place, size_t item, const void *from, void *to, bool to_file)
 {
     int64_t stride[LS_MAX_RANK], at[LS_MAX_RANK] = { 0 }, size[LS_MAX_RANK], count = 1, own = 0;
@@ -70,7 +70,7 @@ void ls_place_copy(const ls_weight_place *place, size_t item, const void *from, 
         size_t in_file = (size_t)k * item, in_variable = (size_t)own * item;
         memcpy((char *)to + (to_file ? in_file : in_variable), (const char *)from + (to_file ? in_variable : in_file),
                item);
-        for (int i = rank - 1; i >= 0; i--) { /* the next index, the last axis first */
+        for (int i = rank - 1; i >= 0; i--) { /* advances the index, last axis first */
             own += stride[place->axes[i]];
             if (++at[i] < size[i])
                 break;

@@ -1,6 +1,7 @@
-/* Keras's HDF5 files: a layer's variables are at layers/CLASS/vars/0, 1, ..., where CLASS is its class's name in small
- * letters, counted ("dense", "dense_1") in the order of model.layers. Of a Functional model that order is not the one
- * they were made in: layers far from the outputs come first, as here. */
+/* Keras's HDF5 files: a layer's variables are at layers/CLASS/vars/0, 1, ..., where CLASS is the
+ * class name in lower case with a counter ("dense", "dense_1") in the order of model.layers. In a
+ * Functional model that order differs from creation order: layers far from the outputs come
+ * first. */
 #include "nn/layout.h"
 
 #include <string.h>
@@ -12,14 +13,14 @@
 
 typedef struct walk {
     const ls_model *model;
-    int *finished; /* calls, each behind those it needs */
+    int *finished; /* calls, each after the calls it needs */
     size_t finished_count;
-    int *stack;    /* calls under way */
-    size_t *next;  /* of each call: its next input to look at */
-    bool *seen;    /* of each call */
-    size_t *index; /* of each layer: when it was first met, from 1 */
+    int *stack;    /* calls being visited */
+    size_t *next;  /* by call: next input to visit */
+    bool *seen;    /* by call */
+    size_t *index; /* by layer: when it was first visited, from 1; 0: never */
     size_t met;
-    int64_t *depth, *layer_depth; /* steps to the farthest output: of each call, of each layer */
+    int64_t *depth, *layer_depth; /* steps to the farthest output, by call and by layer */
 } walk;
 
 static void meet(walk *w, int call, size_t *height)
@@ -31,7 +32,7 @@ static void meet(walk *w, int call, size_t *height)
         *index = ++w->met;
 }
 
-/* Depth first, inputs in order; without recursion, since models may be deep. */
+/* Depth first, inputs in order; iterative because models may be deep. */
 static void walk_from(walk *w, int output)
 {
     size_t height = 0;
@@ -67,7 +68,7 @@ static void find_depths(walk *w)
     }
 }
 
-/* Layers that no output needs come last, in the order they were made in. */
+/* Layers that no output needs come last, in creation order. */
 static bool is_before(const walk *w, size_t a, size_t b)
 {
     if (!w->index[a] || !w->index[b])
@@ -79,7 +80,7 @@ static bool is_before(const walk *w, size_t a, size_t b)
 
 static void sort_layers(const walk *w, size_t *order)
 {
-    for (size_t i = 0; i < w->model->layer_count; i++) { /* by insertion: they are nearly in order */
+    for (size_t i = 0; i < w->model->layer_count; i++) { /* insertion sort: nearly sorted input */
         size_t k = i;
         for (; k > 0 && is_before(w, i, order[k - 1]); k--)
             order[k] = order[k - 1];

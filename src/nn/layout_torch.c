@@ -1,6 +1,6 @@
-/* PyTorch's names and layouts. A convolution's kernel is [O,I,H,W], a linear layer's [out,in]. PyTorch's images are
- * [C,H,W], so what comes out of a Flatten is in another order there: layers behind it have their inputs moved, until
- * one mixes them. */
+/* PyTorch's names and layouts. Convolution kernels are [O,I,H,W], linear weights [out,in].
+ * PyTorch's images are [C,H,W], so the output of a Flatten has another order there: the input axes
+ * of the layers after it are permuted, until a layer mixes them. */
 #include "nn/layout.h"
 
 #include <stdio.h>
@@ -25,8 +25,8 @@ static const char *weight_name(const char *name)
 
 #define MOST_NAME 64
 
-/* torchvision's name for a layer of a residual network that has Keras's: "conv2_block1_0_bn" is
- * "layer1.0.downsample.1". False: it is none. */
+/* Translates Keras's layer names in residual networks to torchvision's: "conv2_block1_0_bn" to
+ * "layer1.0.downsample.1". Returns false for other names. */
 static bool torchvision_name(const char *name, char out[MOST_NAME])
 {
     static const struct {
@@ -50,7 +50,7 @@ static bool torchvision_name(const char *name, char out[MOST_NAME])
     return true;
 }
 
-/* All layers with weights have a name there, or none does. */
+/* True only if every layer with weights has a torchvision name. */
 static bool is_torchvision(const ls_model *model)
 {
     char name[MOST_NAME];
@@ -64,7 +64,7 @@ static bool is_torchvision(const ls_model *model)
     return begins;
 }
 
-/* `own` is the variable's name here, which a custom model's own weight keeps. */
+/* own: the variable's name in the model, used unchanged for a custom model's own weights. */
 static ls_status name_place(const ls_model_layer *layer, const char *weight, const char *own, bool torchvision,
                             ls_weight_place *place)
 {
@@ -78,9 +78,9 @@ static ls_status name_place(const ls_model_layer *layer, const char *weight, con
     return ls_text_take(&text, &place->name);
 }
 
-/* ---- Orders of elements ---- */
+/* ---- Element order ---- */
 
-/* The image that a call's last axis came from by a Flatten; rank 0: none. */
+/* The image whose Flatten produced a call's last axis; rank 0: none. */
 typedef ls_shape image;
 
 static bool is_elementwise(ls_layer_kind kind)
@@ -102,13 +102,14 @@ static ls_status no_place(const ls_model_layer *layer, const char *where)
                    layer->name, ls_layer_info_of(layer->spec.kind)->class_name, where);
 }
 
-/* [batch,H,W,C] in which the order of channels and places matters. */
+/* Whether shape is [batch,H,W,C] with more than one channel and more than one pixel, so that their
+ * order matters. */
 static bool is_image(const ls_shape *shape)
 {
     return shape->rank == 4 && shape->dims[3] > 1 && shape->dims[1] * shape->dims[2] > 1;
 }
 
-/* What comes out of a call, by what goes in. */
+/* Derives the image of a call's output from those of its inputs. */
 static ls_status image_of_call(const ls_model *model, const ls_model_call *call, const image *images, image *out)
 {
     const ls_model_layer *layer = call->layer;
@@ -136,7 +137,7 @@ static ls_status image_of_call(const ls_model *model, const ls_model_call *call,
     return no_place(layer, "comes after a Flatten of images");
 }
 
-/* Of each layer the image its input was; a layer that is called on several must be on the same. */
+/* Finds the image of each layer's input. All calls of a layer with weights must agree. */
 static ls_status find_images(const ls_model *model, image *of_layers)
 {
     image *images = calloc(model->call_count + 1, sizeof *images);
@@ -156,7 +157,7 @@ static ls_status find_images(const ls_model *model, image *of_layers)
     return status;
 }
 
-/* [H,W,C], or [H,W,C,out], of an axis that was flattened, moved as PyTorch has it. */
+/* Permutes a flattened axis [H,W,C], or [H,W,C,out], to PyTorch's order. */
 static void move_image(const image *image, const ls_shape *variable, bool dense, ls_weight_place *place)
 {
     place->view = *image;
@@ -173,7 +174,8 @@ static void order_place(const ls_model_layer *layer, const char *weight, const i
 {
     ls_shape own = place->shape;
     bool kernel = layer->spec.kind != LS_LAYER_NONE && strcmp(weight, "kernel") == 0;
-    if (kernel && own.rank == 4) { /* of a depthwise kernel [H,W,C,m], channel c m + i is one of C */
+    /* Depthwise kernels [H,W,C,m]: output channel c m + i belongs to input channel c. */
+    if (kernel && own.rank == 4) {
         place->view = own;
         memcpy(place->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
         place->shape = LS_SHAPE(own.dims[3], own.dims[2], own.dims[0], own.dims[1]);

@@ -1,5 +1,5 @@
-/* Losses: one value a sample, and how samples are put together. The formulas are those of lockstep/graph.h; here
- * targets are brought to the predictions' type and shape, as Keras does, and samples are weighed and reduced. */
+/* Losses: one value per sample, weighted and reduced. The formulas are in lockstep/graph.h; this
+ * file casts and reshapes targets to match predictions, as Keras does. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
@@ -7,7 +7,7 @@
 
 typedef struct loss_info {
     const char *name;
-    ls_op behind; /* what makes probabilities of its logits; LS_OP_COUNT: it takes none */
+    ls_op behind; /* op that turns logits into probabilities; LS_OP_COUNT: no logits */
 } loss_info;
 
 static const loss_info kinds[] = {
@@ -45,7 +45,8 @@ static ls_status check_spec(const ls_loss *loss)
     return LS_OK;
 }
 
-/* Logits that are a softmax's output are a slip that trains badly and says nothing. */
+/* Warns if from_logits is set but the predictions are a softmax or sigmoid: training would silently
+ * be poor. */
 static void warn_of_logits(const ls_loss *loss, const ls_tensor *predictions)
 {
     const loss_info *info = &kinds[loss->kind];

@@ -1,14 +1,14 @@
 /* clang-format off */
-/* Metrics: a fixed vector of sums over samples, joined like any other reduction, and a result made of it. Sums of two
- * runs are added element by element, so a metric over an epoch, or over many devices, is that of all their samples.
+/* Metrics: a fixed vector of sums over samples, joined like any other reduction, and a result
+ * computed from it. Sums of several runs are added elementwise, so a metric over an epoch or
+ * several devices is that of all their samples.
  *
- * The sums are, for each kind:
- *   accuracies, top-k, mean, errors,
- *   a user's own                         sum of weight * value, sum of weights
- *   precision                            weights of true positives, of false positives
- *   recall                               weights of true positives, of false negatives
- *   AUC                                  for each of 200 buckets of predictions the weights of positives,
- *                                        then of negatives */
+ * The sums of each kind are:
+ *   accuracies, top-k, mean, errors, custom   sum of weight * value, sum of weights
+ *   precision                                 weights of true positives, of false positives
+ *   recall                                    weights of true positives, of false negatives
+ *   AUC                                       for each of 200 buckets of predictions the weights of
+ *                                             positives, then of negatives */
 /* clang-format on */
 #include <stdlib.h>
 
@@ -78,20 +78,20 @@ static ls_status check_spec(const ls_metric *metric)
 
 /* ---- Sums ---- */
 
-/* [N] as [N,1] */
+/* Reshapes [N] to [N,1]. */
 static ls_tensor *column(ls_tensor *x)
 {
     return ls_op_with_last_axis(x);
 }
 
-/* The sums over samples of a and of b, both [N], as one vector of two. */
+/* Returns the sums of a and b over samples, both [N], as a vector of two. */
 static ls_tensor *two_sums(ls_tensor *a, ls_tensor *b)
 {
     ls_tensor *columns[] = { column(a), column(b) };
     return ls_op_reduce_sum(ls_op_concat(columns, 2, 1), LS_AXES(0), false);
 }
 
-/* Of values [N] or [N,...], whose further axes are averaged; weights NULL: 1 each. */
+/* Values are [N] or [N,...]; averages the further axes. weights NULL: 1 each. */
 static ls_tensor *weighted_mean_sums(ls_tensor *values, ls_tensor *weights)
 {
     values = ls_sample_means(ls_op_cast(values, LS_F64));
@@ -103,7 +103,6 @@ static ls_tensor *weighted_mean_sums(ls_tensor *values, ls_tensor *weights)
     return two_sums(weights ? ls_op_mul(values, each) : values, each);
 }
 
-/* 1 where x is above the threshold, else 0; in float64 */
 static ls_tensor *above(ls_tensor *x, double threshold)
 {
     return ls_op_cast(ls_op_compare(x, LS_GREATER, ls_scalar_like(x, threshold)), LS_F64);
@@ -129,7 +128,7 @@ static ls_tensor *binary_matches(const char *what, ls_tensor *targets, ls_tensor
     return ls_op_compare(ls_op_cast(targets, LS_F64), LS_EQUAL, above(predictions, threshold));
 }
 
-/* Labels from one-hot rows or from labels in any form, as int64. */
+/* Returns int64 labels from one-hot rows, or from labels of any supported form. */
 static ls_tensor *labels_of(const char *what, bool sparse, ls_tensor *targets, ls_tensor *predictions)
 {
     if (sparse) {
@@ -146,8 +145,8 @@ static ls_tensor *class_matches(const char *what, bool sparse, ls_tensor *target
     return ls_tensor_is_error(labels) ? labels : ls_op_compare(labels, LS_EQUAL, ls_op_argmax(predictions, -1));
 }
 
-/* The label's class is among the first k when fewer than k others are above it: of equals all are in. A score that is
- * not a number, or a label that is no class, is a miss. */
+/* The label's class is among the first k if fewer than k others score higher, so ties count as
+ * hits. A NaN score or an invalid label is a miss. */
 static ls_tensor *top_k_matches(const char *what, int64_t k, ls_tensor *targets, ls_tensor *predictions)
 {
     ls_tensor *labels = labels_of(what, ls_targets_are_labels(targets, predictions), targets, predictions);
@@ -164,7 +163,7 @@ static ls_tensor *top_k_matches(const char *what, int64_t k, ls_tensor *targets,
     return ls_op_mul(hit, ls_op_reduce_sum(place, LS_AXES(-1), false));
 }
 
-/* Keras's choice of an accuracy by shapes. */
+/* Chooses the kind of accuracy by the shapes, as Keras does. */
 static ls_tensor *accuracy(const ls_metric *metric, ls_tensor *targets, ls_tensor *predictions, double threshold)
 {
     ls_metric_kind kind = metric->kind;
@@ -194,13 +193,13 @@ static ls_tensor *distance(const ls_metric *metric, ls_tensor *targets, ls_tenso
 
 /* ---- Positives and negatives ---- */
 
-/* [N,...] as [N,L] */
+/* Reshapes [N,...] to [N,L]. */
 static ls_tensor *rows(ls_tensor *x)
 {
     return ls_tensor_is_error(x) ? x : ls_op_reshape(x, LS_SHAPE(x->shape.dims[0], LS_REMAINING));
 }
 
-/* Sums over a sample's values, weighed. */
+/* Sums over a sample's values, times its weight. */
 static ls_tensor *sample_weight(ls_tensor *counts, ls_tensor *weights)
 {
     ls_tensor *sums = ls_sample_sums(counts);
@@ -220,7 +219,8 @@ static ls_tensor *confusion_sums(const ls_metric *metric, ls_tensor *targets, ls
     return two_sums(sample_weight(right, weights), sample_weight(wrong, weights));
 }
 
-/* Bucket max(0, ceil(p * 199) - 1) of a prediction p, in float32 as Keras does: a value on a threshold is below it. */
+/* Bucket max(0, ceil(p * 199) - 1) of a prediction p, in float32 as in Keras: a value equal to a
+ * threshold is below it. */
 static ls_tensor *bucket_of(ls_tensor *predictions)
 {
     ls_tensor *x = ls_op_scale(ls_op_clip(ls_op_cast(predictions, LS_F32), 0, 1), BUCKETS - 1);
@@ -305,7 +305,8 @@ static double share(double part, double whole)
     return whole == 0 ? 0 : part / whole;
 }
 
-/* The area under true-positive rate over false-positive rate, by trapezoids between thresholds. */
+/* Area under the curve of true-positive rate over false-positive rate, by trapezoids between
+ * thresholds. */
 static double area(const double *positives, const double *negatives)
 {
     double all_positives = 0, all_negatives = 0, area = 0;
@@ -396,7 +397,7 @@ ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tens
     return state;
 }
 
-/* The sums as they are now; *out is the caller's to free. */
+/* Reads the current sums. The caller frees *out. */
 static ls_status read_sums(const ls_metric_state *state, double **out)
 {
     const ls_tensor *wrong = !state ? NULL : state->sums ? state->sums : state->update;

@@ -1,4 +1,4 @@
-/* Making models: layers and their names; sequential, functional and custom models; what users ask of a model. */
+/* Building models: layers and their names; sequential, functional and custom models; queries. */
 #include "base/fpmode.h"
 #include "device/context.h"
 #include "nn/model.h"
@@ -74,7 +74,7 @@ void ls_model_destroy(ls_model *model)
     free(model);
 }
 
-/* Keeps the first error of the model's making. */
+/* Records the first error while building the model. */
 static ls_status keep_error(ls_model *model, ls_status status)
 {
     if (status != LS_OK && model->status == LS_OK) {
@@ -129,7 +129,7 @@ static ls_status check_name(const char *what, const char *name)
                           "\"%s\" is no name of a %s: it is UTF-8, without space, slash, colon or quote", name, what);
 }
 
-/* "conv2d", "conv2d_1", ...: the first that is free. */
+/* Returns the first free name of "conv2d", "conv2d_1", ... */
 static const char *free_name(ls_model *model, ls_layer_kind kind, int64_t from)
 {
     const char *base = ls_layer_info_of(kind)->base;
@@ -141,7 +141,7 @@ static const char *free_name(ls_model *model, ls_layer_kind kind, int64_t from)
     }
 }
 
-/* Equal but for pointers, which are the model's own in a kept spec. */
+/* Compares specs except for pointers, which a stored spec replaces by the model's copies. */
 static bool same_spec(const ls_layer *a, const ls_layer *b)
 {
     const ls_layer_options *x = &a->options, *y = &b->options;
@@ -188,9 +188,10 @@ static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t un
     *layer =
         (ls_model_layer){ .spec = *settled, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
     layer->spec.options.name = name;
-    layer->spec.options.device = NULL; /* the caller's text; the index says it from here on */
+    layer->spec.options.device = NULL; /* owned by the caller; the index replaces it */
     layer->device = index;
-    if (settled->kind == LS_LAYER_DROPOUT) /* numbered with what draws random numbers in the graph by hand */
+    /* Uses the same counter as random ops added to the graph directly. */
+    if (settled->kind == LS_LAYER_DROPOUT)
         layer->random = model->graph->random_count++;
     model->layers[model->layer_count++] = layer;
     *out = layer;
@@ -263,7 +264,6 @@ ls_status ls_model_add_weight(ls_model *model, const char *name, const ls_weight
     return LS_OK;
 }
 
-/* Layers of that kind that were given no name. */
 static int64_t count_unnamed(const ls_model *model, ls_layer_kind kind)
 {
     int64_t count = 0;
@@ -332,7 +332,7 @@ static ls_status check_symbols(const ls_model *model, const ls_symbol *symbols, 
     return LS_OK;
 }
 
-/* The model and its symbols may still grow. */
+/* Whether layers and symbols may still be added. */
 static bool open_for_calls(ls_model *model)
 {
     if (model->status == LS_OK && model->ready)
@@ -413,7 +413,7 @@ ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t
     return status == LS_OK ? (ls_symbol){ model, index } : symbol_error(model, status);
 }
 
-/* Every layer must lead to an output: its variables would be trained by nothing. */
+/* Fails if a layer does not lead to an output: its variables would never be trained. */
 static ls_status check_needed(ls_model *model)
 {
     for (size_t i = 0; i < model->output_count; i++)
@@ -493,7 +493,6 @@ ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_layer *
 
 /* ---- Custom models ---- */
 
-/* One pass in the draft. */
 static ls_status draft_custom(ls_model *model, bool training, ls_tensor **inputs, ls_tensor **outputs)
 {
     ls_call call;
@@ -505,7 +504,7 @@ static ls_status draft_custom(ls_model *model, bool training, ls_tensor **inputs
     return status;
 }
 
-/* As Keras names the outputs of a subclassed model. */
+/* Uses Keras's names for the outputs of a subclassed model. */
 static ls_status name_outputs(ls_model *model)
 {
     const char **names = ls_arena_alloc(&model->arena, model->output_count * sizeof(*names));
@@ -563,7 +562,7 @@ ls_status ls_custom(ls_context *ctx, const char *name, const ls_layer *inputs, s
     return LS_OK;
 }
 
-/* ---- Asking a model ---- */
+/* ---- Queries ---- */
 
 const char *ls_model_name(const ls_model *model)
 {

@@ -1,8 +1,9 @@
-/* Models: layers with their variables, and a way to call them.
+/* Models: layers with their variables, and how to call them.
  *
- * The variables live in the model's graph; they get memory and initial values when these are first needed. Shapes are
- * found by tracing the model once in another graph, the *draft*, where inputs stand in for variables; it is thrown
- * away, so that the model's own graph holds variables alone until someone traces the model there. */
+ * The variables live in the model's graph and get memory and initial values on first use. Shapes
+ * are inferred by tracing the model once in another graph, the *draft*, in which inputs stand in
+ * for variables. The draft is then discarded, so the model's own graph holds only variables until
+ * the model is traced there. */
 #ifndef LS_NN_MODEL_H
 #define LS_NN_MODEL_H
 
@@ -11,33 +12,37 @@
 
 typedef enum ls_model_kind { LS_MODEL_SEQUENTIAL, LS_MODEL_FUNCTIONAL, LS_MODEL_CUSTOM } ls_model_kind;
 
-/* A layer of a model. */
 typedef struct ls_model_layer {
     ls_layer
-        spec; /* settled; its name is the model's own copy, its device is below. LS_LAYER_NONE: a weight by itself */
+        /* Settled. The name is the model's copy; the device is below. LS_LAYER_NONE: a weight that
+         * belongs to the model itself. */
+        spec;
     const char *name;
-    int64_t number;  /* creation order within the model: keys initial values */
-    int64_t unnamed; /* which of the layers of its kind that were given no name; -1: it was given one */
-    int device;      /* index in the context; LS_ANY_DEVICE: none was asked for */
-    int64_t random;  /* of a dropout: keys its masks, with the number of the call within a trace */
+    int64_t number; /* creation order within the model; keys initial values */
+    /* Index among the layers of its kind that the user did not name; -1: the user named it. */
+    int64_t unnamed;
+    int device; /* index in the context, or LS_ANY_DEVICE */
+    /* Dropout: keys its masks, together with the number of the call within a trace. */
+    int64_t random;
     bool built;
     ls_weight weight[LS_MAX_WEIGHTS];
     ls_tensor *variable[LS_MAX_WEIGHTS]; /* in the model's graph */
     size_t weight_count;
-    ls_shape output; /* of its last call */
+    ls_shape output; /* of the last call */
     ls_dtype output_dtype;
-    /* of the trace under way */
+    /* State of the current trace: the tensors used in place of the variables, and the calls so
+     * far. */
     ls_tensor *stand_in[LS_MAX_WEIGHTS];
     int64_t calls;
 } ls_model_layer;
 
-/* One call of a layer in a sequential or functional model; a symbol is the index of one. */
+/* One call of a layer in a sequential or functional model. A symbol is the index of a call. */
 typedef struct ls_model_call {
     ls_model_layer *layer;
-    int64_t number; /* which call of its layer */
-    int *inputs;    /* other calls */
+    int64_t number; /* index among the calls of its layer */
+    int *inputs;    /* indices of other calls */
     size_t input_count;
-    ls_tensor *value; /* of the trace under way */
+    ls_tensor *value; /* output in the current trace */
     bool needed;
 } ls_model_call;
 
@@ -49,83 +54,86 @@ typedef struct ls_model_variable {
 struct ls_model {
     ls_model_kind kind;
     ls_context *context;
-    ls_graph *graph, *draft; /* draft: while the model is made */
+    ls_graph *graph, *draft; /* draft: only while the model is being built */
     ls_arena arena;          /* names, calls' inputs */
     const char *name;
     uint64_t seed;
     bool ready;
-    ls_status status; /* the first error of its making */
+    ls_status status; /* first error while building the model */
     const char *message;
 
     ls_model_layer **layers;
     size_t layer_count, layer_room;
     ls_model_variable_at *variables;
     size_t variable_count, variable_room;
-    ls_tensor **trainable; /* NULL: nobody asked yet */
-    ls_model_call *calls;  /* not of custom models */
+    ls_tensor **trainable; /* list for users; NULL: not built yet */
+    ls_model_call *calls;  /* unused in custom models */
     size_t call_count, call_room;
 
-    ls_model_layer **inputs; /* of kind LS_LAYER_INPUT */
+    ls_model_layer **inputs; /* layers of kind LS_LAYER_INPUT */
     size_t input_count, input_room;
-    int *outputs; /* calls; NULL in custom models */
+    int *outputs; /* indices of calls; NULL in custom models */
     ls_shape *output_shapes;
-    const char **output_names; /* of custom models */
+    const char **output_names; /* custom models only */
     size_t output_count;
 
     ls_call_function function;
     void *user;
 
-    const char *at_work; /* the call that uses it now: inside it must be neither compiled nor destroyed */
-    struct ls_job *job;  /* what the train layer keeps for a compiled model, and how it ends */
+    /* Name of the call that is using the model; until it returns the model must not be compiled or
+     * destroyed. */
+    const char *at_work;
+    struct ls_job *job; /* State of the train layer for a compiled model; drop_job destroys it. */
     void (*drop_job)(void *job);
 };
 
-/* What calls claim that use a model (graph/claim.h). */
+/* Returns the graph to claim before using a model (graph/claim.h). */
 static inline ls_graph *ls_model_claimed(const ls_model *model)
 {
     return model ? model->graph : NULL;
 }
 
-/* The state of one trace. */
 struct ls_call {
     ls_model *model;
     ls_graph *graph;
     bool training;
-    bool making;                     /* in the draft: layers may be new, variables have stand-ins */
-    int64_t unnamed[LS_LAYER_KINDS]; /* layers without a name met so far */
+    bool making;                     /* building the draft: may add layers, uses stand-ins */
+    int64_t unnamed[LS_LAYER_KINDS]; /* unnamed layers so far, by kind */
     ls_tensor **updates;
     size_t update_count, update_room;
-    double activation_bytes; /* of a sample: what layers gave that is not their input, maybe in another shape */
+    /* Per sample: total size of layer outputs that are not just a reshaped input. */
+    double activation_bytes;
 };
 
-/* ---- Making (model.c) ---- */
+/* ---- Building (model.c) ---- */
 
 ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out);
 
-/* Finds or makes the layer of a spec. `share`: a name that is taken means that layer, if it is the same, not an error.
- */
+/* Finds or creates the layer of a spec. `share`: if the name is taken by an equal layer, returns
+ * that layer instead of failing. */
 ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out);
 
-/* Finds or makes the weight of that name that belongs to the model itself: a layer of no kind with one weight. */
+/* Finds or creates a weight that belongs to the model itself: a layer of kind LS_LAYER_NONE with
+ * one weight. */
 ls_status ls_model_add_weight(ls_model *model, const char *name, const ls_weight *weight, bool making,
                               ls_model_layer **out);
 
 /* ---- Traces (call.c) ---- */
 
 void ls_call_begin(ls_call *call, ls_model *model, ls_graph *graph, bool training, bool making);
-void ls_call_end(ls_call *call); /* frees what nobody took */
+void ls_call_end(ls_call *call); /* frees what was not taken over */
 
-/* The nodes of one call. The message names the layer and the shapes it was called on. */
+/* Adds the nodes of one call. Error messages name the layer and its input shapes. */
 ls_status ls_call_apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *inputs, size_t count, ls_tensor **out);
 
-/* Fails with "layer "conv2d" (Conv2D): " before the last error, and " on (batch, 28, 28)" when there are inputs. */
+/* Fails with the last error, prefixed by `layer "conv2d" (Conv2D): ` and followed by " on (batch,
+ * 28, 28)" if there are inputs. */
 ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const *inputs, size_t count,
                          ls_status status);
 
-/* Every node of the model, for these inputs of `call`'s graph. */
+/* Adds all nodes of the model for these inputs of `call`'s graph. */
 ls_status ls_model_run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs);
 
-/* Inputs in the model's shapes and types. */
 ls_status ls_model_make_inputs(const ls_model *model, ls_graph *graph, ls_tensor **out);
 
 ls_status ls_model_need_ready(const ls_model *model, const char *what);

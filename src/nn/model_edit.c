@@ -1,6 +1,6 @@
-/* What may still be changed of a finished model, before it is first traced: the devices of its layers, the statistics
- * of its batch norms. So built-in models and Keras's files, which say nothing of either, get what a model written by
- * hand has. */
+/* Settings of a finished model that can change until it is first traced: devices of layers,
+ * statistics of batch norms. Built-in models and Keras files specify neither; this lets users set
+ * them as in a model written by hand. */
 #include <string.h>
 
 #include "base/names.h"
@@ -8,7 +8,7 @@
 #include "graph/claim.h"
 #include "nn/model.h"
 
-/* Nodes that are there already would stay as they are, and two halves of a model would disagree. */
+/* Existing nodes would not change, so parts of the model would disagree. */
 static ls_status need_untraced(const ls_model *model, const char *call)
 {
     LS_TRY(ls_model_need_ready(model, call));
@@ -62,8 +62,8 @@ static ls_status find_range(const ls_model *model, const char *first, const char
     return LS_OK;
 }
 
-/* The memory of variables that have one already moves with them: limits are those of the device. All of it is taken
- * before anything changes. */
+/* Allocates memory on the new device for variables that already have memory, so that the device's
+ * limits apply. Allocates all of it before anything changes. */
 static ls_status take_blocks(ls_model *model, size_t from, size_t to, int device, struct ls_block **blocks)
 {
     for (size_t v = 0; v < model->variable_count; v++) {

@@ -1,8 +1,9 @@
-/* Optimizers as state nodes: a spec and gradients become one tensor whose run updates every variable. Slots, the step
- * and, where gradients are accumulated, their sums are variables of the graph.
+/* Optimizers as state nodes: a spec and gradients become one tensor; running it updates every
+ * variable. Slots, the step and, with gradient accumulation, sums of gradients are variables of the
+ * graph.
  *
- * The order of things is Keras's: accumulate, clip, decay weights, update. Gradients are whole tensors here, joined
- * over all samples and devices, so norms are those of the whole batch and are counted once. */
+ * The order is Keras's: accumulate, clip, decay weights, update. Gradients are whole tensors here,
+ * joined over all samples and devices, so norms are computed once over the whole batch. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,17 +15,17 @@
 #include "nn/optimizer.h"
 #include "nn/parts.h"
 
-/* ---- Specs with their defaults in ---- */
+/* ---- Specs with defaults ---- */
 
 enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, RHO = 8, EPSILON = 16, START = 32 };
 
 typedef struct optimizer_info {
     const char *name;
-    ls_apply_rule rule; /* SGD: with a momentum another (choose_rule) */
+    ls_apply_rule rule; /* SGD with momentum uses another (choose_rule) */
     const char *slots[2];
-    unsigned takes; /* options beside those that all take */
-    /* What options are that nobody gave. A learning rate of 0 must be given; initial_accumulator_value is that of the
-     * first slot, of any kind. */
+    unsigned takes; /* options beyond those that all kinds have */
+    /* Default options. A learning rate of 0 means that the user must set one.
+     * initial_accumulator_value is the initial value of the first slot. */
     ls_optimizer_options defaults;
 } optimizer_info;
 
@@ -52,11 +53,11 @@ static bool is_known(ls_optimizer_kind kind)
 
 typedef struct recipe {
     const optimizer_info *info;
-    ls_apply_op apply; /* all but the tensors */
+    ls_apply_op apply; /* without its tensors */
     int slot_count;
     double rate, start;
-    double clipvalue, clipnorm, global_clipnorm; /* 0: none */
-    int64_t every;                               /* batches an update is made of */
+    double clipvalue, clipnorm, global_clipnorm; /* 0: off */
+    int64_t every;                               /* batches per update */
     bool scheduled;
 } recipe;
 
@@ -73,7 +74,7 @@ static ls_status check_range(const char *what, const char *option, double value,
     return ls_fail(LS_ERR_INVALID, "%s: %s is %g, it must be from %g to %g", what, option, value, low, high);
 }
 
-/* An option that the kind would ignore is a mistake. */
+/* Rejects options that the kind would ignore. */
 static ls_status check_taken(const ls_optimizer *optimizer)
 {
     const ls_optimizer_options *o = &optimizer->options;
@@ -188,22 +189,25 @@ ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t
 
 typedef struct slot_set {
     ls_tensor *slot[2];
-    ls_tensor *sum, *gradient, *samples, *keep; /* accumulation: sum becomes keep sum + samples gradient */
+    /* accumulation: sum becomes keep * sum + samples * gradient */
+    ls_tensor *sum, *gradient, *samples, *keep;
 } slot_set;
 
 typedef struct application {
     ls_graph *graph;
     recipe r;
     char *name;
-    bool again;                         /* the optimizer has state in the graph already */
-    ls_tensor **gradients, **variables; /* those that take part */
+    bool again;                         /* the graph already has the optimizer's state */
+    ls_tensor **gradients, **variables; /* only pairs with a gradient */
     slot_set *state;
     size_t count;
-    ls_tensor *iterations, *position, *samples; /* position and samples: of the accumulation */
-    ls_tensor *rate[2], *step[2];               /* for float32, float64 variables */
-    ls_tensor *last;                            /* accumulation: bool, this batch makes the update; NULL: every does */
-    ls_tensor *batch_samples;                   /* accumulation: of these gradients; NULL: counted in the run */
-    ls_tensor **all;                            /* its state, in creation order */
+    ls_tensor *iterations, *position, *samples; /* position and samples: accumulation only */
+    ls_tensor *rate[2], *step[2];               /* for float32 and float64 variables */
+    /* Accumulation: bool scalar, this batch completes an update. NULL: every batch does. */
+    ls_tensor *last;
+    /* Accumulation: number of samples of these gradients. NULL: counted in the run. */
+    ls_tensor *batch_samples;
+    ls_tensor **all; /* the state, in creation order */
     size_t all_count;
     ls_tensor **parts;
     size_t part_count;
@@ -242,7 +246,6 @@ static ls_status check_variable(const application *app, size_t i, ls_tensor *gra
     return LS_OK;
 }
 
-/* The pairs that have a gradient. */
 static ls_status choose_pairs(application *app, ls_tensor *const *gradients, ls_tensor *const *variables, size_t count)
 {
     char label[LS_NODE_TEXT];
@@ -267,8 +270,10 @@ static ls_status allocate(application *app, size_t count)
     app->gradients = calloc(room, sizeof(*app->gradients));
     app->variables = calloc(room, sizeof(*app->variables));
     app->state = calloc(room, sizeof(*app->state));
-    app->parts = calloc(room * 2 + 3, sizeof(*app->parts)); /* variable, sum; step, position, samples */
-    app->all = calloc(room * 3 + 3, sizeof(*app->all));     /* two slots, sum; step, position, samples */
+    /* Per variable: variable, sum; then step, position, samples. */
+    app->parts = calloc(room * 2 + 3, sizeof(*app->parts));
+    /* Per variable: two slots, sum; then step, position, samples. */
+    app->all = calloc(room * 3 + 3, sizeof(*app->all));
     if (!app->gradients || !app->variables || !app->state || !app->parts || !app->all)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", count);
     return LS_OK;
@@ -286,7 +291,8 @@ static void release(application *app)
 
 /* ---- State ---- */
 
-/* A name given by the user is the optimizer's identity: its state is used again. Without one each call has its own. */
+/* A name given by the user identifies the optimizer: its existing state is reused. Without a name,
+ * each call creates new state. */
 static ls_status choose_name(application *app, const ls_optimizer *optimizer)
 {
     const char *given = optimizer->options.name;
@@ -303,7 +309,7 @@ static ls_status choose_name(application *app, const ls_optimizer *optimizer)
     return LS_OK;
 }
 
-/* The variable "<optimizer>/<of>/<what>": the one that is there, or a new one. */
+/* Finds or creates the variable "<optimizer>/<of>/<what>". */
 static ls_status get_state(application *app, const char *of, const char *what, ls_dtype dtype, ls_shape shape,
                            double start, ls_tensor **out)
 {
@@ -338,7 +344,7 @@ static ls_status get_slots(application *app, size_t i)
     return LS_OK;
 }
 
-/* Slots first, the step last: the order in which states are hashed. */
+/* Slots first, step last: the order in which the state is hashed. */
 static ls_status get_all_state(application *app)
 {
     for (size_t i = 0; i < app->count; i++)
@@ -352,7 +358,8 @@ static ls_status get_all_state(application *app)
 
 /* ---- Learning rate and step ---- */
 
-/* The rate as a float32 scalar: what the caller gave, or an input to be fed where a schedule says it. */
+/* Returns the rate as a scalar: the caller's tensor, or, with a schedule, an input that must be
+ * fed. NULL: a constant rate. */
 static ls_status find_rate(application *app, ls_tensor *given, ls_tensor **out)
 {
     *out = given;
@@ -408,15 +415,16 @@ static ls_tensor *integer(const application *app, int64_t value)
     return ls_op_scalar(app->graph, LS_I64, (double)value);
 }
 
-/* `done` when this batch makes the update, else `not_yet`. */
+/* Selects `done` if this batch completes an update, else `not_yet`. */
 static ls_tensor *when_last(const application *app, ls_tensor *done, ls_tensor *not_yet)
 {
     return ls_op_select(app->last, done, not_yet);
 }
 
-/* Gradients become means over all samples of the batches since the last update: sums of gradient times samples, divided
- * once by their number. A mean over a batch times its samples is a sum over samples, so batches may differ in size.
- * Gradients that come from no batch count 1 each. Sums stay after an update, and the next batch begins them anew. */
+/* Replaces gradients by means over all samples of the batches since the last update: sums of
+ * gradient times samples, divided by the total number of samples. Batches may therefore differ in
+ * size. Gradients that depend on no batch count as one sample. Sums are kept after an update; the
+ * next batch resets them. */
 static ls_status accumulate(application *app)
 {
     bool counted = false;
@@ -447,8 +455,9 @@ static ls_tensor *sum_of_squares(ls_tensor *gradient)
     return ls_op_reduce_sum(ls_op_square(ls_op_cast(gradient, LS_F64)), LS_ALL_AXES, false);
 }
 
-/* most / norm where the norm is larger, else exactly 1. It is always finite, so that a gradient which is not stays so,
- * and is the only one: a run that would update with it is refused, and names it. */
+/* Returns most / norm if the norm is larger, else exactly 1. The factor is always finite, so
+ * clipping does not spread a non-finite gradient to others; the run then fails and names that
+ * gradient. */
 static ls_tensor *clip_factor(ls_tensor *norm, double most)
 {
     ls_tensor *limit = ls_scalar_like(norm, most);
@@ -460,7 +469,8 @@ static ls_tensor *times(ls_tensor *gradient, ls_tensor *factor)
     return ls_op_mul(gradient, ls_op_cast(factor, gradient->dtype));
 }
 
-/* Of all variables together. The norm before clipping can be fetched as "<optimizer>/global_norm". */
+/* Clips by the norm over all variables. The norm before clipping can be fetched as
+ * "<optimizer>/global_norm". */
 static ls_status clip_by_global_norm(application *app)
 {
     char *name = NULL;
@@ -471,7 +481,7 @@ static ls_status clip_by_global_norm(application *app)
     for (size_t i = 0; i < app->count; i++)
         app->gradients[i] = times(app->gradients[i], factor);
     if (app->again)
-        return LS_OK; /* the name is the first call's */
+        return LS_OK; /* the first call registered the name */
     LS_TRY(ls_state_name(app->name, NULL, "global_norm", &name));
     ls_status status = ls_name_state(norm, name);
     free(name);
@@ -518,7 +528,7 @@ ls_optimizer ls_optimizer_without_clipping(ls_optimizer optimizer)
 
 /* ---- Updates ---- */
 
-/* All at once, in place; where gradients are accumulated, by the last batch alone. */
+/* Updates variable and slots in place; with accumulation, only in the last batch. */
 static void update(application *app, size_t i)
 {
     ls_tensor *v = app->variables[i];
@@ -546,7 +556,8 @@ static ls_status build(application *app, ls_tensor *learning_rate)
     LS_TRY(clip(app));
     for (size_t i = 0; i < app->count; i++)
         update(app, i);
-    for (size_t i = 0; i < app->count && app->last; i++) /* after updates: of a bad gradient the weight is named */
+    /* After the updates, so that a bad gradient is reported by its weight's name. */
+    for (size_t i = 0; i < app->count && app->last; i++)
         add_to_sum(app, &app->state[i]);
     add_part(app, ls_op_assign_add(app->iterations, app->last ? when_last(app, one, integer(app, 0)) : one));
     return LS_OK;
@@ -583,7 +594,7 @@ ls_tensor *ls_apply_gradients_of(ls_optimizer optimizer, ls_tensor *const *gradi
     return result;
 }
 
-/* ---- State alone ---- */
+/* ---- State without updates ---- */
 
 ls_status ls_optimizer_check(const ls_optimizer *optimizer)
 {
@@ -649,7 +660,7 @@ ls_status ls_optimizer_state_step(const ls_optimizer_state *state, int64_t *out)
 
 /* ---- Minimize ---- */
 
-/* Trainable variables of the graph that the loss depends on, and their gradients. */
+/* Finds the trainable variables that the loss depends on, and their gradients. */
 static ls_status find_gradients(ls_tensor *loss, ls_tensor **variables, ls_tensor **gradients, size_t *count)
 {
     const ls_graph *graph = loss->graph;

@@ -1,40 +1,42 @@
-/* An optimizer's state as the train layer sees it, and its update in parts. */
+/* The state of an optimizer as the train layer sees it, and helpers for partial updates. */
 #ifndef LS_NN_OPTIMIZER_H
 #define LS_NN_OPTIMIZER_H
 
 #include "graph/node.h"
 #include "lockstep/nn.h"
 
-/* Variables of the graph that are not trained, in creation order: slots and sums of each variable, and last the step.
- * Tensors are the graph's. */
+/* Variables that are not trained, in creation order: slots and gradient sums of each variable; the
+ * step is last. The graph owns the tensors. */
 typedef struct ls_optimizer_state {
-    char *name; /* that the state has in the graph */
+    char *name;
     ls_tensor **all;
     size_t count;
-    ls_tensor *iterations; /* updates made; the last of `all` */
-    ls_tensor *position;   /* accumulation: batches since the last update; NULL: every batch makes one */
-    int64_t every;         /* batches an update is made of */
+    ls_tensor *iterations; /* number of updates; last element of `all` */
+    /* Gradient accumulation: batches since the last update. NULL: each batch is an update. */
+    ls_tensor *position;
+    int64_t every; /* batches per update */
 } ls_optimizer_state;
 
-/* Whether the spec is one that can be applied. */
+/* Checks the options of an optimizer. */
 ls_status ls_optimizer_check(const ls_optimizer *optimizer);
 
-/* Makes the state for these variables, all of them, before any gradient is known. An optimizer of that name, applied
- * later to some or all of them, goes on with it. */
+/* Creates the state for all these variables, before gradients are known. An optimizer of the same
+ * name that is applied later to some or all of them uses this state. */
 ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count,
                                   ls_optimizer_state *out);
 void ls_optimizer_state_free(ls_optimizer_state *state);
 
-/* Batches that it was applied to: the step that schedules count. */
+/* Returns the number of batches applied so far, the step that schedules use. */
 ls_status ls_optimizer_state_step(const ls_optimizer_state *state, int64_t *out);
 
-/* ls_apply_gradients where gradients are not made in the same run, so that their samples cannot be counted there:
- * `samples` is their number, an i64 scalar. NULL: they are counted. */
+/* ls_apply_gradients for gradients from another run, whose samples cannot be counted here:
+ * `samples` is their number, an i64 scalar. NULL: count the samples of this run. */
 ls_tensor *ls_apply_gradients_of(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                                  size_t count, ls_tensor *learning_rate, ls_tensor *samples);
 
-/* Clips gradients as the optimizer would, norms over all of them: where they are applied elsewhere, in parts. NULL ones
- * stay. An optimizer that is applied to what comes out must not clip again: ls_optimizer_without_clipping. */
+/* Clips gradients as the optimizer would, with norms over all of them, for gradients that are
+ * applied elsewhere in parts. Skips NULL gradients. Apply the result with
+ * ls_optimizer_without_clipping, so that it is not clipped twice. */
 ls_status ls_optimizer_clip(const ls_optimizer *optimizer, ls_tensor **gradients, size_t count);
 ls_optimizer ls_optimizer_without_clipping(ls_optimizer optimizer);
 

@@ -1,4 +1,4 @@
-/* What optimizers, losses and metrics share. */
+/* Helpers that optimizers, losses and metrics share. */
 #include "nn/parts.h"
 
 #include <stdio.h>
@@ -114,7 +114,7 @@ static int64_t last_size(const ls_tensor *x)
     return x->shape.rank ? x->shape.dims[x->shape.rank - 1] : 0;
 }
 
-/* Axis 0 is that of the samples: it never counts as a last axis of size 1. */
+/* Axis 0 holds the samples: it never counts as a last axis of size 1. */
 static bool has_single_last_axis(const ls_tensor *x)
 {
     return x->shape.rank > 1 && last_size(x) == 1;
@@ -127,7 +127,8 @@ static ls_tensor *without_last_axis(ls_tensor *x)
     return ls_op_reshape(x, shape);
 }
 
-/* Class numbers where one-hot rows are needed, or the reverse: names the loss or metric that takes them. */
+/* If targets are class numbers instead of one-hot rows, or the reverse, names the loss or metric
+ * that accepts them. */
 static void advise_form(const char *what, const ls_tensor *targets, const ls_tensor *predictions, char text[160])
 {
     bool sparse = strncmp(what, "sparse_", 7) == 0, one_hot = strncmp(what, "categorical_", 12) == 0;
@@ -168,8 +169,8 @@ ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **pred
     return NULL;
 }
 
-/* Class numbers of a real type as integers; what is no whole number becomes -1, which every loss refuses, for a cast
- * alone would make class 0 of NaN and class 1 of 1.5. */
+/* Casts real class numbers to integers. Values that are not integers become -1, which every loss
+ * rejects; a plain cast would turn NaN into class 0 and 1.5 into class 1. */
 static ls_tensor *whole_labels(ls_tensor *t)
 {
     ls_tensor *cast = ls_op_cast(t, LS_I64);

@@ -1,4 +1,4 @@
-/* Schedules: the learning rate of a step. The formulas are Keras's, computed in double. */
+/* Schedules: the learning rate at a step. The formulas are Keras's, in double precision. */
 #include "base/fpmode.h"
 #include "base/math.h"
 #include "base/text.h"
@@ -25,7 +25,7 @@ ls_schedule ls_cosine_decay(double rate, int64_t steps, double alpha, double war
                           .warmup = warmup_steps };
 }
 
-/* A count that does not fit is kept as it was given, so that ls_schedule_rate can say so. */
+/* Stores an invalid count unchanged, so that ls_schedule_rate can report it. */
 static ls_schedule table(ls_schedule_kind kind, const int64_t *boundaries, int boundary_count, const double *values,
                          int count)
 {

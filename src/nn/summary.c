@@ -1,5 +1,5 @@
-/* The table of a model's layers, as Keras 3 prints it on a terminal of 80 columns, but nothing is cut off: columns
- * grow. */
+/* The table of a model's layers as Keras 3 prints it on a terminal of 80 columns, except that
+ * columns grow instead of truncating. */
 #include <string.h>
 
 #include "base/fpmode.h"
@@ -10,7 +10,7 @@
 enum { LAYER, SHAPE, PARAMS, FROM, COLUMNS };
 
 typedef struct row {
-    char *text[COLUMNS]; /* lines separated by \n */
+    char *text[COLUMNS]; /* lines separated by newlines */
 } row;
 
 typedef struct table {
@@ -22,7 +22,7 @@ typedef struct table {
 
 static const char *const heads[COLUMNS] = { "Layer (type)", "Output Shape", "Param #", "Connected to" };
 
-/* ---- Parts of text ---- */
+/* ---- Text pieces ---- */
 
 static void put_count(ls_text *text, int64_t value) /* 25,636,712 */
 {
@@ -67,7 +67,7 @@ static int64_t parameters(const ls_model_layer *layer)
     return sum;
 }
 
-/* "a[0][0],\nb[1][0]": every input of every call of the layer. */
+/* Formats every input of every call of the layer, one per line: a[0][0], b[1][0]. */
 static void put_connections(ls_text *text, const ls_model *model, const ls_model_layer *layer)
 {
     bool any = false;
@@ -103,7 +103,7 @@ static ls_status add_row(table *t, const ls_model *model, const ls_model_layer *
     return status;
 }
 
-/* The longest piece that cannot be broken: a line, or of a name with its type the longer of the two. */
+/* Length of the longest piece that cannot be broken: a line, or either of a name and its type. */
 static size_t widest(const char *text, bool breaks)
 {
     size_t most = 0;
@@ -117,7 +117,8 @@ static size_t widest(const char *text, bool breaks)
 
 static void measure(table *t)
 {
-    static const size_t sequential[] = { 31, 22, 13 }, functional[] = { 19, 17, 10, 17 }; /* Keras's */
+    /* Keras's widths */
+    static const size_t sequential[] = { 31, 22, 13 }, functional[] = { 19, 17, 10, 17 };
     for (int c = 0; c < t->columns; c++) {
         t->width[c] = t->columns > FROM ? functional[c] : sequential[c];
         for (size_t r = 0; r < t->count; r++) {
@@ -125,7 +126,8 @@ static void measure(table *t)
             t->width[c] = need > t->width[c] ? need : t->width[c];
         }
     }
-    for (size_t r = 0; r < t->count; r++) { /* names that do not fit beside their type stand above it */
+    /* a name that does not fit next to its type goes on the line above it */
+    for (size_t r = 0; r < t->count; r++) {
         char *text = t->rows[r].text[LAYER];
         if (strlen(text) > t->width[LAYER])
             *strrchr(text, ' ') = '\n';
@@ -189,9 +191,9 @@ static void put_table(ls_text *text, const table *t)
     put_rule(text, t, "└", "─", "┴", "┘");
 }
 
-/* ---- The whole ---- */
+/* ---- The table ---- */
 
-/* Keras leaves "Connected to" out where each layer follows the one before it. */
+/* Keras omits "Connected to" if each layer follows the previous one. */
 static bool is_chain(const ls_model *model)
 {
     if (model->kind != LS_MODEL_FUNCTIONAL)
@@ -205,7 +207,7 @@ static bool is_chain(const ls_model *model)
     return true;
 }
 
-/* FLOPs and activation bytes of a sample, from a pass in a graph of its own. */
+/* Computes FLOPs and activation bytes per sample by tracing the model in a temporary graph. */
 static ls_status cost(ls_model *model, double *flops, double *bytes)
 {
     ls_graph *draft;

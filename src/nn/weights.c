@@ -13,7 +13,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files and hashes are little-endian");
 
-#define STEPS "training_steps" /* key of the metadata: the counter of random numbers goes on where it was */
+#define STEPS "training_steps" /* metadata key: restores the counter of random numbers */
 
 static ls_variable *state_of(const ls_model *model, size_t index)
 {
@@ -22,7 +22,7 @@ static ls_variable *state_of(const ls_model *model, size_t index)
 
 /* ---- Saving ---- */
 
-/* Room for the variables whose elements a file has in another order; NULL where there is none. */
+/* Buffer for variables whose element order differs in the file; NULL if there are none. */
 typedef struct moved {
     char *data;
     size_t bytes;
@@ -48,7 +48,7 @@ static ls_status move_all(const ls_model *model, const ls_weight_place *places, 
     return LS_OK;
 }
 
-/* Keras's groups, with the names of the layers; the root's has the model's. */
+/* Lists Keras's groups with the names of the layers; the root group has the model's name. */
 static ls_status group_pairs(const ls_model *model, char **groups, ls_safetensors_pair *pairs, size_t *count)
 {
     LS_TRY(ls_keras_groups(model, groups));
@@ -128,7 +128,7 @@ static bool is_hdf5(ls_tensor_format format)
     return format == LS_TENSORS_HDF5 || format == LS_TENSORS_KERAS;
 }
 
-/* Keras's HDF5 files have one layout. */
+/* Keras's HDF5 files have a single layout. */
 static ls_status find_style(const char *path, ls_tensor_format format, ls_layout layout, ls_weight_style *out)
 {
     if (is_hdf5(format) && layout == LS_LAYOUT_TORCH)
@@ -145,7 +145,7 @@ static bool ends_in_weights_h5(const char *path)
     return length >= sizeof ending - 1 && strcmp(path + length - (sizeof ending - 1), ending) == 0;
 }
 
-/* The format that the ending asks for; safetensors where it asks for none. */
+/* Chooses the format by the file name; the default is safetensors. */
 static ls_status format_to_write(const char *path, ls_tensor_format *out)
 {
     LS_TRY(ls_tensors_format_of(path, LS_TENSORS_WRITE, out));
@@ -192,7 +192,7 @@ static ls_status check_entry(const ls_tensor *variable, const ls_weight_place *p
     return LS_OK;
 }
 
-#define NAMED 8 /* of names that do not match, this many are listed */
+#define NAMED 8 /* number of mismatched names to list */
 
 static void list_name(ls_text *text, size_t found, const char *name)
 {
@@ -202,7 +202,7 @@ static void list_name(ls_text *text, size_t found, const char *name)
         ls_text_put(text, ", ...");
 }
 
-/* A file as it is read: of each variable the array, or NULL. */
+/* A file being read. `entries` has the array of each variable, or NULL. */
 typedef struct reading {
     const ls_model *model;
     const char *path;
@@ -210,10 +210,10 @@ typedef struct reading {
     ls_weight_style style;
     ls_weight_place *places;
     const ls_safetensors_entry **entries;
-    bool *wanted; /* of the file's arrays: one of these */
+    bool *wanted; /* by array of the file: it belongs to a variable */
 } reading;
 
-/* Returns how many of the model's variables the file has. */
+/* Returns the number of variables found in the file. */
 static size_t match(reading *r)
 {
     size_t found = 0;
@@ -228,7 +228,7 @@ static size_t match(reading *r)
     return found;
 }
 
-/* Names on one side only. */
+/* Fails if there are names on one side only. */
 static ls_status check_names(const reading *r)
 {
     const ls_model *model = r->model;
@@ -266,7 +266,7 @@ static ls_status use_style(reading *r, ls_weight_style style)
     return LS_OK;
 }
 
-/* Keras's names, unless PyTorch's fit the file better. */
+/* Uses Keras's names, unless more of PyTorch's match. */
 static ls_status choose_style(reading *r, ls_layout layout)
 {
     ls_weight_style style;
@@ -280,7 +280,7 @@ static ls_status choose_style(reading *r, ls_layout layout)
     return use_style(r, LS_STYLE_KERAS);
 }
 
-/* The elements in the variable's order, where the file has them. */
+/* Permutes elements to the variable's order, in the file's buffer. */
 static ls_status move_back(const reading *r)
 {
     size_t most = 0;

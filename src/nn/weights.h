@@ -1,17 +1,18 @@
-/* A model's weights as a file has them. */
+/* Reads a file as the weights of a model. */
 #ifndef LS_NN_WEIGHTS_H
 #define LS_NN_WEIGHTS_H
 
 #include "data/tensors.h"
 #include "nn/model.h"
 
-/* A file's arrays as the variables of a model: in their order, under their names, in their shapes and types. */
+/* The arrays of a file as variables of a model: in the model's order, with its names, shapes and
+ * types. */
 typedef struct ls_weights {
     ls_tensors file;
-    ls_safetensors_entry *entries; /* one for each variable; the data is the file's */
+    ls_safetensors_entry *entries; /* one per variable; the data belongs to the file */
 } ls_weights;
 
-/* Fails as loading would, and is closed by ls_weights_close if not. */
+/* Fails in the same cases as loading. On success, close with ls_weights_close. */
 ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout layout, ls_weights *out);
 void ls_weights_close(ls_weights *weights);
 

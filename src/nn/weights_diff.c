@@ -1,5 +1,4 @@
-/* What differs between two files of weights. Elements are compared by their bits; how far they are apart is told in
- * numbers. */
+/* Compares two weights files: elements by their bits, and reports how far they differ. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -9,13 +8,12 @@
 #include "graph/claim.h"
 #include "nn/weights.h"
 
-/* What was found so far. */
 typedef struct findings {
     ls_text *text;
-    size_t tensors, different; /* in both files; anywhere */
+    size_t tensors, different; /* in both files; different in any way */
     size_t in_one;             /* of the different ones: in one file only */
     int64_t elements;
-    double largest; /* NaN: a number on one side, none on the other */
+    double largest; /* NaN: only one side is NaN */
     const char *name;
     char at[LS_SHAPE_TEXT];
 } findings;
@@ -39,12 +37,12 @@ static double value_of(const ls_safetensors_entry *entry, int64_t index)
     return ((const uint8_t *)entry->data)[index];
 }
 
-/* How far apart; NaN where only one is a number. */
+/* Absolute difference; NaN if exactly one is NaN. */
 static double distance(double a, double b)
 {
     if (isnan(a) && isnan(b))
-        return 0;                    /* of other bits */
-    return a == b ? 0 : fabs(a - b); /* of two infinities of one sign, too */
+        return 0;                    /* NaNs with different bits */
+    return a == b ? 0 : fabs(a - b); /* also for equal infinities */
 }
 
 static bool is_farther(double a, double b)
@@ -52,7 +50,7 @@ static bool is_farther(double a, double b)
     return isnan(a) ? !isnan(b) : a > b;
 }
 
-/* "(0, 3, 1)": the place of an element. */
+/* Formats the index of an element: "(0, 3, 1)". */
 static void format_place(const ls_shape *shape, int64_t index, char out[LS_SHAPE_TEXT])
 {
     ls_shape place = { .rank = shape->rank };
@@ -150,7 +148,6 @@ static void conclude(findings *f)
     ls_text_put(f->text, "\n");
 }
 
-/* The arrays of a file. */
 typedef struct side {
     const char *path;
     const ls_safetensors_entry *entries;
@@ -165,7 +162,7 @@ static const ls_safetensors_entry *find(const side *side, const char *name)
     return NULL;
 }
 
-/* Replaces a list of all names, which helps nobody: two layouts of one model have none in common. */
+/* Reports this instead of listing all names: two layouts of one model have no names in common. */
 static void no_name_in_both(ls_text *text, const side *a, const side *b)
 {
     ls_text_free(text);

@@ -1,4 +1,4 @@
-/* Which table of products runs. */
+/* Selects the table of matrix products. */
 #include "backend/cpu/gemm.h"
 
 #include <string.h>

@@ -1,25 +1,26 @@
-/* Our own matrix products: tiles of the output that stay in registers while a sum runs. One thread, no allocation,
- * nothing that fails.
+/* Our matrix products: output tiles that stay in registers during a sum. Single-threaded, no
+ * allocation, cannot fail.
  *
- * One source (gemm.inc), compiled for each instruction set, gives tables of functions with the same bits: every element
- * of an output is a chain of fused multiply-adds in the order of its runs, from +0 or from where an earlier part of it
- * stopped; tiles and vectors do not matter to it. docs/bits.md has the orders. */
+ * The same source (gemm.inc) is compiled for each instruction set and gives tables of functions
+ * with the same bits: each output element is one chain of fused multiply-adds in the order of its
+ * runs, starting from +0 or from the end of an earlier part. Tile and vector sizes do not affect
+ * it. docs/bits.md defines the orders. */
 #ifndef LS_BACKEND_CPU_GEMM_H
 #define LS_BACKEND_CPU_GEMM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LS_GEMM_VECTOR    16 /* floats: what the widths of panels are multiples of, on any instruction set */
-#define LS_GEMM_VECTORS   4  /* that a tile is wide, at most */
-#define LS_GEMM_MOST_ROWS 8  /* of a tile */
+#define LS_GEMM_VECTOR    16 /* floats; panel widths are multiples of it on every instruction set */
+#define LS_GEMM_VECTORS   4  /* maximum tile width in vectors */
+#define LS_GEMM_MOST_ROWS 8  /* maximum height of a rows_tile */
 #define LS_GEMM_PANEL     (LS_GEMM_VECTOR * LS_GEMM_VECTORS)
 
 /* ---- Outer products: c[i][j] = sum over pixels of a[pixel][i] * b[pixel][j] ---- */
 
-/* Pixels in a row: their places in a (in floats) and in b (in rows), and how many they are. Of outer products, `from`
- * and `to` are the rows that have these pixels (to 0: all): at borders some taps of a kernel are outside. With `at`,
- * `to` has a bit for each of them. */
+/* Consecutive pixels: their offset in a (in floats) and in b (in rows), and their number. In outer
+ * products, from and to limit the rows that have these pixels (to 0: all rows), because taps at a
+ * border lie outside. With `at`, `to` is a bit mask of rows instead. */
 typedef struct ls_gemm_run {
     int32_t a, b, count;
     int16_t from, to;
@@ -31,95 +32,102 @@ typedef struct ls_gemm_outer {
     const float *a, *b;
     int64_t a_step, b_step; /* floats from pixel to pixel */
     float *c;
-    int64_t c_step;     /* floats from row to row */
-    int64_t columns;    /* of c; 0: all of the vectors */
-    bool borders;       /* some runs have from and to */
-    int64_t row;        /* their number of the tile's first row */
-    const int32_t *at;  /* where a pixel's rows are in a, anywhere; NULL: close to each other */
-    bool threes;        /* each three of them are close to each other, the first row's being the first of a three */
-    const float *start; /* where the chains go on from, as far apart as c; NULL: +0 */
-    bool add;           /* to what c has */
-    bool stream;        /* c, which starts at whole lines, goes past the cache; not with add or columns */
-    const float *ahead; /* fetched into the cache meanwhile: a line for each pixel, ahead_step apart */
+    int64_t c_step;    /* floats from row to row */
+    int64_t columns;   /* columns of c; 0: all columns of the vectors */
+    bool borders;      /* some runs use from and to */
+    int64_t row;       /* number of the tile's first row, in the numbering of from and to */
+    const int32_t *at; /* Offsets in a of each row of a pixel. NULL: the rows are adjacent. */
+    /* Rows come in groups of three adjacent ones, starting with the tile's first row. */
+    bool threes;
+    const float *start; /* initial values of the chains, laid out like c; NULL: +0 */
+    bool add;           /* add to c instead of storing */
+    /* Write c, which is aligned to cache lines, without caching. Not with add or columns. */
+    bool stream;
+    const float *ahead; /* Memory to prefetch: one cache line per pixel, ahead_step floats apart. */
     int64_t ahead_step;
 } ls_gemm_outer;
 
 /* ---- Rows by a panel: out[r][j] = sum over runs of in[r][a + k] * b[row k][j] ---- */
 
 typedef struct ls_gemm_rows {
-    const ls_gemm_run *runs; /* a: floats from where a row's `in` points to; b: rows of the panel */
+    const ls_gemm_run *runs; /* a: offset in floats from a row's `in`; b: row of the panel */
     int64_t run_count;
     const float *const *in;
     float *const *out;
-    const float *b;     /* a panel: rows of 16 * vectors floats, close to each other */
-    int64_t columns;    /* of out; 0: all of the vectors */
-    const float *bias;  /* added at the end, so many; NULL: none */
-    bool relu;          /* at the very end */
-    bool single;        /* each run is one step: faster where runs are short */
-    bool add;           /* goes on from what out has */
-    const float *ahead; /* fetched into the cache meanwhile: a line for each step (a narrow tile: for several steps) */
+    const float *b;    /* a panel: contiguous rows of 16 * vectors floats */
+    int64_t columns;   /* columns of out; 0: all columns of the vectors */
+    const float *bias; /* added at the end, one per column; NULL: none */
+    bool relu;         /* applied last */
+    bool single;       /* each run has one step; faster for short runs */
+    bool add;          /* continue from the values in out */
+    /* Memory to prefetch: one cache line per step (narrow tiles: per several steps). */
+    const float *ahead;
     int64_t ahead_step;
 } ls_gemm_rows;
 
-/* ---- Lines of pixels by a panel: out[i][j] = sum over runs of in[a + i] * b[row][j], each run one step ---- */
+/* ---- Lines of pixels by a panel, one step per run:
+ * out[i][j] = sum over runs of in[a + i] * b[row][j] ---- */
 
 typedef struct ls_gemm_line {
-    const ls_gemm_run *runs; /* a: floats from `in`; b: rows of the panel */
+    const ls_gemm_run *runs; /* a: offset in floats from `in`; b: row of the panel */
     int64_t run_count;
-    const float *in; /* of the first pixel; the others are beside it */
+    const float *in; /* first pixel; the others are adjacent */
     float *out;
     int64_t out_step; /* floats from pixel to pixel */
     int64_t pixels;
-    int64_t lines, in_line, out_line; /* floats from line to line */
-    const float *b;                   /* a panel: rows of 16 * vectors floats, close to each other */
-    int64_t columns;                  /* of out; 0: all of the vectors */
-    const float *bias;                /* added at the end, so many; NULL: none */
-    bool relu;                        /* at the very end */
+    int64_t lines, in_line, out_line; /* in_line, out_line: floats from line to line */
+    const float *b;                   /* a panel: contiguous rows of 16 * vectors floats */
+    int64_t columns;                  /* columns of out; 0: all columns of the vectors */
+    const float *bias;                /* added at the end, one per column; NULL: none */
+    bool relu;                        /* applied last */
 } ls_gemm_line;
 
-/* ---- One product for each channel: out[r][c] = sum over runs of in[r][a + k * step + c] * b[b + k][c] ---- */
+/* ---- Channel by channel:
+ * out[r][c] = sum over runs of in[r][a + k * step + c] * b[b + k][c] ---- */
 
 typedef struct ls_gemm_channels {
-    const ls_gemm_run *runs; /* a: floats from `in`; b: rows */
+    const ls_gemm_run *runs; /* a: offset in floats from `in`; b: row */
     int64_t run_count;
     const float *in, *b;
     int64_t in_step, b_step; /* floats from pixel to pixel, from row to row */
     float *out;
     int64_t channels;
-    const float *start; /* where the chains go on from; NULL: +0 */
-    bool add;           /* to what out has */
+    const float *start; /* initial values of the chains; NULL: +0 */
+    bool add;           /* add to out instead of storing */
     const float *bias;  /* NULL: none */
     bool relu;
 } ls_gemm_channels;
 
 typedef struct ls_gemm {
     const char *name;
-    int8_t outer_rows[LS_GEMM_VECTORS + 1]; /* of a tile so many vectors wide, at most */
+    /* Maximum rows of an outer tile, by its width in vectors. */
+    int8_t outer_rows[LS_GEMM_VECTORS + 1];
 
-    /* One tile: `rows` of c by 16 * vectors. */
+    /* Computes one tile: `rows` of c by 16 * vectors columns. */
     void (*outer_tile)(int64_t rows, int64_t vectors, const ls_gemm_outer *t);
 
-    /* The rows of a tile where so many are left: there are tiles of few sizes only, so `in` and `out` must go on. */
+    /* Returns the height of the next tile when `left` rows remain. Only few heights exist, so it
+     * may exceed `left`: `in` and `out` must have that many entries. */
     int64_t (*rows_tile_size)(int64_t left, int64_t vectors);
-    /* One tile: `rows` (a tile's size) of out by 16 * vectors. */
+    /* Computes one tile of out: `rows` (from rows_tile_size) by 16 * vectors columns. */
     void (*rows_tile)(int64_t rows, int64_t vectors, const ls_gemm_rows *t);
 
-    /* All pixels of lines, in tiles, by 16 * vectors. */
+    /* Computes all pixels of the lines by 16 * vectors columns. */
     void (*line)(int64_t vectors, const ls_gemm_line *t);
 
     void (*channels)(const ls_gemm_channels *t);
 
-    /* to[j][i] = from[i][j] for i < rows, j < columns; steps from row to row of each. */
+    /* to[j][i] = from[i][j] for i < rows, j < columns; each step is the distance between rows. */
     void (*transpose)(float *to, int64_t to_step, const float *from, int64_t from_step, int64_t rows, int64_t columns);
 
-    /* Columns of `count` pixels that are `step` apart, close to each other and filled up with zeros to whole vectors.
-     * At most a panel's columns. */
+    /* Copies columns of `count` pixels, `step` floats apart, to a contiguous panel padded with
+     * zeros to whole vectors. At most one panel's columns. */
     void (*copy_panel)(float *to, const float *from, int64_t step, int64_t count, int64_t columns);
 
-    void (*stream_end)(void); /* what was streamed is there for other threads */
+    void (*stream_end)(void); /* makes streamed data visible to other threads */
 } ls_gemm;
 
-/* The table for an instruction set of ls_simd, by its name. */
+/* Returns the table for an instruction set of ls_simd, by name. */
 const ls_gemm *ls_gemm_named(const char *name);
 
 extern const ls_gemm ls_gemm_base;
@@ -133,7 +141,7 @@ static inline int64_t ls_gemm_vectors(int64_t columns)
     return vectors < LS_GEMM_VECTORS ? vectors : LS_GEMM_VECTORS;
 }
 
-/* Floats of a row of all panels: the last is filled up to whole vectors. */
+/* Floats in a row of all panels: the last panel is padded to whole vectors. */
 static inline int64_t ls_gemm_padded(int64_t columns)
 {
     return (columns + LS_GEMM_VECTOR - 1) / LS_GEMM_VECTOR * LS_GEMM_VECTOR;

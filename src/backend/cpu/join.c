@@ -1,12 +1,12 @@
-/* Joins on the host: by our vector kernels where they exist, other types and extremes by the reference's. */
+/* Joins on the host: by vector kernels if they exist, otherwise by the reference kernels. */
 #include <math.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "lockstep/backend.h"
 
-#define CHUNK 64 /* elements that go through the tree together */
-#define DEPTH 15 /* of the tree over LS_MAX_LANES lanes, the lanes included */
+#define CHUNK 64 /* elements that pass through the tree together */
+#define DEPTH 15 /* depth of the tree over LS_MAX_LANES lanes, including the lanes */
 
 typedef struct joining {
     ls_join_kind kind;
@@ -16,7 +16,8 @@ typedef struct joining {
     int64_t count;
 } joining;
 
-/* T[a,b) of a chunk: a lane's own elements, or in the first room of those given; NULL: no lane has a value. */
+/* Returns T[a,b) of a chunk: a lane's own elements, or the result in room[0]. NULL: no lane has a
+ * value. */
 static const void *tree(const joining *j, int a, int b, double (*room)[CHUNK])
 {
     if (b - a == 1)
@@ -36,7 +37,7 @@ static ls_range range_f64(const double *x, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
-        sum += x[i] * 0; /* an infinity or NaN leaves NaN */
+        sum += x[i] * 0; /* infinity or NaN makes the sum NaN */
     return sum == 0 ? LS_RANGE_LARGE : LS_RANGE_INFINITE;
 }
 
@@ -47,11 +48,11 @@ ls_range ls_cpu_range(const ls_simd *simd, ls_dtype dtype, const void *x, size_t
     return dtype == LS_F64 ? range_f64(x, count) : LS_RANGE_SAFE;
 }
 
-/* Types and extremes without a vector kernel. */
+/* Joins types and extremes that have no vector kernel. */
 static ls_range join_chunks(const ls_simd *simd, joining j, void *dst, int lanes, size_t from, size_t to)
 {
     size_t unit = ls_dtype_bytes(j.dtype);
-    double room[DEPTH][CHUNK]; /* no element is larger */
+    double room[DEPTH][CHUNK]; /* large enough for any element type */
     ls_range range = LS_RANGE_SAFE;
     for (size_t at = from; at < to; at += CHUNK) {
         size_t count = to - at < CHUNK ? to - at : CHUNK;

@@ -1,73 +1,76 @@
-/* The gradient of a convolution's kernel, by our own products: for each tap of the kernel an outer product of the
- * input's channels and the output gradient's, summed over the pixels that the tap meets inside the image, block after
- * block (backend/blocks.h).
+/* The gradient of a convolution's kernel by our matrix products: for each tap of the kernel an
+ * outer product of the channels of input and output gradient, summed over the pixels for which the
+ * tap lies inside the image, block after block (backend/blocks.h).
  *
- * One side is cut into panels of 64 channels, which are copied close together for each block and loaded as vectors; the
- * other side's channels are broadcast from where they are. The output's channels are the panels', or, for a 1x1 kernel
- * with more channels in than out, the input's: the wide side gains more from being copied. Where the input has few
- * channels or rows are not padded, those of all taps in a row of the kernel, which are neighbours, are broadcast as
- * one; or those of all taps. A partial is [groups][panels][taps * rows][64], and joined as that. */
+ * The channels of one side are split into panels of 64, which are packed for each block and loaded
+ * as vectors; the channels of the other side are broadcast from their place. The panels hold the
+ * output's channels or, for a 1x1 kernel with more input than output channels, the input's, because
+ * the wider side gains more from packing. If the input has few channels or rows are not padded, the
+ * channels of a row of taps, which are adjacent, are broadcast together; in some cases those of all
+ * taps. A partial is [groups][panels][taps * rows][64] and is joined in that layout. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/blocks.h"
 #include "backend/cpu/cpu.h"
 
-#define FEW              16 /* channels of the input: with fewer, taps are taken together */
-#define GATHERED_ROWS    12 /* channels of all taps together: at most bits of ls_gemm_run.to */
-#define GATHERED_VECTORS 2  /* of 16 channels of the output: more would leave registers for few rows */
+#define FEW           16 /* input channels; with fewer, taps are combined */
+#define GATHERED_ROWS 12 /* maximum channels of all taps together: bits of ls_gemm_run.to */
+/* Maximum vectors of output channels; more leave too few registers for rows. */
+#define GATHERED_VECTORS 2
 
 typedef struct gradient {
     ls_cpu_kernel base;
-    ls_conv conv; /* n: of the call it was made for; not used */
+    ls_conv conv; /* n: of the call it was made for; unused */
     ls_blocks blocks;
-    bool swapped;  /* the input's channels are the panels' */
-    bool merged;   /* a row of taps is one */
-    bool gathered; /* all taps are one: few, or without padding and to few output channels */
+    bool swapped;  /* the panels hold the input's channels */
+    bool merged;   /* taps of a kernel row are combined */
+    bool gathered; /* all taps are combined: few, or no padding and few output channels */
     bool padded;
-    int32_t *at;                            /* then: where a pixel's rows are */
-    bool threes;                            /* and: three by three beside each other */
+    int32_t *at;                            /* gathered: offsets of a pixel's rows */
+    bool threes;                            /* gathered: groups of three rows are adjacent */
     int64_t rows;                           /* channels that are broadcast */
     int64_t columns;                        /* channels that are in panels */
-    int64_t taps;                           /* or rows of them */
+    int64_t taps;                           /* taps, or groups of combined taps */
     int64_t part;                           /* floats of a group's partial */
-    int64_t tap_runs;                       /* that a tap has in a block, at most */
-    bool in_place;                          /* the output gradient's rows are a panel already */
-    bool by_channel;                        /* as many groups as channels on both sides */
-    int64_t tile_rows[LS_GEMM_VECTORS + 1]; /* of a tile so many vectors wide */
-    struct tap_place *places;               /* of each tap, where it is alone */
+    int64_t tap_runs;                       /* maximum runs of a tap in a block */
+    bool in_place;                          /* the output gradient is already a panel */
+    bool by_channel;                        /* depthwise: one channel per group on both sides */
+    int64_t tile_rows[LS_GEMM_VECTORS + 1]; /* rows of a tile, by its width in vectors */
+    struct tap_place *places;               /* by tap, if taps are not combined */
 } gradient;
 
-/* Where a tap is: how far from a pixel, and which output columns find it inside a row. */
+/* A tap: its offset from a pixel, and the output columns from..end-1 for which it lies inside a
+ * row. */
 typedef struct tap_place {
     int64_t down, right;
     int64_t from, end;
 } tap_place;
 
-/* What one call works on. */
 typedef struct work {
     const gradient *g;
     const ls_gemm *gemm;
     const float *x, *dy;
     float *out, *chain;
     float *panel;      /* [pixels][64] */
-    ls_gemm_run *runs; /* of a block: [taps][tap_runs] */
+    ls_gemm_run *runs; /* runs of a block: [taps][tap_runs] */
     int64_t *run_count;
-    int64_t rows; /* of output pixels, over all samples */
+    int64_t rows; /* rows of output pixels, over all samples */
 } work;
 
 /* Part of a block: whole rows of output pixels, or a piece of one. */
 typedef struct block {
-    int64_t first, rows;    /* of output pixels */
-    int64_t sample, row;    /* of the first */
-    int64_t column, length; /* of each */
+    int64_t first, rows;    /* rows of output pixels */
+    int64_t sample, row;    /* sample and row of the first */
+    int64_t column, length; /* columns of each row */
     int64_t pixel, pixels;
     bool opens, closes, add;
 } block;
 
 /* ---- Which pixels ---- */
 
-/* Output columns whose tap at `offset` lies inside a row of `size`: from *first, so many. */
+/* Returns the number of output columns, from *first on, for which the tap at `offset` lies inside a
+ * row of `size`. */
 static int64_t inside(int64_t offset, int64_t stride, int64_t size, int64_t outputs, int64_t *first)
 {
     int64_t from = offset < 0 ? (-offset + stride - 1) / stride : 0;
@@ -77,7 +80,8 @@ static int64_t inside(int64_t offset, int64_t stride, int64_t size, int64_t outp
     return to > from ? to - from : 0;
 }
 
-/* Adds a run, or makes the last one longer where it goes on: of a 1x1 kernel a block is one run. */
+/* Appends a run, or extends the last one if it continues there: a block of a 1x1 kernel is one
+ * run. */
 static int64_t add_run(ls_gemm_run *runs, int64_t count, ls_gemm_run next, int64_t a_step)
 {
     ls_gemm_run *last = &runs[count - 1];
@@ -99,7 +103,7 @@ static int64_t greatest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The runs of one tap: a in x, b in the block's pixels. */
+/* Finds the runs of one tap: a in x, b in the block's pixels. */
 static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
     const ls_conv *c = &w->g->conv;
@@ -119,13 +123,14 @@ static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run
     return count;
 }
 
-/* A row of output pixels, of which some taps may be outside. */
+/* A row of output pixels for which some taps may lie outside. */
 typedef struct line {
     int64_t a, b;        /* of the pixel in column 0 */
-    int64_t top, bottom; /* rows of the kernel that are inside, where all taps are one */
+    int64_t top, bottom; /* gathered: kernel rows that lie inside */
 } line;
 
-/* Adds a line's pixels from column i on, all of which have taps from .. to - 1 of a row of taps inside. */
+/* Appends pixels of a line from column i on, for which taps from .. to - 1 of a kernel row lie
+ * inside. */
 static int64_t add_pixels(const gradient *g, const line *l, int64_t i, int64_t pixels, int64_t from, int64_t to,
                           ls_gemm_run *runs, int64_t count)
 {
@@ -137,13 +142,13 @@ static int64_t add_pixels(const gradient *g, const line *l, int64_t i, int64_t p
         run.from = (int16_t)(from * c->c), run.to = (int16_t)(to * c->c);
     for (int64_t y = l->top; g->gathered && !(all && l->bottom - l->top == c->kh) && y < l->bottom; y++)
         run.to |= (int16_t)(((1 << (to - from) * c->c) - 1) << (y * c->kw + from) * c->c);
-    bool meets = !g->gathered || l->bottom > l->top; /* else the empty mask would mean all taps */
+    bool meets = !g->gathered || l->bottom > l->top; /* an empty mask would mean all taps */
     if (pixels > 0 && to > from && meets)
         runs[count++] = run;
     return count;
 }
 
-/* Pixels at a border one by one. */
+/* Appends the pixels at a border one by one. */
 static int64_t add_borders(const gradient *g, const line *l, int64_t i, int64_t end, ls_gemm_run *runs, int64_t count)
 {
     for (; i < end; i++) {
@@ -153,7 +158,8 @@ static int64_t add_borders(const gradient *g, const line *l, int64_t i, int64_t 
     return count;
 }
 
-/* The runs of a row of taps, or of all taps: pixels of a row whose taps are all inside are one run. */
+/* Finds the runs of a row of taps, or of all taps. Pixels of a row for which all taps lie inside
+ * are one run. */
 static int64_t find_merged_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
     const ls_conv *c = &w->g->conv;
@@ -179,7 +185,6 @@ static int64_t find_merged_runs(const work *w, const block *b, int64_t tap, ls_g
 
 /* ---- Products ---- */
 
-/* Columns of all the block's pixels, close together. */
 static void copy_panel(const work *w, const block *b, int64_t column, int64_t count, int64_t width)
 {
     const ls_conv *c = &w->g->conv;
@@ -190,7 +195,8 @@ static void copy_panel(const work *w, const block *b, int64_t column, int64_t co
                             w->runs[i].count, count);
 }
 
-/* Where the pixels of a tile are. Swapped, the panel has them in the order of dy, as one run. */
+/* Sets the operands of a tile. If swapped, the panel has the pixels in the order of dy, as one
+ * run. */
 static ls_gemm_outer sides(const work *w, const block *b, int64_t tap, ls_gemm_run *all, int64_t width)
 {
     const ls_conv *c = &w->g->conv;
@@ -208,12 +214,13 @@ static ls_gemm_outer sides(const work *w, const block *b, int64_t tap, ls_gemm_r
     return t;
 }
 
-/* What a panel's tiles fetch into the cache meanwhile: the next panel, a line of every pixel for each tile; then, with
- * a block's last panel, what the next block will broadcast, line after line. Bits do not depend on it. */
+/* Prefetching while a panel's tiles are computed: the next panel, one cache line of every pixel per
+ * tile; then, with a block's last panel, what the next block broadcasts. Does not affect the
+ * bits. */
 typedef struct ahead {
     const float *panel, *broadcast; /* NULL: nothing */
     int64_t panel_step, panel_lines;
-    int64_t pixels; /* that a tile goes through */
+    int64_t pixels; /* pixels that a tile processes */
     int64_t broadcast_lines;
 } ahead;
 
@@ -228,7 +235,7 @@ static ahead look_ahead(const work *w, const block *b, int64_t column)
         sample++;
     ahead a = { .pixels = b->pixels, .panel_lines = LS_GEMM_VECTORS };
     if (next >= w->rows || b->length < c->ow || c->groups > 1 || (g->taps == 1 && c->stride[0] * c->stride[1] > 1))
-        return a; /* nothing is next, or most lines between strides would be in vain */
+        return a; /* nothing follows, or most lines between strides would not be used */
     const float *x = w->x + (sample * c->h + row * c->stride[0]) * c->w * c->c, *dy = w->dy + next * c->ow * c->o;
     a.panel = (g->swapped ? x : dy) + (last ? 0 : column + LS_GEMM_PANEL);
     a.panel_step = g->columns;
@@ -331,7 +338,7 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- From panels to HWIO ---- */
 
-/* ... and back: what others have made of a lane. Columns that fill a panel up are zero. */
+/* Packs a lane's HWIO value that was computed elsewhere into panels; pads them with zeros. */
 static void pack_panel(const gradient *g, const float *from, float *to, int64_t column, int64_t count)
 {
     int64_t rows = g->taps * g->rows, width = ls_gemm_padded(count);
@@ -352,7 +359,7 @@ static void pack(ls_kernel *kernel, const void *value, void *to)
         }
 }
 
-/* A panel of `count` columns to rows of HWIO, or, swapped, to columns. */
+/* Copies a panel of `count` columns to rows of HWIO, or to columns if swapped. */
 static void unpack_panel(const gradient *g, const float *from, float *to, int64_t column, int64_t count)
 {
     int64_t rows = g->taps * g->rows, width = ls_gemm_padded(count);
@@ -377,7 +384,7 @@ static ls_status unpack(ls_kernel *kernel, const void *joined, void *out, int wo
 
 /* ---- Making ---- */
 
-/* Offsets into x are 32 bits wide. */
+/* Whether offsets into x fit in 32 bits. */
 static bool takes(const ls_conv *c)
 {
     return c->n * c->h * c->w * c->c < INT32_MAX && c->n * c->oh * c->ow < INT32_MAX && c->kw * c->c < INT32_MAX / 64;
@@ -406,14 +413,14 @@ static void set_sizes(gradient *g)
     }
     g->part = g->taps * g->rows * ls_gemm_padded(g->columns);
     g->in_place = c->groups == 1 && !g->swapped && out <= LS_GEMM_PANEL && out % LS_GEMM_VECTOR == 0;
-    int64_t most = ls_blocks_most(&g->blocks), rows = (most + c->ow - 1) / c->ow; /* of a block */
+    int64_t most = ls_blocks_most(&g->blocks), rows = (most + c->ow - 1) / c->ow;
     g->tap_runs = g->merged || g->gathered ? rows * ((2 * c->kw < c->ow ? 2 * c->kw : c->ow) + 1) : rows;
     g->tap_runs += g->tap_runs % 2;
     ls_kernel *base = &g->base.base;
     base->chains = true;
     base->scratch_bytes = (size_t)(most * LS_GEMM_PANEL) * sizeof(float) +
                           (size_t)(g->taps * g->tap_runs) * sizeof(ls_gemm_run) + (size_t)g->taps * sizeof(int64_t);
-    if (!g->in_place && !g->by_channel) { /* otherwise a partial is HWIO itself */
+    if (!g->in_place && !g->by_channel) { /* otherwise a partial is already HWIO */
         base->partial_bytes = (size_t)(c->groups * g->part) * sizeof(float);
         base->finish = unpack;
         base->pack = pack;
@@ -428,7 +435,7 @@ static void destroy(ls_kernel *kernel)
     free(g);
 }
 
-/* Where the rows of all taps together are. */
+/* Computes the offsets of the rows of all taps. */
 static ls_status place_rows(gradient *g)
 {
     const ls_conv *c = &g->conv;

@@ -1,12 +1,13 @@
-/* Convolutions and their data gradients by our own products. Both are the same work: each pixel of the output is a row,
- * the sum over the kernel's taps of a pixel of the input times a matrix of weights. Which taps meet a pixel inside the
- * image, and where, differs at the borders and, for gradients, with the stride. So pixels are sorted into classes that
- * meet the same taps: within a class every row has the same runs of input behind its own place, and nothing is
- * multiplied by padding.
+/* Convolutions and their input gradients by our matrix products. Both do the same work: each output
+ * pixel is a row, the sum over the kernel's taps of an input pixel times a matrix of weights. Which
+ * taps lie inside the image, and where, differs at the borders and, for gradients, with the stride.
+ * So pixels are grouped into classes with the same taps: all rows of a class have the same runs of
+ * input relative to their own position, and nothing is multiplied by padding.
  *
- * Weights are cut into panels of 64 columns, [groups][panels][taps * in][64], the last filled up with zeros to whole
- * vectors; for gradients the matrix of a tap is transposed and the taps are turned around, so that runs go forwards in
- * both. Rows go through all panels in blocks that stay in the cache, long sums in parts. */
+ * Weights are split into panels of 64 columns, [groups][panels][taps * in][64], the last one padded
+ * with zeros to whole vectors. For gradients each tap's matrix is transposed and the taps are
+ * reversed, so that runs ascend in both cases. Rows pass through all panels in blocks that stay in
+ * the cache; long sums are split into parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,16 +15,17 @@
 #include "base/arena.h"
 
 #define BLOCK_ROWS 192
-#define PART       640                /* of a sum, at most: 160 KiB of a panel */
-#define HEAVY      ((int64_t)1 << 20) /* elements of the weights: more than a cache has */
-#define SHORT      16                 /* channels of the input: with fewer, every step of a sum is a run of its own */
+#define PART       640                /* maximum steps of a part of a sum: 160 KiB of a panel */
+#define HEAVY      ((int64_t)1 << 20) /* elements of weights that exceed a cache */
+#define SHORT      16                 /* input channels; with fewer, every step of a sum is a run */
 
-/* Coordinates of one axis that meet the same taps: first, first + step, ... in the order of the weights. */
+/* Coordinates of one axis with the same taps: first, first + step, ... in the order of the
+ * weights. */
 typedef struct axis_class {
     int64_t first, taps, step;
-    int64_t source_step; /* in the input, from tap to tap */
-    int64_t *at;         /* the coordinates, in the output */
-    int64_t *source;     /* and where the first tap finds them in the input */
+    int64_t source_step; /* distance between taps in the input */
+    int64_t *at;         /* output coordinates */
+    int64_t *source;     /* input coordinates of their first taps */
     int64_t count;
 } axis_class;
 
@@ -39,22 +41,23 @@ typedef struct part {
     int64_t run_count, length;
 } part;
 
-/* Pixels that meet the same taps. */
 typedef struct pixel_class {
     const axis_class *rows, *columns;
-    part *parts; /* of the sum; one without runs where there are no taps */
+    part *parts; /* parts of the sum; one without runs if there are no taps */
     int64_t part_count;
 } pixel_class;
 
 typedef struct conv {
     ls_cpu_kernel base;
-    ls_arena arena;  /* of what follows */
-    bool gradient;   /* of the input */
-    bool even;       /* rows lie close in the input, so that the next ones can be fetched ahead */
-    bool heavy;      /* weights are not swept by every class: all of them go through one panel after the other */
+    ls_arena arena; /* memory of the fields below */
+    bool gradient;  /* computes the gradient of the input */
+    bool even;      /* Rows are close together in the input, so the next ones can be prefetched. */
+    /* Large weights: all classes use one panel before the next, instead of each class reading all
+     * weights. */
+    bool heavy;
     bool single;     /* every run is one step */
-    bool by_channel; /* as many groups as channels on both sides */
-    int64_t in, out; /* channels, of a group */
+    bool by_channel; /* depthwise: one input and one output channel per group */
+    int64_t in, out; /* channels per group */
     int64_t groups;
     int64_t weights; /* floats of a group's panels */
     axis y, x;
@@ -64,11 +67,11 @@ typedef struct conv {
 
 /* ---- Running ---- */
 
-/* Rows of one class that go through all panels together. */
+/* Rows of one class that pass through all panels together. */
 typedef struct block {
-    const float *in[BLOCK_ROWS + LS_GEMM_MOST_ROWS]; /* the last tile is filled up */
+    const float *in[BLOCK_ROWS + LS_GEMM_MOST_ROWS]; /* padded to a whole tile */
     float *out[BLOCK_ROWS + LS_GEMM_MOST_ROWS];
-    float nowhere[LS_GEMM_PANEL]; /* where the rows go that fill it up */
+    float nowhere[LS_GEMM_PANEL]; /* output of the padding rows */
     int64_t rows;
 } block;
 
@@ -80,7 +83,8 @@ typedef struct work {
     block *block;
 } work;
 
-/* The class's rows from number `next` on, counted over samples, rows and columns. */
+/* Fills the block with the class's rows from number `next` on, counted over samples, rows and
+ * columns. */
 static void fill_block(const work *w, int64_t samples, int64_t next)
 {
     const conv *c = w->c;
@@ -107,14 +111,15 @@ static void fill_block(const work *w, int64_t samples, int64_t next)
     }
 }
 
-/* One part of the sum of all rows of the block, for the panel at `column`. */
+/* Computes one part of the sums of all rows of the block for the panel at `column`. */
 static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t column, const float *ahead)
 {
     const block *b = w->block;
     const conv *c = w->c;
     const ls_gemm *gemm = c->base.cpu->gemm;
     int64_t left = c->out - column, vectors = ls_gemm_vectors(left);
-    int64_t lines = ahead ? b->rows * c->in / LS_GEMM_VECTOR : 0; /* to be fetched, as many as a tile has steps */
+    /* lines to prefetch; a tile prefetches one per step */
+    int64_t lines = ahead ? b->rows * c->in / LS_GEMM_VECTOR : 0;
     float *out[LS_GEMM_MOST_ROWS];
     t.runs = p->runs, t.run_count = p->run_count;
     t.b = w->weights + column * c->y.taps * c->x.taps * c->in;
@@ -134,7 +139,6 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
     }
 }
 
-/* Panels from column `first` up to `end`. */
 static void multiply_block(const work *w, bool relu, int64_t first, int64_t end)
 {
     const conv *c = w->c;
@@ -164,7 +168,7 @@ static void multiply(work *w, int64_t samples, int64_t first, int64_t end)
     }
 }
 
-/* A channel of the input for each of the output: vectors are channels. */
+/* Depthwise convolution: a vector holds adjacent channels. */
 static ls_status run_channels(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const conv *c = (const conv *)kernel;
@@ -187,7 +191,7 @@ static ls_status run_channels(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* One channel in: all lines of a sample through a panel, then the next. */
+/* One input channel: all lines of a sample with one panel, then with the next. */
 static void multiply_lines(const work *w, int64_t samples)
 {
     const conv *c = w->c;
@@ -242,7 +246,7 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- Weights ---- */
 
-/* HWIO to panels, forward: rows of 64 one after the other. */
+/* Packs HWIO into panels for the forward pass. */
 static void pack_forward(const conv *c, const float *from, float *to)
 {
     int64_t rows = c->y.taps * c->x.taps * c->in;
@@ -252,11 +256,11 @@ static void pack_forward(const conv *c, const float *from, float *to)
     }
 }
 
-/* For gradients a tap's matrix is transposed, and the taps are turned around. */
+/* For gradients, transposes each tap's matrix and reverses the taps. */
 static void pack_gradient(const conv *c, const float *from, float *to)
 {
     int64_t taps = c->y.taps * c->x.taps, step = c->groups * c->in;
-    memset(to, 0, (size_t)c->weights * sizeof(*to)); /* what fills up the last panel */
+    memset(to, 0, (size_t)c->weights * sizeof(*to)); /* padding of the last panel */
     for (int64_t column = 0; column < c->out; column += LS_GEMM_PANEL) {
         int64_t width = c->out - column < LS_GEMM_PANEL ? c->out - column : LS_GEMM_PANEL;
         for (int64_t t = taps, panel = ls_gemm_padded(width); t-- > 0; to += c->in * panel)
@@ -278,7 +282,7 @@ static bool same_packing(const ls_kernel *a, const ls_kernel *b)
 {
     const conv *one = (const conv *)a, *other = (const conv *)b;
     return one->gradient == other->gradient && one->groups == other->groups && one->in == other->in &&
-           one->out == other->out; /* a reshaped kernel has other panels */
+           one->out == other->out; /* a reshaped kernel has different panels */
 }
 
 /* ---- Sizes ---- */
@@ -308,7 +312,7 @@ ls_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples)
     return sizes_of(group->nodes[0], samples);
 }
 
-/* Runs count in 32 bits. */
+/* Whether offsets of runs fit in 32 bits. */
 static bool fits(const ls_conv *v)
 {
     int64_t most = v->c > v->o ? v->c : v->o;
@@ -321,7 +325,7 @@ bool ls_cpu_takes_conv(const ls_tensor *node)
     bool ours = node->op == LS_OP_conv2d || node->op == LS_OP_conv2d_grad_input || node->op == LS_OP_conv2d_grad_kernel;
     if (!ours || node->dtype != LS_F32 || node->use == LS_USE_WHOLE)
         return false;
-    for (int k = 0; k < 3; k++) { /* no empty images, no empty kernels */
+    for (int k = 0; k < 3; k++) { /* no empty images or kernels */
         const ls_shape *shape = k < 2 ? &node->in[k]->shape : &node->shape;
         for (int i = 0; i < shape->rank; i++)
             if (shape->dims[i] == 0)
@@ -333,7 +337,8 @@ bool ls_cpu_takes_conv(const ls_tensor *node)
 
 /* ---- Making: classes ---- */
 
-/* Where tap `tap`, in the order of the weights, finds coordinate `at` of the output in the input; -1: nowhere. */
+/* Input coordinate that tap `tap`, in the order of the weights, reads for output coordinate `at`;
+ * -1: none. */
 static int64_t source_of(const axis *a, bool gradient, int64_t at, int64_t tap)
 {
     int64_t source = at * a->stride - a->pad + tap * a->dilation;
@@ -344,7 +349,7 @@ static int64_t source_of(const axis *a, bool gradient, int64_t at, int64_t tap)
     return source >= 0 && source < a->in ? source : -1;
 }
 
-/* The class of a coordinate, and where its first tap finds it. */
+/* Returns the class of a coordinate, and the input coordinate of its first tap. */
 static axis_class class_of(const axis *a, bool gradient, int64_t at, int64_t *source)
 {
     axis_class c = { .step = 1 };
@@ -388,7 +393,7 @@ static ls_status classify(conv *c, axis *a)
     return ls_fail(LS_ERR_MEMORY, "no memory for the classes of a convolution's pixels");
 }
 
-/* All runs of a class, those that touch each other as one. */
+/* Finds all runs of a class; merges adjacent ones. */
 static int64_t find_runs(const conv *c, const pixel_class *class, ls_gemm_run *runs)
 {
     const axis_class *rows = class->rows, *columns = class->columns;
@@ -398,7 +403,7 @@ static int64_t find_runs(const conv *c, const pixel_class *class, ls_gemm_run *r
             int64_t tap = (rows->first + y * rows->step) * c->x.taps + columns->first + x * columns->step;
             int64_t pixel = y * rows->source_step * c->x.in + x * columns->source_step;
             int64_t a = pixel * c->groups * c->in, b = tap * c->in;
-            if (c->by_channel && c->gradient) /* the weights are not turned around */
+            if (c->by_channel && c->gradient) /* these weights are not reversed */
                 b = c->y.taps * c->x.taps - 1 - tap;
             ls_gemm_run *last = count > 0 ? &runs[count - 1] : NULL;
             if (!c->single && last && last->a + last->count == a && last->b + last->count == b)
@@ -411,14 +416,14 @@ static int64_t find_runs(const conv *c, const pixel_class *class, ls_gemm_run *r
     return count;
 }
 
-/* Even parts, of whole vectors' lengths. */
+/* Splits a sum evenly into parts of whole vectors. */
 static int64_t part_length(int64_t length)
 {
     int64_t parts = (length + PART - 1) / PART;
     return parts < 2 ? PART : (length / parts + LS_GEMM_VECTOR) / LS_GEMM_VECTOR * LS_GEMM_VECTOR;
 }
 
-/* Cuts a class's runs into parts; `runs` is as they were found, `cut` has room for one more for each part. */
+/* Splits a class's runs into parts. `cut` has room for one additional run per part. */
 static void cut_runs(pixel_class *class, const ls_gemm_run *runs, int64_t count, int64_t most, ls_gemm_run *cut)
 {
     part *p = class->parts;
@@ -449,7 +454,7 @@ static ls_status make_class(conv *c, pixel_class *class)
     return LS_OK;
 }
 
-/* Whether the coordinates of each class lie beside each other in the input and in the output. */
+/* Whether the coordinates of each class are consecutive in input and output. */
 static bool in_line(const axis *a)
 {
     for (int64_t i = 0; i < a->count; i++) {
@@ -507,7 +512,7 @@ static void set_sizes(conv *c, const ls_conv *v)
     c->by_channel = c->groups > 1 && c->in == 1 && c->out == 1;
     if (c->by_channel)
         base->run = run_channels, base->name = "channel by channel";
-    else if (!panel) { /* otherwise HWIO is the one panel */
+    else if (!panel) { /* otherwise HWIO already is a single panel */
         size_t bytes = (size_t)(c->groups * c->weights) * sizeof(float);
         base->prepare = (ls_prepare){ .input = c->gradient ? 0 : 1, .bytes = bytes, .run = pack, .same = same_packing };
         base->layout = "panels";

@@ -1,30 +1,31 @@
-/* Dense layers: rows of all samples times one matrix. Where the weight is large and a lane has few rows, moving the
- * weight through the cache costs most: each kernel reads it once, in pieces that are fetched ahead, and packs the small
- * operand instead wherever it can.
+/* Dense layers: rows of all samples times one matrix. If the weight is large and a lane has few
+ * rows, moving the weight through the cache dominates: each kernel then reads it once, in
+ * prefetched pieces, and packs the small operand where possible.
  *
- *   y = x W [+ bias] [, ReLU]     pieces of W's panels are copied close together, rows of x broadcast
- *   dx = dy W^T                   computed as its transpose: rows of W broadcast, dy transposed as the panel
+ *   y = x W [+ bias] [, ReLU]     packs pieces of W's panels, broadcasts rows of x
+ *   dx = dy W^T                   computes the transpose: broadcasts rows of W, packs dy^T as a panel
  *
- * A small weight is packed as panels once a step, and dx is computed as y is. kernels_matmul_sum.c has dW.
+ * A small weight is packed into panels once per step, and dx is computed like y.
+ * kernels_matmul_sum.c computes dW.
  *
- * Every element is one chain over its sum's index. */
+ * Every element is one chain over the index of its sum. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 
-#define ROWS  256                  /* at once */
+#define ROWS  256                  /* rows processed at once */
 #define PIECE 512                  /* rows of a panel of W: 128 KiB */
-#define LARGE ((int64_t)128 << 10) /* elements of a weight that is not packed */
+#define LARGE ((int64_t)128 << 10) /* elements; larger weights are not packed */
 
 typedef struct dense {
     ls_cpu_kernel base;
-    int64_t rows;       /* of a sample */
+    int64_t rows;       /* rows per sample */
     int64_t in, out;    /* W is [in][out] */
-    int64_t k, columns; /* of rows by panels: W's sizes, turned around for dx */
+    int64_t k, columns; /* sizes of W as used; transposed for dx */
     bool turned;
-    bool packed; /* a small W is packed as panels, once a step */
+    bool packed; /* a small W, packed into panels once per step */
 } dense;
 
 static int64_t least(int64_t a, int64_t b)
@@ -37,11 +38,12 @@ static int64_t least(int64_t a, int64_t b)
 typedef struct forward {
     const float *x[ROWS + LS_GEMM_MOST_ROWS];
     float *y[ROWS + LS_GEMM_MOST_ROWS];
-    float nowhere[LS_GEMM_PANEL]; /* where rows go that fill up the last tile */
+    float nowhere[LS_GEMM_PANEL]; /* output of rows that fill up the last tile */
     float piece[PIECE * LS_GEMM_PANEL];
 } forward;
 
-/* A piece of a panel for all rows; the first tiles fetch the next piece, each a line of all its rows. */
+/* Multiplies all rows by a piece of a panel. The first tiles prefetch the next piece, one line of
+ * all its rows each. */
 static void multiply_piece(const ls_gemm *gemm, const forward *f, int64_t rows, int64_t vectors, ls_gemm_rows t,
                            const float *next, int64_t step)
 {
@@ -62,7 +64,7 @@ static void place_rows(forward *f, const dense *d, const float *x, float *y, int
         f->x[i] = x, f->y[i] = f->nowhere;
 }
 
-/* At most ROWS rows. */
+/* rows: at most ROWS. */
 static void multiply_forward(const dense *d, const float *x, const float *w, const float *bias, float *y, int64_t rows,
                              forward *f)
 {
@@ -110,7 +112,8 @@ static ls_status pack(ls_kernel *kernel, const void *from, void *to, int worker,
 static bool same_packing(const ls_kernel *a, const ls_kernel *b)
 {
     const dense *x = (const dense *)a, *y = (const dense *)b;
-    return x->turned == y->turned && x->in == y->in && x->out == y->out; /* a reshaped weight has other panels */
+    /* a reshaped weight has different panels */
+    return x->turned == y->turned && x->in == y->in && x->out == y->out;
 }
 
 static ls_status run_forward(ls_kernel *kernel, const ls_kernel_call *call)
@@ -126,7 +129,7 @@ static ls_status run_forward(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- dx = dy W^T ---- */
 
-/* dx^T = W dy^T for up to 64 rows: rows of W by one panel. */
+/* dx^T = W dy^T for up to 64 rows of dy: rows of W times one panel. */
 static void multiply_rows(const dense *d, const float *w, const float *panel, float *transposed, int64_t vectors)
 {
     const ls_gemm *gemm = d->base.cpu->gemm;
@@ -156,7 +159,8 @@ static ls_status run_turned(ls_kernel *kernel, const ls_kernel_call *call)
     int64_t all = call->samples * d->rows;
     for (int64_t first = 0; first < all; first += LS_GEMM_PANEL) {
         int64_t rows = least(all - first, LS_GEMM_PANEL), vectors = ls_gemm_vectors(rows);
-        for (int64_t i = 0; rows % LS_GEMM_VECTOR != 0 && i < d->out; i++) /* what fills it up is multiplied, too */
+        /* The padding is multiplied, too. */
+        for (int64_t i = 0; rows % LS_GEMM_VECTOR != 0 && i < d->out; i++)
             for (int64_t k = rows; k < vectors * LS_GEMM_VECTOR; k++)
                 panel[i * vectors * LS_GEMM_VECTOR + k] = 0;
         gemm->transpose(panel, vectors * LS_GEMM_VECTOR, dy + first * d->out, d->out, rows, d->out);
@@ -172,8 +176,8 @@ static ls_status run_turned(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- Making ---- */
 
-/* Rows of [N,K] or [N,...,K], times one matrix for all samples, [K,M] or its transpose; every size known and above 0.
- */
+/* Whether the node multiplies rows of [N,K] or [N,...,K] by one matrix for all samples, [K,M] or
+ * its transpose; all sizes are known and positive. */
 static bool is_dense(const ls_tensor *node)
 {
     if (!ls_cpu_takes_matmul(node))

@@ -1,12 +1,13 @@
-/* Elementwise ops on float32 by our vector kernels: one input, two of one shape, a scalar, or a row for all; casts,
- * dropout, softmax and cross-entropy over the last axis. Other broadcasts are the reference's. */
+/* Elementwise float32 ops by vector kernels: one input, two of the same shape, a scalar, or one row
+ * for all rows; also casts, dropout, softmax and cross-entropy over the last axis. Other broadcasts
+ * use the reference kernels. */
 #include "backend/cpu/cpu.h"
 
 typedef enum pattern { SAME, SCALAR_RIGHT, SCALAR_LEFT, ROW_RIGHT, ROW_LEFT } pattern;
 
 typedef struct elementwise {
     ls_cpu_kernel base;
-    int64_t elements; /* of a sample, or of the whole */
+    int64_t elements; /* of a sample, or of the whole tensor */
     int64_t row;
     pattern pattern;
     ls_simd_unary *unary;
@@ -20,7 +21,7 @@ static size_t count(const elementwise *e, const ls_kernel_call *call)
     return (size_t)(e->elements * call->samples);
 }
 
-/* Tiles of whole values; all of them for a per-sample one. */
+/* The elements of this call: a tile of a whole value, or all elements of per-sample values. */
 static void range(const elementwise *e, const ls_kernel_call *call, size_t *from, size_t *n)
 {
     bool tile = call->to > 0;
@@ -67,7 +68,7 @@ static ls_status run_relu_grad(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* Sums and products with one element, or with one row for all rows. */
+/* Second operand: same shape, a single element, or one row for all rows. */
 static ls_status run_binary(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const elementwise *e = (const elementwise *)kernel;
@@ -145,7 +146,7 @@ static ls_status run_masked_add(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* in: logits, labels, and for the gradient dy */
+/* in: logits, labels; for the gradient also dy */
 static ls_status run_cross_entropy(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const elementwise *e = (const elementwise *)kernel;
@@ -224,7 +225,8 @@ static ls_simd_binary *binary_for(const ls_simd *simd, ls_op op)
     }
 }
 
-/* small is whole and repeats along the last axes of large: its elements, or 0. */
+/* If `small` is whole and repeats along the last axes of `large`, returns its number of elements,
+ * else 0. */
 static int64_t repeats(const ls_tensor *small, const ls_tensor *large)
 {
     int64_t n = 1;
@@ -267,7 +269,7 @@ static bool casts(ls_dtype from, ls_dtype to)
     return (to == LS_F32 && (from == LS_U8 || from == LS_I32 || from == LS_F64)) || (to == LS_F64 && from == LS_F32);
 }
 
-/* The run function for a node, with what it needs set in e; NULL: not for us. */
+/* Returns the run function for a node and sets what it needs in e; NULL: unsupported. */
 static ls_status (*choose(elementwise *e, const ls_simd *simd, const ls_tensor *node))(ls_kernel *,
                                                                                        const ls_kernel_call *)
 {
@@ -295,7 +297,8 @@ static ls_status (*choose(elementwise *e, const ls_simd *simd, const ls_tensor *
         return real && last_axis ? run_softmax : NULL;
     case LS_OP_sparse_cross_entropy:
     case LS_OP_sparse_cross_entropy_grad:
-        return real && e->row > 0 ? run_cross_entropy : NULL; /* scores of a gathered batch: the run knows how many */
+        /* The size of a gathered batch is known only in the run. */
+        return real && e->row > 0 ? run_cross_entropy : NULL;
     default:
         break;
     }
@@ -328,7 +331,7 @@ ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int6
     bool ranges = run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad ||
                   (run == run_binary && e->pattern != ROW_RIGHT && e->pattern != ROW_LEFT);
     e->base.base.tiled = !group->per_sample && (ranges || run == run_softmax);
-    if (run == run_softmax) /* whole rows */
+    if (run == run_softmax) /* tiles are whole rows */
         e->base.base.tile = e->row * (LS_TILE / e->row > 1 ? LS_TILE / e->row : 1);
     e->base.base.in_place =
         run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad || run == run_dropout ||

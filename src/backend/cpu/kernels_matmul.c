@@ -1,14 +1,17 @@
-/* Matrix products of any shape that are not summed over leading axes: rows of the first operand times panels of the
- * second. kernels_dense.c has the faster path for one matrix of weights, kernels_matmul_sum.c the sums.
+/* Matrix products of any shape without sums over leading axes: rows of the first operand times
+ * panels of the second. kernels_dense.c has the faster path for a single weight matrix,
+ * kernels_matmul_sum.c the sums.
  *
- * Every element is one chain over the sum's index (docs/bits.md). A panel of the second operand is packed piece by
- * piece; rows of the first are read in place, or packed where it is transposed. */
+ * Every element is one chain over the index of its sum (docs/bits.md). A panel of the second
+ * operand is packed piece by piece; rows of the first are read in place, or packed if it is
+ * transposed. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/ref/ref.h"
 
-#define TILE_ROWS 64  /* rows of a tile of a whole product, and of a packed piece of the first operand */
+/* Rows of a tile of a whole product, and of a packed piece of the first operand. */
+#define TILE_ROWS 64
 #define PIECE     512 /* steps of a sum that are packed together */
 
 typedef struct room {
@@ -25,14 +28,15 @@ static int64_t least(int64_t a, int64_t b)
 
 /* ---- Sizes and steps ---- */
 
-/* Size of leading axis i, counted from the last one; 1 where the operand has no such axis. */
+/* Size of leading axis i, counted from the last one; 1 if the operand has no such axis. */
 static int64_t leading_size(const ls_shape *x, int i)
 {
     int at = x->rank - 3 - i;
     return at < 0 ? 1 : x->dims[at];
 }
 
-/* Sets the leading axes: sizes of both operands together, and each operand's steps, 0 where it is broadcast. */
+/* Sets the leading axes: the broadcast sizes, and the steps of each operand, 0 where it is
+ * broadcast. */
 static void set_leading(ls_cpu_product *p, const ls_shape shape[2])
 {
     p->rank = (shape[0].rank > shape[1].rank ? shape[0].rank : shape[1].rank) - 2;
@@ -84,7 +88,8 @@ void ls_cpu_product_at(const ls_cpu_product *p, int64_t matrix, int64_t *a, int6
     }
 }
 
-/* Makes rows of the last leading axes where the first operand's rows go on and the second is the same for all. */
+/* Merges the last leading axes into the rows if the first operand's rows continue and the second
+ * operand is the same for all. */
 static void fold_rows(ls_cpu_product *p)
 {
     for (; p->rank > 0; p->rank--) {
@@ -109,7 +114,7 @@ static void pack_b(const ls_gemm *gemm, const ls_cpu_product *p, const float *fr
     gemm->transpose(r->b, ls_gemm_padded(width), from, p->b_column, width, count);
 }
 
-/* Sets where the rows of a piece of the first operand are. */
+/* Sets the addresses of the rows of a piece of the first operand. */
 static void place_rows(const ls_gemm *gemm, const ls_cpu_product *p, const float *from, int64_t count, int64_t rows,
                        room *r)
 {
@@ -137,7 +142,7 @@ static void multiply_rows(const ls_gemm *gemm, const ls_cpu_product *p, ls_gemm_
     }
 }
 
-/* Multiplies `rows` rows of one matrix from a on; out is where the first one goes. An empty sum is +0. */
+/* Multiplies `rows` rows of one matrix, starting at a, into out. An empty sum is +0. */
 static void multiply(const ls_cpu_kernel *kernel, const ls_cpu_product *p, const float *a, const float *b,
                      const float *bias, float *out, int64_t rows, room *r)
 {
@@ -162,7 +167,8 @@ static void multiply(const ls_cpu_kernel *kernel, const ls_cpu_product *p, const
     }
 }
 
-/* Rows are counted through all matrices: a call has all of its samples' rows, or a tile of a whole product's. */
+/* Rows are counted across all matrices: a call has all rows of its samples, or a tile of a whole
+ * product. */
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const ls_cpu_kernel *self = (const ls_cpu_kernel *)kernel;
@@ -200,7 +206,8 @@ ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *
     if (!group->per_sample) {
         ls_cpu_product p = ls_cpu_product_of(node, group->plan->batch, 1);
         fold_rows(&p);
-        int64_t rows = p.m > 0 && p.m < TILE_ROWS ? TILE_ROWS / p.m * p.m : TILE_ROWS; /* whole matrices, or a part */
+        /* Whole matrices, or part of one. */
+        int64_t rows = p.m > 0 && p.m < TILE_ROWS ? TILE_ROWS / p.m * p.m : TILE_ROWS;
         kernel->base.tiled = p.n > 0 && ls_cpu_product_matrices(&p) * p.m > rows;
         kernel->base.tile = rows * p.n;
     }

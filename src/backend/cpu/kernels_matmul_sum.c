@@ -1,38 +1,40 @@
-/* Matrix products summed over the batch or over leading axes: gradients of dense weights, and of any matrix that many
- * samples share. Positions, one for each matrix and step k, are cut into blocks (backend/blocks.h): each block is one
- * chain, and a lane's blocks are added in order.
+/* Matrix products summed over the batch or over leading axes: gradients of dense weights, and of
+ * any matrix that many samples share. Positions, one for each matrix and step k, are split into
+ * blocks (backend/blocks.h): each block is one chain, and a lane's blocks are added in order.
  *
- * A block's positions of both operands are packed as panels; the output is a sum of their outer products. */
+ * The positions of a block are packed into panels for both operands; the output is a sum of their
+ * outer products. */
 #include <string.h>
 
 #include "backend/blocks.h"
 #include "backend/cpu/cpu.h"
 
-#define TILE_ROWS LS_GEMM_PANEL        /* rows of a tile of a whole sum */
-#define STREAM    ((int64_t)128 << 10) /* elements from which on an output is written past the cache */
+#define TILE_ROWS LS_GEMM_PANEL /* rows of a tile of a whole sum */
+/* Larger outputs (in elements) are written without caching. */
+#define STREAM ((int64_t)128 << 10)
 
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* One operand of a sum: [positions][columns]. */
 typedef struct operand {
     const float *data;
     int64_t step;    /* floats from position to position of one matrix */
-    int64_t columns; /* m, or n */
-    int64_t column;  /* floats from column to column: 1, or more where the operand is transposed */
+    int64_t columns; /* m or n */
+    int64_t column;  /* floats from column to column: 1, or more if the operand is transposed */
 } operand;
 
 typedef struct sum {
     const ls_gemm *gemm;
-    ls_cpu_product p; /* leading axes whose positions continue those of the matrix before are part of k */
+    /* Leading axes whose positions continue the previous matrix are merged into k. */
+    ls_cpu_product p;
     operand a, b;
-    float *out, *chain; /* both at the first row of the tile */
+    float *out, *chain; /* at the first row of the tile */
 } sum;
 
-/* Packs `count` positions of one matrix, the first of them number `at` of a block of `all`: [panels][all][64]. The last
- * panel may be narrower, and is filled up with zeros to whole vectors. */
+/* Packs `count` positions of one matrix as positions `at`, at + 1, ... of a block of `all`:
+ * [panels][all][64]. The last panel may be narrower and is padded with zeros to whole vectors. */
 static void pack(const ls_gemm *gemm, const operand *x, float *to, const float *from, int64_t at, int64_t count,
                  int64_t all)
 {
@@ -86,7 +88,7 @@ static void multiply_block(const sum *s, const ls_block_part *block, float *a)
     s->gemm->stream_end();
 }
 
-/* Makes leading axes part of k where both operands' positions go on. */
+/* Merges leading axes into k if the positions of both operands continue. */
 static void fold_positions(ls_cpu_product *p)
 {
     for (; p->rank > 0; p->rank--) {
@@ -97,8 +99,8 @@ static void fold_positions(ls_cpu_product *p)
     }
 }
 
-/* Without leading axes a sample is one position of k; otherwise the first leading axis has the samples, and the axes
- * after it the rows. */
+/* Without leading axes a sample is one position of k; otherwise the first leading axis holds the
+ * samples and the following axes the rows. */
 static ls_blocks blocks_of(const ls_tensor *node, const ls_cpu_product *p, int64_t *samples)
 {
     int64_t rows = 1;
@@ -109,7 +111,7 @@ static ls_blocks blocks_of(const ls_tensor *node, const ls_cpu_product *p, int64
     return batch_is_k ? ls_blocks_of(1, 1) : ls_blocks_of(rows, p->k);
 }
 
-/* Sums elements from .. to-1 of the output: whole rows. */
+/* Computes elements from .. to-1 of the output, which are whole rows. */
 static void sum_rows(sum s, const ls_tensor *node, const ls_kernel_call *call, int64_t from, int64_t to)
 {
     int64_t samples, row = from / s.p.n;
@@ -131,7 +133,8 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     const ls_tensor *node = self->group->root;
     sum s = { .gemm = self->cpu->gemm, .p = ls_cpu_product_of(node, call->batch, call->samples) };
     int64_t end = call->to > 0 ? call->to : s.p.m * s.p.n, step = kernel->tiled ? kernel->tile : end;
-    for (int64_t from = call->from; from < end; from += step) /* scratch memory has room for one tile */
+    /* The scratch memory holds one tile. */
+    for (int64_t from = call->from; from < end; from += step)
         sum_rows(s, node, call, from, least(end, from + step));
     return LS_OK;
 }

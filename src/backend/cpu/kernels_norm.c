@@ -1,6 +1,6 @@
-/* Batch norm: statistics, normalisation (with a residual and a ReLU), and both parts of the gradient. The statistics
- * come as f64 sums of the whole batch or the lane; each call turns them into rows of float32 first, which costs little
- * beside its pixels. */
+/* Batch norm: statistics, normalization (optionally with residual and ReLU), and both parts of the
+ * gradient. The statistics are f64 sums of the whole batch or the lane; each call first converts
+ * them to float32 rows, which is cheap compared with its pixels. */
 #include <math.h>
 #include <string.h>
 
@@ -9,14 +9,15 @@
 typedef struct norm {
     ls_cpu_kernel base;
     int64_t channels;
-    ls_blocks blocks; /* of a sample's pixels */
+    ls_blocks blocks; /* over a sample's pixels */
     double epsilon;
     bool by_lane;
 } norm;
 
-/* Rows of [channels] in the scratch; g0 and g1 side by side: also the chains of a block. */
+/* Rows of [channels] in the scratch memory. g0 and g1 are adjacent: they also serve as the chains
+ * of a block. */
 typedef struct rows {
-    double *sums; /* [2, channels], of a block */
+    double *sums; /* [2, channels] of a block */
     float *mean, *inv, *scale, *g0, *g1;
 } rows;
 
@@ -28,7 +29,7 @@ static rows in_scratch(const norm *p, void *scratch)
     return (rows){ sums, at, at + c, at + 2 * c, at + 3 * c, at + 4 * c };
 }
 
-/* Elements of a channel in what the statistics are of: the whole batch, or the lane. */
+/* Elements per channel that the statistics cover: in the whole batch, or in the lane. */
 static double channel_count(const norm *p, const ls_kernel_call *call)
 {
     double samples = (double)(p->by_lane ? call->lane : call->batch);
@@ -41,7 +42,7 @@ static void read_moments(const norm *p, const ls_kernel_call *call, const double
     const double *squares = sums + p->channels;
     for (int64_t i = 0; i < p->channels; i++) {
         double mean = sums[i] / count, variance = squares[i] / count - mean * mean;
-        variance = variance > 0 ? variance : variance <= 0 ? 0 : variance; /* a NaN stays */
+        variance = variance > 0 ? variance : variance <= 0 ? 0 : variance; /* NaN is kept */
         r->mean[i] = (float)mean;
         r->inv[i] = (float)(1 / sqrt(variance + p->epsilon));
         r->scale[i] = gamma ? gamma[i] * r->inv[i] : r->inv[i];
@@ -53,7 +54,7 @@ static size_t pixels(const norm *p, const ls_kernel_call *call)
     return (size_t)(call->samples * p->blocks.sample);
 }
 
-/* Sums in f64 of a block that is complete. */
+/* Adds the f64 sums of a complete block. */
 static void add_block(const norm *p, const ls_kernel_call *call, const ls_block_part *block, const double *sums)
 {
     size_t n = 2 * (size_t)p->channels;
@@ -63,7 +64,7 @@ static void add_block(const norm *p, const ls_kernel_call *call, const ls_block_
         memcpy(call->out, sums, n * sizeof(*sums));
 }
 
-/* The next block of a sum, see ls_blocks_next; sums of nothing are 0. */
+/* Advances to the next block (see ls_blocks_next); empty sums are 0. */
 static bool next_block(const norm *p, const ls_kernel_call *call, ls_block_part *block)
 {
     if (p->blocks.sample == 0 && call->from_lane == 0 && p->channels > 0)
@@ -103,8 +104,8 @@ static ls_status run_norm(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* in: dy, x, moments, and with a ReLU gamma, beta, or its output. A block's chains are in f32, blocks are added in f64.
- */
+/* in: dy, x, moments; with a ReLU also gamma and beta, or the ReLU's output. The chains of a block
+ * are f32; blocks are added in f64. */
 static ls_status run_grad_moments(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const norm *p = (const norm *)kernel;
@@ -128,7 +129,7 @@ static ls_status run_grad_moments(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* in: dy, x, moments, gamma, sums, and with a ReLU beta, or its output */
+/* in: dy, x, moments, gamma, sums; with a ReLU also beta, or the ReLU's output */
 static ls_status run_grad_input(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const norm *p = (const norm *)kernel;
@@ -147,7 +148,6 @@ static ls_status run_grad_input(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* The tensor whose pixels are normalised. */
 static const ls_tensor *image_of(const ls_group *group)
 {
     return group->nodes[0]->in[0];
@@ -168,7 +168,7 @@ ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *sa
                                                                 ? run_grad_moments
                                                             : last->op == LS_OP_batch_norm_grad_input ? run_grad_input
                                                                                                       : NULL;
-    const ls_tensor *x = run ? image_of(group) : NULL; /* other ops may have no input to look at */
+    const ls_tensor *x = run ? image_of(group) : NULL; /* other ops may have no inputs */
     if (!run || !ls_cpu_takes_norm(x))
         return ls_cpu_pass();
     norm *p =

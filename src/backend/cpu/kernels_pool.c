@@ -1,9 +1,9 @@
-/* Pools and their gradients, with a ReLU folded in. */
+/* Pools and their gradients, optionally fused with a ReLU. */
 #include "backend/cpu/cpu.h"
 
 typedef struct pool {
     ls_cpu_kernel base;
-    ls_simd_pool size; /* n is the call's */
+    ls_simd_pool size; /* n is set by each call */
 } pool;
 
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
@@ -55,7 +55,8 @@ ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *sa
     if (!p)
         return LS_ERR_MEMORY;
     const int64_t *in = x->shape.dims, *window = node->attr.window.window, *stride = node->attr.window.stride;
-    int64_t images = x->per_sample ? -1 : in[0] == LS_BATCH ? group->plan->batch : in[0]; /* -1: those of the call */
+    /* -1: the call's samples */
+    int64_t images = x->per_sample ? -1 : in[0] == LS_BATCH ? group->plan->batch : in[0];
     p->size = (ls_simd_pool){ .n = images, .h = in[1], .w = in[2], .c = in[3] };
     p->size.oh = y->shape.dims[1], p->size.ow = y->shape.dims[2];
     p->size.kh = window[0], p->size.kw = window[1], p->size.sh = stride[0], p->size.sw = stride[1];

@@ -1,5 +1,5 @@
-/* Sums of float32 over all axes but the last (a bias's gradient, a loss), in blocks; over an image's pixels (a global
- * pool), and the spreading that is the latter's gradient. */
+/* Float32 sums: over all axes but the last (gradient of a bias, a loss), in blocks; over an image's
+ * pixels (global pool), and its gradient, which broadcasts. */
 #include "backend/cpu/cpu.h"
 
 typedef struct reduce {
@@ -8,7 +8,7 @@ typedef struct reduce {
     ls_blocks blocks;
 } reduce;
 
-#define TOGETHER 4 /* blocks that are summed at once */
+#define TOGETHER 4 /* blocks summed at once */
 
 static void close_block(const reduce *r, const ls_kernel_call *call, const ls_block_part *block, const float *chains)
 {
@@ -29,7 +29,7 @@ static ls_status run_channel_sum(ls_kernel *kernel, const ls_kernel_call *call)
     if (r->channels == 0)
         return LS_OK;
     if (r->blocks.sample == 0 && call->from_lane == 0)
-        memset(call->out, 0, (size_t)r->channels * sizeof(float)); /* sums of nothing */
+        memset(call->out, 0, (size_t)r->channels * sizeof(float)); /* empty sums */
     for (int count = TOGETHER; count == TOGETHER;) {
         size_t positions[TOGETHER];
         for (count = 0;
@@ -64,7 +64,7 @@ static ls_status run_spread(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* Everything but the last axis, the batch included; or everything. */
+/* Whether the sum is over the batch and all axes but the last, or over all axes. */
 static bool is_channel_sum(const ls_tensor *node)
 {
     const ls_shape *x = &node->in[0]->shape;
@@ -74,7 +74,7 @@ static bool is_channel_sum(const ls_tensor *node)
 
 static void image_sizes(reduce *r, const ls_tensor *x, bool everything)
 {
-    int rank = x->shape.rank, inner = everything ? rank : rank - 1; /* axes that are summed */
+    int rank = x->shape.rank, inner = everything ? rank : rank - 1; /* number of summed axes */
     r->channels = everything ? 1 : x->shape.dims[rank - 1];
     r->row_len = inner > 1 ? x->shape.dims[inner - 1] : 1;
     r->rows = 1;

@@ -1,4 +1,4 @@
-/* The last resort: a group of one node by its reference kernel, on the samples at hand. */
+/* The fallback: runs the reference kernel of a group of one node on the call's samples. */
 #include <stdlib.h>
 
 #include "backend/cpu/cpu.h"
@@ -6,10 +6,10 @@
 
 typedef struct reference {
     ls_cpu_kernel base;
-    ls_ref_array *arrays; /* of each worker: one for each input */
+    ls_ref_array *arrays; /* by thread: one array per input */
 } reference;
 
-/* in: room for one array of each input */
+/* in: buffer for one array per input */
 static ls_status run_node(const ls_tensor *node, int in_count, ls_ref_array *in, const ls_kernel_call *call)
 {
     for (int i = 0; i < in_count; i++) {
@@ -36,7 +36,7 @@ static ls_status run_node(const ls_tensor *node, int in_count, ls_ref_array *in,
         ref.slots[0] = call->slots[0];
         ref.slots[1] = call->slots[1];
     }
-    if (call->large) /* nobody looked: the next update is tried first */
+    if (call->large) /* not checked: the next update is tried first */
         *call->large = true;
     return ls_ref_run(&ref);
 }

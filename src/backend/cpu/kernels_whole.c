@@ -1,10 +1,10 @@
-/* Reductions of whole float32 tensors, in tiles of outputs: sums, maxima and minima over axes that stand together; and
- * squared norms. Sums are in float64, rounded once. */
+/* Reductions of whole float32 tensors, in tiles of outputs: sums, maxima and minima over adjacent
+ * axes; and squared norms. Sums are in float64 and rounded once. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 
-#define CHUNK 512 /* columns that are reduced together */
+#define CHUNK 512 /* columns reduced together */
 
 /* x [outer, gone, inner] to y [outer, inner] */
 typedef struct whole {
@@ -12,7 +12,8 @@ typedef struct whole {
     int64_t outer, gone, inner;
 } whole;
 
-/* A squared norm. Tiles leave the sums of their blocks here, which are then added in order: as sum_squares does it. */
+/* A squared norm. Tiles store the sums of their blocks here; these are added in order afterwards,
+ * as in sum_squares. */
 #define BLOCK 4096
 typedef struct squares {
     ls_cpu_kernel base;
@@ -40,7 +41,8 @@ static ls_status run_squares(ls_kernel *kernel, const ls_kernel_call *call)
 
 static ls_status make_squares(ls_cpu *cpu, const ls_group *group, int64_t elements, ls_kernel **out)
 {
-    size_t blocks = elements > LS_TILE ? ((size_t)elements + BLOCK - 1) / BLOCK : 0; /* 0: not in tiles */
+    /* 0: not tiled */
+    size_t blocks = elements > LS_TILE ? ((size_t)elements + BLOCK - 1) / BLOCK : 0;
     squares *s =
         ls_cpu_kernel_new(cpu, group, sizeof(*s) + blocks * sizeof(*s->block), "simd squared norm", run_squares);
     if (!s)
@@ -53,7 +55,7 @@ static ls_status make_squares(ls_cpu *cpu, const ls_group *group, int64_t elemen
     return LS_OK;
 }
 
-/* Outputs from .. to-1, as runs within one value of the outer index: at most CHUNK columns. */
+/* Computes outputs from .. to-1 in runs of at most CHUNK columns with the same outer index. */
 typedef void column_kernel(const whole *w, const float *x, float *y, size_t columns);
 
 static ls_status for_runs(const whole *w, const ls_kernel_call *call, column_kernel *reduce)
@@ -85,8 +87,8 @@ static void sum_columns(const whole *w, const float *x, float *y, size_t columns
     simd->f64_to_f32(y, total, columns);
 }
 
-/* The largest or smallest of a contiguous run: its chunks against each other, then within one. Of equals the first
- * counts, which is another bit only for zeros. */
+/* Returns the largest or smallest of a contiguous run: combines its chunks elementwise, then
+ * reduces within one. The first of equal values wins, which matters only for +0 and -0. */
 static float extreme_of_run(const whole *w, const float *x, bool largest)
 {
     ls_simd_binary *better = largest ? w->base.cpu->simd->maximum : w->base.cpu->simd->minimum;
@@ -140,7 +142,7 @@ static ls_status run_min(ls_kernel *kernel, const ls_kernel_call *call)
     return for_runs((const whole *)kernel, call, min_columns);
 }
 
-/* Axes that go must be neighbours, sizes known, and something must be there to look at. */
+/* Requires that the reduced axes are adjacent, sizes are known and nothing is empty. */
 static bool split_axes(whole *w, const ls_tensor *node)
 {
     const ls_shape *x = &node->in[0]->shape;
@@ -183,7 +185,8 @@ ls_status ls_cpu_make_whole(ls_cpu *cpu, const ls_group *group, const int64_t *s
     probe.base = w->base;
     *w = probe;
     w->base.base.tiled = true;
-    int64_t least = w->inner > 1 ? CHUNK : 1, tile = LS_TILE / w->gone; /* so much is read for a tile, or a chunk */
+    /* Elements read per tile, or a chunk. */
+    int64_t least = w->inner > 1 ? CHUNK : 1, tile = LS_TILE / w->gone;
     w->base.base.tile = tile > least ? tile : least;
     *out = &w->base.base;
     return LS_OK;

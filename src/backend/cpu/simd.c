@@ -1,4 +1,4 @@
-/* Which table of vectorised kernels runs, and what all tables share. */
+/* Selects the table of vectorized kernels, and code that all tables share. */
 #include "backend/cpu/simd.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "lockstep/device.h"
 
 #if defined(__x86_64__) || defined(__i386__)
-/* __builtin_cpu_supports also asks whether the system saves the wide registers. */
+/* __builtin_cpu_supports also checks that the system saves the wide registers. */
 static bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

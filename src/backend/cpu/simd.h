@@ -1,14 +1,15 @@
-/* Our own vectorised CPU kernels, on plain arrays: one thread, no allocation, nothing that fails.
+/* Our vectorized CPU kernels on plain arrays: single-threaded, no allocation, cannot fail.
  *
- * The same source (simd.inc) is compiled for several instruction sets; each gives one table of functions. All tables
- * give the same bits: every sum has an order fixed by the code, never by the width of a vector (per channel: pixel
- * after pixel; along contiguous elements: 16 interleaved partial sums, joined by a fixed tree). No contraction,
- * subnormals kept. Only the payload and sign of a NaN may differ.
+ * The same source (simd.inc) is compiled for several instruction sets; each gives one table of
+ * functions. All tables give the same bits: the code fixes the order of every sum independently of
+ * the vector width (per channel: pixel after pixel; along contiguous elements: 16 interleaved
+ * partial sums, joined by a fixed tree). Operations are not contracted, subnormals are kept. Only
+ * payload and sign of a NaN may differ.
  *
- * Arrays are float32 and contiguous unless said otherwise; images are channels last. `n` counts elements. An output may
- * be the very same array as an input of the same shape, except where "apart" is said; overlapping otherwise is not
- * allowed. Any count may be 0, then nothing is read. Arrays need no alignment beyond their element's (64 bytes is
- * fastest). */
+ * Arrays are contiguous float32 unless noted; images are channels-last. `n` counts elements. An
+ * output may be the same array as an input of the same shape, unless the comment says "apart";
+ * other overlaps are not allowed. Any count may be 0; then nothing is read. Arrays need only the
+ * alignment of their elements (64 bytes is fastest). */
 #ifndef LS_BACKEND_CPU_SIMD_H
 #define LS_BACKEND_CPU_SIMD_H
 
@@ -39,22 +40,22 @@ typedef struct ls_simd {
 
     /* ---- Elementwise ---- */
     ls_simd_binary *add, *sub, *mul, *div;
-    ls_simd_binary *maximum, *minimum; /* NaN wins, of equals the first */
+    ls_simd_binary *maximum, *minimum; /* NaN wins; the first of equal values */
     ls_simd_with_scalar *scale;        /* x * s */
     ls_simd_with_scalar *add_scalar;   /* x + s */
     ls_simd_with_scalar *div_scalar;   /* x / s */
     ls_simd_with_scalar *leaky_relu;   /* x > 0 ? x : s * x */
     ls_simd_with_scalar *elu;          /* x > 0 ? x : s * (exp(x) - 1) */
-    ls_simd_unary *relu;               /* NaN stays */
+    ls_simd_unary *relu;               /* NaN is kept */
     ls_simd_unary *neg, *abs, *square, *sqrt, *rsqrt;
     ls_simd_unary *exp, *log, *tanh, *erf, *sigmoid, *silu, *softplus, *gelu, *gelu_tanh;
-    void (*clip)(float *dst, const float *x, float low, float high, size_t n);             /* NaN stays */
+    void (*clip)(float *dst, const float *x, float low, float high, size_t n);             /* NaN is kept */
     void (*relu_grad)(float *dst, const float *dy, const float *x, float slope, size_t n); /* x > 0 ? dy : slope * dy */
 
-    /* One row for all: x [rows,cols], row [cols]. */
+    /* The same row for all rows: x [rows,cols], row [cols]. */
     ls_simd_with_row *add_row, *mul_row;
 
-    /* ---- Casts; u8_to_f32 multiplies by `scale` (1: the plain cast) ---- */
+    /* ---- Casts; u8_to_f32 also multiplies by `scale` (1: plain cast) ---- */
     void (*u8_to_f32)(float *dst, const uint8_t *x, float scale, size_t n);
     void (*i32_to_f32)(float *dst, const int32_t *x, size_t n);
     void (*f32_to_f64)(double *dst, const float *x, size_t n);
@@ -65,31 +66,36 @@ typedef struct ls_simd {
     void (*accumulate_f64)(double *dst, const double *src, size_t n);
 
     ls_range (*range)(const float *x, size_t n);
-    float (*largest)(const float *x, size_t n); /* the largest magnitude; NaN when there is one */
+    float (*largest)(const float *x, size_t n); /* largest magnitude; NaN if there is one */
 
-    /* Sum of squares in f64: each 4,096 elements by 16 interleaved partial sums, the blocks added in index order. A
-     * vector cut at multiples of 4,096 whose parts are added in order gives the same bits. */
+    /* Sum of squares in f64: 16 interleaved partial sums per 4,096 elements; these blocks are added
+     * in index order. Splitting a vector at multiples of 4,096 and adding the parts in order gives
+     * the same bits. */
     double (*sum_squares)(const float *x, size_t n);
-    double (*sum_wide)(const float *x, size_t n); /* the same without squaring */
+    double (*sum_wide)(const float *x, size_t n); /* sum_squares without squaring */
 
-    /* ---- The tree of lanes: dst[i] = T[0,lanes) of lane[.][i] for from <= i < to ----
-     * T[a,b) is the lane's own value if b-a is 1, else T[a,a+k) + T[a+k,b), k the largest power of two below b-a. A
-     * lane that is NULL has no value; when all are, dst becomes 0. dst may be one of the lanes. Returns the
-     * range of all results (f64: never safe; i64: always). At most LS_MAX_LANES (plan.h) lanes. */
+    /* ---- Tree of lanes: dst[i] = T[0,lanes) of lane[.][i] for from <= i < to ----
+     * T[a,b) is the lane's own value if b-a is 1, else T[a,a+k) + T[a+k,b), where k is the largest
+     * power of two below b-a. A NULL lane has no value; if all are NULL, dst becomes 0. dst may be
+     * one of the lanes. Returns the range of all results (f64: never safe; i64: always safe). At
+     * most LS_MAX_LANES (plan.h) lanes. */
     ls_range (*join_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
     ls_range (*join_f64)(double *dst, const double *const *lane, int lanes, size_t from, size_t to);
-    ls_range (*join_i64)(int64_t *dst, const int64_t *const *lane, int lanes, size_t from, size_t to); /* wraps */
-    ls_range (*join_max_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to); /* as maximum */
+    /* wraps around */
+    ls_range (*join_i64)(int64_t *dst, const int64_t *const *lane, int lanes, size_t from, size_t to);
+    /* like maximum */
+    ls_range (*join_max_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
     ls_range (*join_min_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
 
-    /* ---- Sums over positions, x [positions,channels], of a block or a part of one (backend/blocks.h) ----
-     * Each channel is a chain, position after position, that goes on from what `to` has. */
-    /* to [blocks,channels]: of 1 to 4 blocks that follow each other in x, positions[i] each */
+    /* ---- Sums over positions of a block or part (backend/blocks.h), x [positions,channels] ----
+     * Each channel is a chain, position after position, that continues from the value in `to`. */
+    /* to [blocks,channels]: sums of 1 to 4 consecutive blocks of x with positions[i] positions
+     * each */
     void (*channel_sum)(float *to, const float *x, const size_t *positions, size_t blocks, size_t channels);
-    /* to [2,channels]: sums, and sums of squares, in f64 */
+    /* to [2,channels]: sums and sums of squares, in f64 */
     void (*moments)(double *to, const float *x, size_t positions, size_t channels);
-    /* dst [n,channels]: the sum over pixels of x [n,pixels,channels], in f64, pixel after pixel; of one channel as
-     * sum_wide. */
+    /* dst [n,channels]: sum over the pixels of x [n,pixels,channels] in f64, pixel after pixel;
+     * with one channel, like sum_wide */
     void (*spatial_sum)(float *dst, const float *x, size_t n, size_t pixels, size_t channels);
     /* dst [n,pixels,channels] = dy [n,channels]; apart */
     void (*spread)(float *dst, const float *dy, size_t n, size_t pixels, size_t channels);
@@ -101,23 +107,25 @@ typedef struct ls_simd {
     /* y + residual, then the optional ReLU */
     void (*batch_norm_add)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
                            const float *residual, size_t pixels, size_t channels, bool relu);
-    /* A ReLU behind the norm: dy counts only where y, its output, is above 0, where y is given; otherwise, where beta
-     * is given, where (x - mean) * scale + beta is; scale comes with beta. to [2,channels], as of `moments` but in
-     * f32: sums of dy and of dy * ((x - mean) * inv). */
+    /* If a ReLU follows the norm, counts dy only where the ReLU's output is above 0. That output is
+     * y if given; otherwise, if beta is given, (x - mean) * scale + beta (scale is given with
+     * beta). to [2,channels], like `moments` but in f32: sums of dy and of dy * ((x - mean) *
+     * inv). */
     void (*batch_norm_grad_moments)(float *to, const float *dy, const float *x, const float *mean, const float *inv,
                                     const float *scale, const float *beta, const float *y, size_t positions,
                                     size_t channels);
-    /* dst = scale * (dy - (g0 + (x - mean) * inv * g1)); g0 and g1 are the sums above divided by the number of elements
-     * a channel has in the whole batch. */
+    /* dst = scale * (dy - (g0 + (x - mean) * inv * g1)). g0 and g1 are the sums above divided by
+     * the number of elements per channel in the whole batch. */
     void (*batch_norm_grad_input)(float *dst, const float *dy, const float *x, const float *mean, const float *inv,
                                   const float *scale, const float *beta, const float *y, const float *g0,
                                   const float *g1, size_t pixels, size_t channels);
-    /* dst = (y > 0 ? dy : 0) + other; dst may be one of them */
+    /* dst = (y > 0 ? dy : 0) + other; dst may be one of the inputs */
     void (*relu_grad_add)(float *dst, const float *dy, const float *y, const float *other, size_t n);
 
     /* ---- Pooling; outputs apart from inputs ----
-     * Maximum: NaN wins, of equals the first in row-major order; padding never wins. relu: dst = relu(maximum), and the
-     * gradient passes only where the maximum is > 0. Gradients are written in full, zeros included. */
+     * Maximum: NaN wins; the first of equal values in row-major order; padding never wins. relu:
+     * dst = relu(maximum), and the gradient passes only where the maximum is > 0. Gradients are
+     * written completely, including zeros. */
     void (*max_pool2d)(float *y, const float *x, const ls_simd_pool *pool, bool relu);
     void (*max_pool2d_grad)(float *dx, const float *x, const float *dy, const ls_simd_pool *pool, bool relu);
     void (*average_pool2d)(float *y, const float *x, const ls_simd_pool *pool);
@@ -126,29 +134,32 @@ typedef struct ls_simd {
     /* ---- Softmax over rows of `cols` ---- */
     void (*softmax_rows)(float *dst, const float *x, size_t rows, size_t cols);
     void (*log_softmax_rows)(float *dst, const float *x, size_t rows, size_t cols);
-    /* loss [rows] and gradient [rows,cols] = (softmax - one_hot) * weight[row] together; either may be NULL. Labels are
-     * LS_U8, LS_I32 or LS_I64; weight NULL: 1. Returns the first row whose label is outside 0..cols-1 (what was
-     * written then does not count), or -1. */
+    /* Computes loss [rows] and gradient [rows,cols] = (softmax - one_hot) * weight[row]; either may
+     * be NULL. Labels are LS_U8, LS_I32 or LS_I64; weight NULL: 1. Returns the first row whose
+     * label is outside 0..cols-1 (the outputs are then invalid), or -1. */
     int64_t (*sparse_cross_entropy)(float *loss, float *grad, const float *logits, const void *labels, ls_dtype kind,
                                     const float *weight, size_t rows, size_t cols);
 
-    /* ---- Random: the reference kernels' bits; x, dst [samples,per_sample] ----
-     * The samples are first_sample, first_sample + 1, ... of the batch; a whole tensor is sample 0. */
+    /* ---- Random: same bits as the reference kernels; x, dst [samples,per_sample] ----
+     * The samples are first_sample, first_sample + 1, ... of the batch; a whole tensor is sample
+     * 0. */
     void (*dropout)(float *dst, const float *x, ls_philox_key key, uint64_t run, uint32_t first_sample, size_t samples,
                     size_t per_sample, float rate);
 
-    /* ---- Optimizer, in place on elements from .. to-1: the reference kernel's bits ----
-     * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with momentum, m; Adagrad
-     * a. Returns whether all that was written, slots included, is LS_RANGE_SAFE. */
+    /* ---- Optimizer, in place on elements from .. to-1: same bits as the reference kernel ----
+     * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with
+     * momentum, m; Adagrad a. Returns whether everything written, including slots, is
+     * LS_RANGE_SAFE. */
     bool (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
                    const ls_ref_update_f32 *params);
 } ls_simd;
 
-/* The best table this CPU and system can run. The environment variable LOCKSTEP_ISA = base, avx2 or avx512 can lower
- * it; another value, or one this CPU cannot run, is ignored here: ls_check_environment refuses it. */
+/* Returns the best table that this CPU and system can run. The environment variable LOCKSTEP_ISA =
+ * base, avx2 or avx512 can lower it. Other values, and ones that this CPU cannot run, are ignored
+ * here; ls_check_environment rejects them. */
 const ls_simd *ls_simd_choose(void);
 
-/* The table of that name; NULL when there is none or this CPU cannot run it. */
+/* Returns the table of that name; NULL if it does not exist or this CPU cannot run it. */
 const ls_simd *ls_simd_named(const char *name);
 
 #endif

@@ -5,5 +5,5 @@
 #define LS_SIMD_WIDTH 16
 #include "backend/cpu/simd.inc"
 #else
-typedef int ls_simd_avx512_absent; /* a source must not be empty */
+typedef int ls_simd_avx512_absent; /* a source file must not be empty */
 #endif

@@ -1,4 +1,5 @@
-/* Kernels of source, by NVRTC. Nothing is contracted, approximated or flushed to zero: docs/bits.md. */
+/* Compiles kernels with NVRTC. Nothing is contracted, approximated or flushed to zero
+ * (docs/bits.md). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +8,7 @@
 #define MOST_LOG   ((size_t)64 << 20) /* bytes */
 #define MOST_ARCHS 128
 
-/* What the compiler said first. */
+/* Fails with the first message of the compiler. */
 static ls_status compiler_failed(const ls_nvrtc *nvrtc, ls_nvrtc_program program, const char *name, const char *target,
                                  int error)
 {
@@ -21,7 +22,7 @@ static ls_status compiler_failed(const ls_nvrtc *nvrtc, ls_nvrtc_program program
                    said);
 }
 
-/* What was made: machine code of the device, or text (PTX) that the driver translates. */
+/* Returns the compiler's output: machine code, or PTX that the driver translates (text). */
 static ls_status take_made(const ls_nvrtc *nvrtc, ls_nvrtc_program program, bool text, const char *name, void **out,
                            size_t *size)
 {
@@ -42,7 +43,8 @@ static ls_status take_made(const ls_nvrtc *nvrtc, ls_nvrtc_program program, bool
     return LS_OK;
 }
 
-/* "sm_90"; of a GPU that is newer than NVRTC knows "compute_90", the newest before it that it does. */
+/* Whether the GPU is newer than NVRTC knows; *known is then the newest capability below it. The
+ * target is "sm_90", or "compute_90" for such a GPU. */
 static bool is_newer(const ls_nvrtc *nvrtc, int capability, int *known)
 {
     int archs[MOST_ARCHS], count = 0;

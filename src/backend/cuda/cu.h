@@ -1,6 +1,7 @@
-/* What this library uses of CUDA's driver, of NVRTC, NCCL, cuBLAS and cuDNN, written down: neither headers nor
- * libraries of CUDA are needed to build. They are loaded at run time (library.c). tests/test_cuda.c and
- * tests/test_cuda_headers.c compare this with the toolkit's headers, where they are installed. */
+/* Declarations of what this library uses of the CUDA driver, NVRTC, NCCL, cuBLAS and cuDNN, so that
+ * building needs neither headers nor libraries of CUDA. library.c loads them at run time.
+ * tests/test_cuda.c and tests/test_cuda_headers.c compare the declarations with the toolkit's
+ * headers if they are installed. */
 #ifndef LS_BACKEND_CUDA_CU_H
 #define LS_BACKEND_CUDA_CU_H
 
@@ -16,7 +17,7 @@ typedef struct ls_cu_module_ *ls_cu_module;
 typedef struct ls_cu_function_ *ls_cu_function;
 typedef struct ls_nvrtc_program_ *ls_nvrtc_program;
 typedef struct ls_nccl_comm_ *ls_nccl_comm;
-#ifndef LS_CU_VENDOR_TYPES /* test_cuda_headers.c has the headers' own */
+#ifndef LS_CU_VENDOR_TYPES /* test_cuda_headers.c uses the headers' types */
 typedef struct ls_cublas_handle_ *ls_cublas_handle;
 typedef struct ls_cudnn_handle_ *ls_cudnn_handle;
 typedef struct ls_cudnn_tensor_ *ls_cudnn_tensor;
@@ -41,7 +42,7 @@ enum {
     LS_NCCL_SUCCESS = 0,
     LS_NCCL_IN_PROGRESS = 7,
     LS_NCCL_INT8 = 0,
-    LS_MAJOR_VERSION = 0, /* of a library's property */
+    LS_MAJOR_VERSION = 0, /* properties of a library */
     LS_MINOR_VERSION = 1,
     LS_PATCH_LEVEL = 2,
     LS_CUBLAS_STATUS_SUCCESS = 0,
@@ -51,18 +52,19 @@ enum {
     LS_CUBLAS_ATOMICS_NOT_ALLOWED = 0,
     LS_CUBLAS_PEDANTIC_MATH = 2, /* neither TF32 nor emulation */
     LS_CUDNN_STATUS_SUCCESS = 0,
-    LS_CUDNN_STATUS_NOT_SUPPORTED = 3000, /* to 3999; 9 before cuDNN 9 */
+    LS_CUDNN_STATUS_NOT_SUPPORTED = 3000, /* up to 3999; 9 before cuDNN 9 */
     LS_CUDNN_DATA_FLOAT = 0,
     LS_CUDNN_TENSOR_NHWC = 1,
     LS_CUDNN_CROSS_CORRELATION = 1,
     LS_CUDNN_FMA_MATH = 3, /* no TF32 */
     LS_CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM = 0,
     LS_CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM = 1,
-    LS_CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 = 1, /* _0 adds in no order that is known, and so do _0 and _3 of filters */
+    /* _0 adds in an unspecified order, as do _0 and _3 for filters */
+    LS_CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 = 1,
     LS_CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 = 1,
 };
 
-/* Name, what the library calls it, arguments: one row for each function that is used. All return an int, 0: success. */
+/* Name, symbol, arguments: one row per function used. All return an int, 0 on success. */
 #define LS_CU_FUNCTIONS(F)                                                                                             \
     F(Init, "cuInit", (unsigned))                                                                                      \
     F(DriverGetVersion, "cuDriverGetVersion", (int *))                                                                 \
@@ -183,7 +185,7 @@ enum {
        ls_cudnn_convolution, ls_cu_enum, void *, size_t, const void *, ls_cudnn_filter, void *))
 /* clang-format on */
 
-/* cu.Init(0), nvrtc.Version(&major, &minor), nccl.GroupStart() */
+/* Called as cu.Init(0), nvrtc.Version(&major, &minor), nccl.GroupStart(). */
 #define LS_CU_POINTER(name, symbol, arguments) int(*name) arguments;
 typedef struct ls_cu {
     LS_CU_FUNCTIONS(LS_CU_POINTER)

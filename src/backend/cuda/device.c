@@ -1,6 +1,7 @@
-/* A CUDA device: the driver's functions that backend/gpu/driver.h asks for, and the table of the backend. It has the
- * device's primary context, which it shares with other users of CUDA in the process, and a stream of its own. The
- * context is the thread's only during a call: programs that use CUDA themselves find theirs as it was. */
+/* A CUDA device: the driver functions that backend/gpu/driver.h needs, and the table of the
+ * backend. It uses the device's primary context, shared with other users of CUDA in the process,
+ * and its own stream. The context is current in a thread only during a call, so programs that use
+ * CUDA themselves keep theirs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 typedef ls_cuda_opened device;
 
-/* A module, and what it was loaded from until that is on disk. */
+/* A module, and the binary it was loaded from until that is on disk. */
 typedef struct program {
     ls_cu_module module;
     void *cubin;
@@ -35,7 +36,7 @@ static ls_status failed(const device *d, const char *what, int error)
             return failed(d, what, cu_error_);                                                                         \
     } while (0)
 
-/* Memory is a number to the driver, and a pointer to backends. */
+/* The driver represents memory as a number, backends as a pointer. */
 static ls_cu_memory at(void *memory, size_t offset)
 {
     return (ls_cu_memory)(uintptr_t)memory + offset;
@@ -74,7 +75,7 @@ static void cu_free(void *device_, void *memory)
     (void)ignored;
 }
 
-/* Pinned: the device reads it by itself, while the host goes on. */
+/* Pinned memory: the device reads it while the host continues. */
 static void *cu_host_alloc(void *device_, size_t bytes)
 {
     device *d = device_;
@@ -111,7 +112,7 @@ static int write_and_record(device *d, ls_cu_memory to, const void *from, size_t
     if (error == LS_CUDA_SUCCESS)
         error = d->cu->EventRecord(*event, d->stream);
     if (error != LS_CUDA_SUCCESS) {
-        d->cu->StreamSynchronize(d->stream); /* what was begun reads no longer */
+        d->cu->StreamSynchronize(d->stream); /* wait until started copies no longer read it */
         d->cu->EventDestroy(*event);
     }
     return error;
@@ -141,8 +142,8 @@ static ls_status cu_read(void *device_, void *memory, size_t offset, void *to, s
     return LS_OK;
 }
 
-/* Once for each pair: where the hardware can, copies go from device to device, otherwise the driver takes the way over
- * the host. */
+/* Enables direct access, once per pair of devices. Without hardware support the driver copies
+ * through the host. */
 static void reach(device *d, const device *other)
 {
     int can = 0, ignored;
@@ -150,7 +151,8 @@ static void reach(device *d, const device *other)
         return;
     d->asked |= (uint64_t)1 << other->what->number;
     if (d->cu->DeviceCanAccessPeer(&can, d->what->id, other->what->id) == LS_CUDA_SUCCESS && can)
-        WITHIN(d, ignored, d->cu->CtxEnablePeerAccess(other->context, 0)); /* again: an error that harms nobody */
+        /* Repeating it is a harmless error. */
+        WITHIN(d, ignored, d->cu->CtxEnablePeerAccess(other->context, 0));
     (void)ignored;
 }
 
@@ -323,7 +325,7 @@ static ls_status open_stream(device *d)
     return LS_OK;
 }
 
-/* user: NULL, or the table of vendors' kernels. */
+/* user: NULL, or `vendor` for the vendor's kernels. */
 static ls_status cuda_open(void *user, int number, void **out)
 {
     const ls_cuda *all = ls_cuda_get();
@@ -352,6 +354,6 @@ static ls_status cuda_open(void *user, int number, void **out)
 
 const ls_backend ls_cuda_backend = { TABLE };
 
-/* The same devices with kernels of cuBLAS and cuDNN. */
+/* The same devices with the kernels of cuBLAS and cuDNN. */
 static char vendor[1];
 const ls_backend ls_cuda_vendor_backend = { TABLE, .user = vendor };

@@ -1,7 +1,8 @@
-/* The driver (libcuda) and NVRTC, loaded at run time, and the devices that there are. A machine without them has none,
- * which is no error. Where two devices or more are, NCCL; where a context asks for their kernels, cuBLAS and cuDNN.
+/* Loads the driver (libcuda) and NVRTC at run time and lists the devices. A machine without them
+ * has no devices, which is not an error. Loads NCCL if there are two or more devices, and cuBLAS
+ * and cuDNN if a context requests their kernels.
  *
- * LOCKSTEP_CUDA_PATH: folders, with colons between, where all are looked for before the system's own places. */
+ * LOCKSTEP_CUDA_PATH: colon-separated folders that are searched before the system's. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,9 +30,9 @@ const char *ls_cuda_error(const ls_cu *cu, int error, char text[96])
 
 /* ---- Loading ---- */
 
-/* One of these files, from the first folder that has one: those of LOCKSTEP_CUDA_PATH, the system's own places, the
- * usual place of the toolkit. It stays loaded: drivers do not like to be unloaded. path: which one it was; why: what
- * the system said of the first file, where none is found. */
+/* Loads one of these files from the first folder that has one: those of LOCKSTEP_CUDA_PATH, the
+ * system's, the toolkit's default. It is never unloaded, because drivers do not support that well.
+ * path: the file loaded; why: the system's error for the first file if none is found. */
 static void *load_library(const char *const *files, int count, char path[256], char why[256])
 {
     char folders[1024];
@@ -73,7 +74,8 @@ static bool load_driver(ls_cu *out)
     return !missing;
 }
 
-/* The driver's own version first: what a newer NVRTC makes, an older driver may refuse. */
+/* Prefers the driver's own version, because an older driver may reject the output of a newer
+ * NVRTC. */
 bool ls_cuda_load_compiler(int driver, ls_nvrtc *out, char path[256], char why[256])
 {
     char own[32];
@@ -89,7 +91,7 @@ bool ls_cuda_load_compiler(int driver, ls_nvrtc *out, char path[256], char why[2
     return !missing;
 }
 
-/* Of two devices or more; without it they copy from each other. */
+/* Needed for two or more devices; without it they copy from each other. */
 static void load_nccl(void)
 {
     ls_nccl *out = &found.nccl;
@@ -119,7 +121,7 @@ static int read_version(int (*property)(ls_cu_enum, int *), int out[3])
     return error;
 }
 
-/* Of the driver's version, or an older one: a newer one it would refuse. */
+/* Loads the driver's version or an older one; the driver would reject a newer one. */
 static void load_cublas(void)
 {
     ls_cublas *out = &vendor.cublas;
@@ -243,7 +245,7 @@ static void look(void)
     count = count < MOST_DEVICES ? count : MOST_DEVICES;
     found.devices = calloc((size_t)count, sizeof(*found.devices));
     for (int i = 0; found.devices && i < count && describe(&found.devices[i], i); i++)
-        found.count++; /* up to the first that does not answer: numbers are the driver's */
+        found.count++; /* stop at the first failure, so that numbers are the driver's */
     if (found.count > 1)
         load_nccl();
     if (found.count == 0)

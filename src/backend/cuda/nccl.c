@@ -1,8 +1,9 @@
-/* Joins between CUDA devices by NCCL: sends, receives and all-gathers of bytes in one group. It adds nothing up: the
- * order of sums stays ours. One thread speaks for all devices of a group, which are those of this process.
+/* Moves joins between CUDA devices by NCCL: sends, receives and all-gathers of bytes in one group.
+ * NCCL does no additions, so the order of sums stays ours. One thread makes the calls for all
+ * devices of a group, which belong to this process.
  *
- * A device that is lost leaves the others waiting inside of NCCL: while a group is waited for, every stream and
- * communicator is asked how it is, and when one has failed all are aborted. */
+ * If a device fails, the others hang inside NCCL. Therefore the wait polls every stream and
+ * communicator, and aborts all of them if one has failed. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@
 
 #include "backend/cuda/cuda.h"
 
-#define MOST 64 /* devices of a group */
+#define MOST 64 /* maximum devices of a group */
 
-/* Devices that have a communicator each, in the order of their numbers, which is that of ranks. */
+/* Devices with one communicator each, ordered by device number, which is the order of ranks. */
 typedef struct clique {
     struct clique *next;
     int count;
@@ -27,9 +28,10 @@ typedef struct group {
     clique *clique;
 } group;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below: a communicator is used by one thread */
+/* Protects all below: one thread at a time may use a communicator. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static clique *cliques;
-static bool refused; /* communicators could not be made: nobody asks again */
+static bool refused; /* creating communicators failed: do not try again */
 
 static ls_status failed(const ls_cuda_opened *d, const char *what, int error)
 {
@@ -46,7 +48,8 @@ static int rank_of(const group *g, const ls_cuda_opened *d)
     return rank;
 }
 
-/* Adds a device where its number belongs; false: too many, or two parts of one GPU, which NCCL does not know. */
+/* Inserts a device in order of its number. Returns false if there are too many, or if it is a
+ * second handle of the same GPU, which NCCL does not support. */
 static bool add_device(group *g, const ls_cuda_opened *d)
 {
     int at = 0;
@@ -70,7 +73,7 @@ static bool is_of(const clique *c, const group *g)
     return same;
 }
 
-/* The group's communicators, made when they are first needed; NULL: there are none. */
+/* Returns the group's communicators, created on first use. NULL: not available. */
 static clique *find_clique(const group *g)
 {
     const ls_nccl *nccl = &ls_cuda_get()->nccl;
@@ -93,7 +96,7 @@ static clique *find_clique(const group *g)
     return made;
 }
 
-/* Communicators that work is still waiting in are aborted. */
+/* aborts: work may still be waiting in the communicators. */
 static void drop(clique **at, bool aborts)
 {
     const ls_nccl *nccl = &ls_cuda_get()->nccl;
@@ -126,9 +129,9 @@ static char *at(ls_memory_place place)
     return (char *)place.memory + place.offset;
 }
 
-/* How many transfers from here on are an all-gather: each device gives a part of the same size to all others, the parts
- * stand behind each other in the order of ranks, everywhere, and each has its own where it belongs. 0: they are none.
- */
+/* Returns how many transfers from here on form an all-gather, or 0: each device sends a part of the
+ * same size to all others; everywhere the parts are consecutive in the order of ranks, and each
+ * device's own part is already in place. */
 static int count_gathered(const group *g, const ls_transfer *list, int count)
 {
     int parts = g->count * (g->count - 1);
@@ -170,7 +173,7 @@ static int send(const group *g, const ls_transfer *t)
     return error;
 }
 
-/* What was begun is ended in any case. */
+/* Ends the group even after an error. */
 static int call_all(const group *g, const ls_transfer *list, int count)
 {
     const ls_nccl *nccl = &ls_cuda_get()->nccl;
@@ -198,7 +201,7 @@ static int ask_stream(const ls_cuda_opened *d)
     return error;
 }
 
-/* Until all streams are done, or something has failed. */
+/* Waits until all streams are done or something has failed. */
 static ls_status wait_for(const group *g)
 {
     const ls_nccl *nccl = &ls_cuda_get()->nccl;

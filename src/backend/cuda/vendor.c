@@ -1,20 +1,21 @@
-/* Matrix products by cuBLAS and convolutions by cuDNN: an optional set of kernels, with bits of its own. Only what
- * gives the same bits every time on one kind of GPU is used: cuBLAS without atomics and TF32, with a workspace of one
- * size; cuDNN's algorithms that add up in a fixed order, without TF32.
+/* Matrix products by cuBLAS and convolutions by cuDNN: an optional set of kernels with different
+ * bits. Uses only what gives the same bits every time on one kind of GPU: cuBLAS without atomics
+ * and TF32 and with a workspace of fixed size; cuDNN's algorithms that add in a fixed order,
+ * without TF32.
  *
- * A device has a handle of each library, for its stream. What cuDNN must know of a convolution is made when it is first
- * asked for, when a plan is made, and kept until the device is closed. */
+ * A device has one handle of each library for its stream. The cuDNN descriptors of a convolution
+ * are created when a plan first asks for it, and kept until the device is closed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
 
-#define WORKSPACE       ((size_t)4 << 20)  /* bytes of cuBLAS: what NVIDIA recommends, */
-#define LARGE_WORKSPACE ((size_t)32 << 20) /* and from sm_90 on */
+#define WORKSPACE       ((size_t)4 << 20)  /* bytes for cuBLAS, as NVIDIA recommends */
+#define LARGE_WORKSPACE ((size_t)32 << 20) /* bytes for cuBLAS from sm_90 on */
 #define BUCKETS         256
 
-/* What cuDNN knows of a convolution. */
+/* cuDNN's descriptors and algorithm of a convolution. */
 typedef struct convolution {
     struct convolution *next;
     ls_gpu_call call; /* its workspace is what the algorithm needs */
@@ -29,7 +30,7 @@ struct ls_vendor {
     const ls_vendor_libraries *libraries;
     ls_cublas_handle cublas;
     ls_cudnn_handle cudnn;
-    void *workspace; /* that cuBLAS was told of last */
+    void *workspace; /* set last in cuBLAS */
     convolution *known[BUCKETS];
 };
 
@@ -44,7 +45,7 @@ static ls_status cudnn_failed(const ls_cuda_opened *d, const char *what, int err
     return ls_fail(LS_ERR_DEVICE, "%s: cuDNN: %s: error %d", d->what->name, what, error);
 }
 
-/* Calls are made with the device's context as the thread's. */
+/* Makes a call with the device's context as the thread's current context. */
 #define VENDOR_TRY(d, failed, doing, call)                                                                             \
     do {                                                                                                               \
         char why_[96];                                                                                                 \
@@ -150,7 +151,8 @@ void ls_vendor_describe(const ls_cuda_device *device, size_t limit, ls_text *tex
     const int *b = found->cublas_version, *n = found->cudnn_version;
     ls_text_add(text, "cuBLAS %d.%d.%d and cuDNN %d.%d.%d on sm_%d%d with %d multiprocessors", b[0], b[1], b[2], n[0],
                 n[1], n[2], device->major, device->minor, device->multiprocessors);
-    if (ls_gpu_workspace_limit(limit) < ls_gpu_workspace_limit(0)) /* it decides which algorithms are taken */
+    /* It decides which algorithms are used. */
+    if (ls_gpu_workspace_limit(limit) < ls_gpu_workspace_limit(0))
         ls_text_add(text, ", workspaces of up to %zu KiB", ls_gpu_workspace_limit(limit) >> 10);
 }
 
@@ -202,8 +204,8 @@ static int describe(const ls_cudnn *n, convolution *c)
     return n->SetMath(c->how, LS_CUDNN_FMA_MATH);
 }
 
-/* Algorithms that add up in one order, the one that is taken first. The others of cuDNN are FFTs and Winograd's, whose
- * workspaces are larger still. */
+/* Algorithms that add in a fixed order, in order of preference. cuDNN's others are FFT and
+ * Winograd, which need even larger workspaces. */
 static const struct {
     int count;
     ls_cu_enum list[2];
@@ -233,7 +235,7 @@ static bool is_unsupported(const ls_vendor *v, int error)
     return v->libraries->cudnn_version[0] >= 9 ? error / 1000 == LS_CUDNN_STATUS_NOT_SUPPORTED / 1000 : error == 9;
 }
 
-/* The first algorithm that cuDNN has for it, and whose workspace is not too large. */
+/* Chooses the first algorithm that cuDNN supports and whose workspace is not too large. */
 static int choose_algorithm(const ls_vendor *v, convolution *c)
 {
     size_t most = c->call.workspace, bytes = 0;
@@ -322,7 +324,8 @@ static int convolve(const ls_vendor *v, const convolution *c, const ls_memory_pl
     }
 }
 
-/* Matrices of ours are cuBLAS's transposed: out' [n,m] is b' [n,k] times a' [k,m]. beta: 1: added to what is there. */
+/* cuBLAS sees our matrices transposed: out' [n,m] is b' [n,k] times a' [k,m]. beta 1: adds to
+ * `out`. */
 static int multiply(const ls_vendor *v, const ls_gpu_matrices *m, const float *a, const float *b, float beta,
                     float *out)
 {
@@ -334,7 +337,7 @@ static int multiply(const ls_vendor *v, const ls_gpu_matrices *m, const float *a
                                       a_row, &beta, out, (int)m->n);
 }
 
-/* The same along the last of the leading axes, a matrix each. */
+/* Multiplies one matrix for each index of the last leading axis. */
 static int multiply_each(const ls_vendor *v, const ls_gpu_matrices *m, const float *a, const float *b, float *out)
 {
     static const float one = 1, zero = 0;
@@ -348,7 +351,7 @@ static int multiply_each(const ls_vendor *v, const ls_gpu_matrices *m, const flo
                                                     (int)m->n, m->m * m->n, (int)w->size[last]);
 }
 
-/* Where place i of the first `rank` axes is in array k. */
+/* Offset in array k of index i of the first `rank` axes. */
 static i64 walk_at(const ls_gpu_walk *w, i64 rank, int k, i64 i)
 {
     i64 at = w->start[k];

@@ -1,7 +1,7 @@
-/* Chains: steps of a program that compute one number at a time, each from those before it, become one kernel; what only
- * they look at is never stored. The kernel's text is written here, from the functions of chain.cl, so that each number
- * is computed as by its own kernel. Values that a step leaves and a later one may overwrite are in the room of the
- * task: a chain that would write over what it still reads is not made. */
+/* Chains: consecutive elementwise steps of a program become one kernel, and values that only they
+ * read are never stored. The kernel's source is generated here from the functions of chain.cl, so
+ * each number is computed as by its own kernel. A step's output may reuse the memory of an earlier
+ * value of the task; a chain that would overwrite a value it still reads is not built. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const char *const names[] = {
 #undef NAME
 };
 
-/* Which of chain.cl's functions computes a node; -1: none. */
+/* Index of the function of chain.cl that computes a node; -1: none. */
 static int function_of(const ls_tensor *node)
 {
     const char *op = ls_tensor_op(node);
@@ -36,7 +36,7 @@ static bool is_same_shape(const ls_tensor *a, const ls_tensor *b)
            memcmp(a->shape.dims, b->shape.dims, (size_t)a->shape.rank * sizeof(a->shape.dims[0])) == 0;
 }
 
-/* Its elements are the output's, or repeated along the output's first axes. */
+/* Whether the node has the output's shape, or repeats along the output's first axes. */
 static bool is_operand(const ls_tensor *node, const ls_tensor *out)
 {
     int skip = out->shape.rank - node->shape.rank, first = 0;
@@ -52,8 +52,8 @@ static bool is_operand(const ls_tensor *node, const ls_tensor *out)
     return true;
 }
 
-/* Is it looked at by a step that is not of the chain? By its place: a step may read it by another name (a reshape), or
- * in the place of an equal value. */
+/* Whether a step outside the chain reads the value. Compares memory places, because a step may read
+ * it under another name (a reshape) or in place of an equal value. */
 static bool is_wanted(const ls_program *program, const ls_gpu_chain_steps *c, int step)
 {
     const ls_program_slot *out = &program->steps[step].out;
@@ -65,12 +65,12 @@ static bool is_wanted(const ls_program *program, const ls_gpu_chain_steps *c, in
             if (later->in[k].room == out->room && later->in[k].offset == out->offset)
                 return true;
         if (later->out.room == out->room && later->out.offset == out->offset)
-            return false; /* another value is there from now on */
+            return false; /* overwritten by another value from here on */
     }
     return false;
 }
 
-/* The number of a value among the operands and steps; -1: it is none yet. */
+/* Number of a value among the inputs and steps of the chain; -1: not in it. */
 static int value_of(const ls_program *program, const ls_gpu_chain_steps *c, int steps, const ls_tensor *node)
 {
     for (int k = 0; k < steps; k++)
@@ -82,7 +82,7 @@ static int value_of(const ls_program *program, const ls_gpu_chain_steps *c, int 
     return -1;
 }
 
-/* The step behind those that the chain has; false: it does not belong to it. */
+/* Adds the next step to the chain. Returns false if it does not belong to it. */
 static bool add_step(const ls_program *program, ls_gpu_chain_steps *c)
 {
     int number = c->first + c->count, inputs = c->inputs;
@@ -113,7 +113,7 @@ static bool add_step(const ls_program *program, ls_gpu_chain_steps *c)
     return inside;
 }
 
-/* What is stored; whether there are places for it. */
+/* Finds the values to store. Returns false if there are not enough places. */
 static bool find_outputs(const ls_program *program, ls_gpu_chain_steps *c)
 {
     c->outputs = 0;
@@ -126,7 +126,8 @@ static bool find_outputs(const ls_program *program, ls_gpu_chain_steps *c)
     return c->outputs > 0;
 }
 
-/* An operand that has the output's place, exactly, is read before it is written. */
+/* Checks that no output overwrites an input. Exactly the same place is allowed: it is read before
+ * it is written. */
 static bool is_safe(const ls_program *program, const ls_gpu_chain_steps *c)
 {
     for (int o = 0; o < c->outputs; o++)
@@ -146,7 +147,7 @@ static bool is_safe(const ls_program *program, const ls_gpu_chain_steps *c)
     return true;
 }
 
-/* The chain that begins at a step and has at most so many. */
+/* Builds the chain of at most `most` steps that begins at a step. */
 static bool make_chain(const ls_program *program, int first, int most, ls_gpu_chain_steps *c)
 {
     *c = (ls_gpu_chain_steps){ .first = first };
@@ -173,7 +174,8 @@ static void write_text(ls_gpu_chain_steps *c, ls_text *text)
     ls_text_put(text, "}\n");
 }
 
-/* A name that says all that the text depends on: by step its function and where its values come from. */
+/* Derives the kernel's name from all that its source depends on: functions and operands of each
+ * step. */
 static void write_name(ls_gpu_chain_steps *c)
 {
     uint64_t hash = 14695981039346656037u;
@@ -209,14 +211,15 @@ static size_t bytes_of(const ls_program *program, const ls_program_slot *slot)
     return slot->unit * (size_t)(slot->per_sample ? program->samples : 1);
 }
 
-/* Neither of the two slots has a byte of the other. */
+/* Whether the two slots share no byte. */
 static bool lie_apart(const ls_program *program, const ls_program_slot *a, const ls_program_slot *b)
 {
     return a->room != b->room || a->offset + bytes_of(program, a) <= b->offset ||
            b->offset + bytes_of(program, b) <= a->offset;
 }
 
-/* Nobody else looks at what the steps before the last leave, and the last does not write over what the first reads. */
+/* Whether no other step reads the results of the steps before the last, and the last does not
+ * overwrite inputs of the first. */
 static bool is_whole(const ls_program *program, const ls_gpu_chain_steps *c)
 {
     const ls_program_step *first = &program->steps[c->first], *last = first + c->count - 1;
@@ -231,11 +234,11 @@ static bool is_whole(const ls_program *program, const ls_gpu_chain_steps *c)
     return !c->biased || lie_apart(program, &first[1].in[c->bias], &last->out);
 }
 
-/* The number of an input of `add` that is one number for each of the last axis of its other one, which is `of`; -1:
- * none. */
+/* Which input of `add` is a bias: one number for each element of the last axis of the other input,
+ * `of`; -1: none. */
 static int bias_of(const ls_tensor *add, const ls_tensor *of)
 {
-    if (add->op != LS_OP_add) /* it may have one input, or none */
+    if (add->op != LS_OP_add) /* other ops may have fewer inputs */
         return -1;
     int other = add->in[0] == of ? 1 : 0;
     const ls_shape *shape = &add->in[other]->shape;
@@ -249,7 +252,8 @@ static int bias_of(const ls_tensor *add, const ls_tensor *of)
     return other;
 }
 
-/* The gradient of a rectifier (no slope) behind that of a pool of the rectified values. */
+/* Whether `next` is the ReLU gradient (slope 0) after the gradient of a max pool of the same
+ * values. */
 static bool is_rectified_pool(const ls_program_step *pool, const ls_program_step *next)
 {
     return pool->node->op == LS_OP_max_pool2d_grad && next->node->op == LS_OP_relu_grad &&
@@ -278,14 +282,14 @@ int ls_gpu_find_tail(const ls_program *program, int first, bool library, ls_gpu_
         c->rectified = next < end && next->node->op == LS_OP_relu && next->node->in[0] == next[-1].node;
         c->count += c->rectified;
     }
-    if (c->count > 1 && !is_whole(program, c) && c->count == 3) { /* without the rectifier */
+    if (c->count > 1 && !is_whole(program, c) && c->count == 3) { /* try without the ReLU */
         c->count = 2;
         c->rectified = false;
     }
     return c->count > 1 && is_whole(program, c) ? c->count : 1;
 }
 
-/* ---- Texts ---- */
+/* ---- Source ---- */
 
 char *ls_gpu_chain_source(const ls_gpu_chain_steps *chain)
 {
@@ -336,7 +340,7 @@ ls_status ls_gpu_lower_chain(ls_gpu_lowering *l, const ls_program *program, cons
         p.kept[c->inputs + o] = c->inputs + c->output[o];
     }
     int places = c->inputs + c->outputs;
-    for (int i = places; i < LS_GPU_PLACES; i++) /* nobody looks at them */
+    for (int i = places; i < LS_GPU_PLACES; i++) /* unused */
         place[i] = place[0];
     int64_t width = l->tuning->vector;
     return ls_gpu_launch_on(l, LS_GPU_CHAINS, c->any ? "chain_steps" : c->name, &p, sizeof(p),

@@ -1,4 +1,4 @@
-/* What programs have found wrong with their data, and which values are finite (device.h). */
+/* Data errors that programs found, and checks for finite values (device.h). */
 #include "backend/gpu/device.h"
 
 ls_status ls_gpu_tell_faults(device *d)
@@ -39,14 +39,14 @@ static bool is_real(const ls_finite_call *call)
     return (call->dtype == LS_F32 || call->dtype == LS_F64) && call->count > 0;
 }
 
-/* So many items look at a value, and leave a flag each. */
+/* Number of work items that check a value; each writes one flag. */
 static size_t flags_of(const ls_finite_call *call)
 {
     int64_t wanted = (call->count + 63) / 64;
     return is_real(call) ? (size_t)(wanted < LS_GPU_FLAGS ? wanted : LS_GPU_FLAGS) : 0;
 }
 
-/* Values whose flags have room together: one launch for all that are in one memory. */
+/* Checks values whose flags fit together. Values in the same memory share one launch. */
 static ls_status record_checks(device *d, const ls_finite_call *list, int count)
 {
     size_t at = FLAGS_AT;

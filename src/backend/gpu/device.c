@@ -1,4 +1,4 @@
-/* A device that runs kernels of this folder, as a backend (lockstep/backend.h). */
+/* A device that runs the kernels of this folder, as a backend (lockstep/backend.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +66,7 @@ ls_status ls_gpu_alloc(void *device_, size_t bytes, void **memory)
 void ls_gpu_free(void *device_, void *memory)
 {
     device *d = device_;
-    if (d->in.to == memory) /* nobody needs what was on its way there */
+    if (d->in.to == memory) /* pending uploads to it are obsolete */
         ls_gpu_empty_inbox(&d->in);
     (void)ls_gpu_send_waiting(d);
     d->driver->finish(d->own_device);
@@ -92,7 +92,7 @@ ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *fr
 {
     device *d = to_device, *other = from_device;
     stage *s;
-    LS_TRY(ls_gpu_send_waiting(d)); /* the other's queue is done */
+    LS_TRY(ls_gpu_send_waiting(d)); /* the other device's queue is already done */
     if (!d->driver->reaches || d->driver->reaches(d->own_device, other->own_device))
         return d->driver->copy(d->own_device, to, to_offset, other->own_device, from, from_offset, bytes);
     LS_TRY(ls_gpu_next_stage(d, bytes, &s));
@@ -100,7 +100,7 @@ ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *fr
     return d->driver->write(d->own_device, to, to_offset, s->bytes, bytes, &s->done);
 }
 
-/* One by one; then all devices that something came to are waited for. */
+/* Copies one by one, then waits for all receiving devices. */
 static ls_status copy_all(const ls_transfer *list, int count)
 {
     for (int i = 0; i < count; i++)

@@ -1,11 +1,11 @@
-/* A device of driver.h, from the inside: one queue, in order; what was asked for is done later, and waited for by
- * download, finite and sync. Its functions:
+/* Internals of a device of driver.h: one in-order queue. Work is deferred; download, finite and
+ * sync wait for it. Its functions:
  *   device.c    opening, memory, copies
- *   uploads.c   host memory on its way to the device, small pieces of it together
- *   launches.c  launches wait, and go to the device together with one table
- *   together.c  joins, or updates, that do not touch each other's bytes become one launch
- *   programs.c  plans: what they need is compiled; lanes of them are run, and the last run again
- *   checks.c    what programs have found wrong with their data, and which values are finite */
+ *   uploads.c   uploads of host memory; small ones are combined
+ *   launches.c  collects launches and submits them together with one table
+ *   together.c  merges joins or updates that touch different memory into one launch
+ *   programs.c  plans: compiles what they need, runs lanes, repeats the last run
+ *   checks.c    data errors that programs found, and checks for finite values */
 #ifndef LS_BACKEND_GPU_DEVICE_H
 #define LS_BACKEND_GPU_DEVICE_H
 
@@ -13,45 +13,47 @@
 
 #define MOST_LANES 4096
 
-/* The device's own buffer, in bytes. */
-#define FAULTS_AT 0 /* one by lane */
+/* Layout of the device's own buffer, in bytes. */
+#define FAULTS_AT 0 /* one fault per lane */
 #define ZEROS_AT  (MOST_LANES * sizeof(ls_gpu_fault))
 #define ZEROS     2048
 #define FLAGS_AT  (ZEROS_AT + ZEROS)
-#define FLAGS     ((size_t)64 * LS_GPU_FLAGS) /* that are read at once */
+#define FLAGS     ((size_t)64 * LS_GPU_FLAGS) /* bytes that are read at once */
 #define OWN_BYTES (FLAGS_AT + FLAGS)
 
-#define STAGES 16 /* uploads that may wait in a queue */
+#define STAGES 16 /* uploads that may be queued */
 
-/* Host memory on its way to the device, until `done`. */
+/* Host memory that is being uploaded until `done`. */
 typedef struct stage {
     void *bytes;
     size_t room;
-    void *done; /* NULL: nothing waits */
+    void *done; /* NULL: no upload pending */
 } stage;
 
-/* Small uploads to one memory wait in a stage, and go to the device together, where a kernel takes them to their
- * places: a command of a driver costs more than the bytes of a lane's labels. */
+/* Small uploads to the same memory are collected in a stage and sent together; a kernel then copies
+ * them to their places. This is faster because a driver command costs more than copying a lane's
+ * labels. */
 #define INBOX_BYTES  ((size_t)1 << 20)
-#define INBOX_PIECE  ((size_t)1 << 14) /* bytes, at most */
+#define INBOX_PIECE  ((size_t)1 << 14) /* maximum bytes of one piece */
 #define INBOX_PIECES 512
-#define INBOX_ENTRY  (LS_GPU_PLACES * sizeof(i64) + sizeof(ls_gpu_flat)) /* of the kernel's table, behind the pieces */
+/* Bytes of the kernel's table, which follows the pieces. */
+#define INBOX_ENTRY (LS_GPU_PLACES * sizeof(i64) + sizeof(ls_gpu_flat))
 
 typedef struct inbox {
-    void *memory; /* the device's; NULL: not yet */
-    stage *host;  /* NULL: nothing waits */
+    void *memory; /* on the device; NULL: not allocated yet */
+    stage *host;  /* NULL: nothing is pending */
     void *to;
     size_t used;
-    size_t end; /* of what it goes to: the largest */
+    size_t end; /* largest end offset of the pieces in `to` */
     struct {
         size_t offset, at, bytes;
     } piece[INBOX_PIECES];
     int count;
 } inbox;
 
-/* Joins, or updates, one behind the other that do not touch each other's bytes become one launch, as lanes do. */
-#define TOGETHER      16   /* of them, at most */
-#define MOST_TOGETHER 1024 /* pieces of memory that they read, and that they write */
+/* Consecutive joins or updates that touch different bytes become one launch, like lanes. */
+#define TOGETHER      16   /* maximum number merged */
+#define MOST_TOGETHER 1024 /* maximum pieces of memory read, and written */
 typedef struct piece {
     const void *memory;
     size_t from, end; /* bytes */
@@ -62,51 +64,53 @@ typedef struct pieces {
 } pieces;
 typedef enum together_kind { ALONE, JOINS, UPDATES } together_kind;
 typedef struct together {
-    together_kind kind;     /* of what waits last */
-    const void *updates_of; /* the plan */
+    together_kind kind;     /* kind of the last pending launch */
+    const void *updates_of; /* their plan */
     int count;
     pieces read, written;
 } together;
 
-#define PENDING    64        /* programs that may have found something wrong, and were not asked yet */
-#define STEPS_MOST (1 << 20) /* of a program: faults name theirs beside its number among the pending */
+#define PENDING 64 /* programs whose data errors have not been checked yet */
+/* Maximum steps of a program: a fault encodes its step and its program's index in `pending`. */
+#define STEPS_MOST (1 << 20)
 
 typedef struct device {
     const ls_gpu_driver *driver;
-    void *own_device; /* the driver's */
+    void *own_device; /* the driver's handle */
     const char *name;
     const ls_gpu_tuning *tuning;
     ls_gpu_kernels *kernels;
-    ls_gpu_record *record; /* of what is to be launched */
-    bool waits;            /* it has launches that are not in the queue yet */
-    together last;         /* of these */
-    void *own;             /* memory: faults, zeros, and flags of `finite` */
-    void *table;           /* memory for the tables of launches; the largest so far */
+    ls_gpu_record *record; /* launches to submit */
+    bool waits;            /* `record` has launches that are not queued yet */
+    together last;         /* describes the last of them */
+    void *own;             /* buffer for faults, zeros and flags of `finite` */
+    void *table;           /* buffer for the tables of launches, as large as the largest so far */
     size_t table_bytes;
-    ls_memory_place scratch; /* memory for partial sums and workspaces, at a multiple of 256; not ours: use_scratch */
+    /* Memory for partial sums and workspaces, at a multiple of 256; set by use_scratch, not
+     * owned. */
+    ls_memory_place scratch;
     size_t scratch_bytes;
     stage stages[STAGES];
     int next_stage;
     inbox in;
     const ls_program *pending[PENDING];
-    int pending_count, pending_lanes; /* lanes: the most of any of them */
+    int pending_count, pending_lanes; /* lanes: maximum over the pending programs */
     ls_gpu_fault faults[MOST_LANES];
     unsigned char flags[FLAGS];
     i64 tree[sizeof(ls_gpu_tree) / sizeof(i64) + 2 * MOST_LANES];
 } device;
 
-/* Writes a few bytes, and waits. */
 ls_status ls_gpu_write_now(device *d, void *memory, size_t offset, const void *from, size_t bytes);
 
-/* Everything that was asked for goes to the queue: of uploads and launches, only one kind waits at a time. */
+/* Submits everything that is pending. Uploads and launches are never pending at the same time. */
 ls_status ls_gpu_send_waiting(device *d);
 
 /* ---- uploads.c ---- */
 
-/* The next piece of host memory that nothing waits in. */
+/* Returns the next stage with no pending upload. */
 ls_status ls_gpu_next_stage(device *d, size_t bytes, stage **out);
 
-/* What waits goes to its places, behind everything that was queued; or it is forgotten. */
+/* send_uploads queues the pending uploads after all queued work; empty_inbox discards them. */
 ls_status ls_gpu_send_uploads(device *d);
 void ls_gpu_empty_inbox(inbox *in);
 
@@ -114,19 +118,22 @@ void ls_gpu_free_uploads(device *d);
 
 /* ---- launches.c ---- */
 
-/* How steps are lowered on this device. lane: of those that are run together. */
+/* Returns the settings for lowering steps on this device. lane: index among the lanes run
+ * together. */
 ls_gpu_lowering ls_gpu_lowering_of(device *d, ls_gpu_launcher *launch, int lane);
-ls_gpu_launcher ls_gpu_record_launch; /* of such a lowering: the launch waits */
+/* Launcher for such a lowering: adds to the pending launches. */
+ls_gpu_launcher ls_gpu_record_launch;
 
-/* What is lowered between the two waits to be launched, behind what waits already, of which it is no part: small
- * programs and joins come in rows, and have one table together. With a status of failure nothing of it is left. */
+/* Launches lowered between these two calls are appended to the pending ones but not merged with
+ * them, so that many small programs and joins share one table. If `status` is a failure, removes
+ * them again. */
 ls_status ls_gpu_begin_launches(device *d, int lanes);
 ls_status ls_gpu_end_launches(device *d, ls_status status);
 
-/* Launches what waits: its table first, behind everything that reads the one before. */
+/* Submits the pending launches: first their table, queued after all readers of the previous
+ * table. */
 ls_status ls_gpu_send_launches(device *d);
 
-/* Room for a table. */
 ls_status ls_gpu_need_table(device *d, size_t bytes);
 
 static inline int ls_gpu_group_of(const device *d, const ls_gpu_launch *launch)
@@ -136,11 +143,12 @@ static inline int ls_gpu_group_of(const device *d, const ls_gpu_launch *launch)
 
 /* ---- together.c ---- */
 
-/* What comes next is of this kind; it is told what it reads and writes, in d->last, and begun in place of
- * ls_gpu_begin_launches: with what waits, or behind it. */
+/* Merging: call next_together, add the memory that the next launch reads and writes to d->last,
+ * then call begin_together instead of ls_gpu_begin_launches. It merges the launch with the pending
+ * ones or starts a new one. */
 typedef struct next_together {
     together_kind kind;
-    int read, written; /* pieces of what waits */
+    int read, written; /* number of pieces of the pending launches */
 } next_together;
 next_together ls_gpu_next_together(device *d, together_kind kind);
 void ls_gpu_add_piece(pieces *to, ls_memory_place at, size_t bytes);
@@ -148,11 +156,13 @@ ls_status ls_gpu_begin_together(device *d, next_together next);
 
 /* ---- checks.c ---- */
 
-/* A program whose lanes may find something wrong: it is asked later, or is about to go. */
+/* ask_later registers a program whose lanes may find data errors; ask_no_more must be called before
+ * it is destroyed. */
 void ls_gpu_ask_later(device *d, const ls_program *program, int lanes);
 void ls_gpu_ask_no_more(device *d, const ls_program *program);
 
-/* What programs have found wrong with their data since they were last asked: of several lanes the first tells. */
+/* Fails if programs have found errors in their data since the last check; reports the first
+ * lane's. */
 ls_status ls_gpu_tell_faults(device *d);
 
 #endif

@@ -1,73 +1,82 @@
-/* A device that runs the kernels of src/backend/gpu, whoever its driver is. A driver (OpenCL, CUDA) is a table of few
- * functions: memory, one queue in order, kernels. What is made of them is here, once: device.h and its files are the
- * functions of lockstep/backend.h, kernels.c compiles modules when they are first needed and keeps them on disk. */
+/* A device that runs the kernels of src/backend/gpu, independent of its driver. A driver (OpenCL,
+ * CUDA) is a small table of functions: memory, one in-order queue, kernels. The rest is shared:
+ * device.h and its files implement lockstep/backend.h on top of a driver; kernels.c compiles
+ * modules on first use and caches them on disk. */
 #ifndef LS_BACKEND_GPU_DRIVER_H
 #define LS_BACKEND_GPU_DRIVER_H
 
 #include "backend/gpu/chains.h"
 
-/* A launch of a kernel for some lanes: an entry of the table for each, one behind the other. */
+/* A launch of a kernel for several lanes; the table has one entry per lane, one after another. */
 typedef struct ls_gpu_grid {
     const char *kernel; /* for messages */
     void *memory[LS_GPU_PLACES];
     int places;
     ls_memory_place table;
-    size_t entry;     /* bytes */
-    int64_t items[2]; /* of the lane that has most */
-    int lanes, group; /* group: items of a work group */
+    size_t entry;     /* bytes of an entry */
+    int64_t items[2]; /* largest of all lanes */
+    int lanes, group; /* group: work items per work group */
 } ls_gpu_grid;
 
-/* `device` is the driver's own, as it was given to ls_gpu_open. Work is queued, and done in order. */
+/* `device` is the driver's handle that was passed to ls_gpu_open. Work is queued and executed in
+ * order. */
 typedef struct ls_gpu_driver {
-    const char *name; /* "opencl": folder of its compiled kernels */
+    const char *name; /* "opencl"; also the folder of its compiled kernels */
     void (*close)(void *device);
 
     ls_status (*alloc)(void *device, size_t bytes, void **memory);
     void (*free)(void *device, void *memory);
-    /* Host memory that the device reads well; NULL: malloc and free. */
+    /* Host memory that the device reads fast; NULL: use malloc and free. */
     void *(*host_alloc)(void *device, size_t bytes);
     void (*host_free)(void *device, void *bytes);
-    /* Returns at once; `from` may not change until `wait` has returned for *done, which it also gives back. */
+    /* Asynchronous: `from` must not change until `wait` has returned for *done; `wait` also
+     * releases *done. */
     ls_status (*write)(void *device, void *memory, size_t offset, const void *from, size_t bytes, void **done);
     ls_status (*wait)(void *device, void *done);
-    /* Returns when everything before, and this, is done. */
+    /* Returns after all earlier work and this read are complete. */
     ls_status (*read)(void *device, void *memory, size_t offset, void *to, size_t bytes);
     ls_status (*copy)(void *device, void *to, size_t to_offset, void *other, void *from, size_t from_offset,
                       size_t bytes);
-    bool (*reaches)(void *device, void *other); /* whether `copy` can; NULL: always. Otherwise by way of the host */
-    /* Between devices of the driver, whose queues are empty; returns when all is done. *can false: it cannot do these,
-     * and did nothing: they go by `copy`. NULL: it never can. */
+    /* Whether `copy` works from `other`; if not, data goes through the host. NULL: always. */
+    bool (*reaches)(void *device, void *other);
+    /* Copies between devices of the driver whose queues are empty; returns when complete. *can
+     * false: it cannot do these and did nothing; the caller uses `copy`. NULL: never possible. */
     ls_status (*transfer)(const ls_transfer *list, int count, bool *can);
-    ls_status (*flush)(void *device);  /* what is queued begins; NULL: it does so by itself */
-    ls_status (*finish)(void *device); /* returns when everything is done */
+    ls_status (*flush)(void *device);  /* starts queued work; NULL: it starts by itself */
+    ls_status (*finish)(void *device); /* waits for all queued work */
 
-    /* A module is compiled, or loaded from what `binary` gave before (false: it cannot be). name: for messages. */
+    /* Compile a module, or load it from an earlier result of `binary` (false: not possible). name:
+     * for messages. */
     ls_status (*compile)(void *device, const char *source, const char *name, void **program);
     bool (*load)(void *device, const void *binary, size_t bytes, void **program);
-    bool (*binary)(void *device, void *program, void **bytes, size_t *size); /* malloc'd */
+    /* *bytes is malloc'd */
+    bool (*binary)(void *device, void *program, void **bytes, size_t *size);
     void (*release)(void *device, void *program);
     ls_status (*kernel)(void *device, void *program, const char *name, void **kernel);
-    void (*release_kernel)(void *device, void *kernel); /* NULL: they go with their program */
+    void (*release_kernel)(void *device, void *kernel); /* NULL: released with their program */
     ls_status (*launch)(void *device, void *kernel, const ls_gpu_grid *grid);
 
-    /* A vendor's library, for calls that it takes (*can), with no larger workspace than the call has when it is asked;
-     * both NULL: there is none. `at`: the call's places, and the workspace last. */
+    /* A vendor's library; both NULL: there is none. `ask` sets *can if the library accepts a call
+     * with a workspace no larger than the call has on entry. `at`: the call's places, the workspace
+     * last. */
     ls_status (*ask)(void *device, ls_gpu_call *call, bool *can);
     ls_status (*call)(void *device, const ls_gpu_call *call, const ls_memory_place *at);
 } ls_gpu_driver;
 
-/* What a device is opened with. */
+/* Arguments for opening a device. */
 typedef struct ls_gpu_opening {
     const ls_gpu_driver *driver;
-    void *device; /* the driver's; closed with this one, also when opening fails */
+    void *device; /* the driver's handle; closed with the device, even if opening fails */
     const ls_gpu_tuning *tuning;
-    const char *name; /* for messages; outlives the device */
-    const char *key;  /* decides compiled kernels, beside their source: options, device, driver. "": none are kept */
+    const char *name; /* for messages; must outlive the device */
+    /* Identifies compiled kernels, together with their source: options, device, driver. "": do not
+     * cache. */
+    const char *key;
 } ls_gpu_opening;
 
 ls_status ls_gpu_open(const ls_gpu_opening *opening, void **out);
 
-/* ---- Functions of a backend's table, on what ls_gpu_open gave ---- */
+/* ---- Functions for a backend's table; `device` is from ls_gpu_open ---- */
 
 void ls_gpu_close(void *device);
 ls_status ls_gpu_alloc(void *device, size_t bytes, void **memory);
@@ -88,10 +97,10 @@ void ls_gpu_plan_scratch(void *device, const void *plan, ls_plan_scratch *out);
 ls_status ls_gpu_use_scratch(void *device, ls_memory_place at, size_t bytes);
 ls_status ls_gpu_sync(void *device);
 
-/* Of those that have it: list is of what ls_gpu_open gave. */
+/* For backends that support it. The devices in the list are from ls_gpu_open. */
 ls_status ls_gpu_transfer(void *user, const ls_transfer *list, int count);
 
-/* All of them, for the table of a backend. */
+/* All of these functions, for the table of a backend. */
 #define LS_GPU_FUNCTIONS                                                                                               \
     .close = ls_gpu_close, .alloc = ls_gpu_alloc, .free = ls_gpu_free, .upload = ls_gpu_upload,                        \
     .download = ls_gpu_download, .copy = ls_gpu_copy_from, .join = ls_gpu_join_on, .finite = ls_gpu_is_finite,         \
@@ -99,13 +108,13 @@ ls_status ls_gpu_transfer(void *user, const ls_transfer *list, int count);
     .plan_run_lanes = ls_gpu_plan_run_lanes, .join_lanes = ls_gpu_join_lanes_on, .plan_destroy = ls_gpu_plan_destroy,  \
     .plan_scratch = ls_gpu_plan_scratch, .use_scratch = ls_gpu_use_scratch, .sync = ls_gpu_sync
 
-/* ---- Launches of several lanes become one (lanes.c) ---- */
+/* ---- Merging the launches of several lanes (lanes.c) ---- */
 
-/* What a launch asks the driver for. */
+/* The kernel of a launch. */
 typedef struct ls_gpu_kernel_of {
-    void *handle; /* the driver's; NULL: calls of the library */
-    int which;    /* of what `small` can do; -1: a kernel of its own */
-    int places;   /* that it wants; 0: those of the launch */
+    void *handle; /* the driver's kernel; NULL: a call of the library */
+    int which;    /* number within the kernel `small`; -1: a kernel of its own */
+    int places;   /* number of places that it needs; 0: as many as the launch has */
 } ls_gpu_kernel_of;
 
 static inline int ls_gpu_places(const ls_gpu_kernel_of *kernel, const ls_gpu_launch *launch)
@@ -116,7 +125,7 @@ static inline int ls_gpu_places(const ls_gpu_kernel_of *kernel, const ls_gpu_lau
 typedef struct ls_gpu_record ls_gpu_record;
 
 typedef struct ls_gpu_recorded {
-    ls_gpu_kernel_of kernel; /* without a handle: calls of the library, one for each lane */
+    ls_gpu_kernel_of kernel; /* without a handle: library calls, one per lane */
     char name[48];
     size_t table_at;
     ls_gpu_grid grid;
@@ -125,19 +134,21 @@ typedef struct ls_gpu_recorded {
 ls_gpu_record *ls_gpu_record_create(void); /* NULL: no memory */
 void ls_gpu_record_destroy(ls_gpu_record *record);
 
-/* Begins a list of launches of at most so many lanes; a step of all of them; one of these lanes. */
+/* Begins an empty list of launches for at most `lanes` lanes. */
 void ls_gpu_record_begin(ls_gpu_record *record, int lanes);
-/* The same behind what the list has; and that, but no more, is left of it. */
+/* record_more continues the list with a new part; record_drop removes that part again; record_step
+ * begins a step of all lanes; record_lane begins the next lane of the step. */
 void ls_gpu_record_more(ls_gpu_record *record, int lanes);
 void ls_gpu_record_drop(ls_gpu_record *record);
 void ls_gpu_record_step(ls_gpu_record *record);
 void ls_gpu_record_lane(ls_gpu_record *record);
 
-/* A lane's launch of this kernel: it joins that of lanes before it, where there is one behind the lane's last. */
+/* Adds a lane's launch of this kernel. It is merged with an equal launch of an earlier lane, if one
+ * comes after the launch that this lane joined last. */
 ls_status ls_gpu_record_add(ls_gpu_record *record, ls_gpu_kernel_of kernel, const ls_gpu_launch *launch, int group);
 
-/* What the list has got since it was begun, or more was; and the same put behind it again, as long as nothing of it has
- * changed. */
+/* Saves the launches since record_begin or record_more, and appends them again later. They must
+ * still be valid. */
 typedef struct ls_gpu_saved {
     ls_gpu_recorded *list;
     int count;
@@ -149,11 +160,11 @@ ls_status ls_gpu_record_save(const ls_gpu_record *record, ls_gpu_saved *to);
 ls_status ls_gpu_record_again(ls_gpu_record *record, const ls_gpu_saved *from);
 void ls_gpu_saved_free(ls_gpu_saved *saved);
 
-/* The launches in order, and the table for all of them. */
+/* The launches in order, and their common table. */
 const ls_gpu_recorded *ls_gpu_record_list(const ls_gpu_record *record, int *count);
 const void *ls_gpu_record_table(const ls_gpu_record *record, size_t *bytes);
 
-/* A lane's call of the library, and its places. */
+/* Returns a lane's library call and its places. */
 const ls_gpu_call *ls_gpu_record_call(const ls_gpu_record *record, const ls_gpu_recorded *of, int lane,
                                       ls_memory_place at[LS_GPU_PLACES]);
 
@@ -164,14 +175,16 @@ typedef struct ls_gpu_kernels ls_gpu_kernels;
 ls_gpu_kernels *ls_gpu_kernels_create(const ls_gpu_opening *opening); /* NULL: no memory */
 void ls_gpu_kernels_destroy(ls_gpu_kernels *kernels);
 
-/* A kernel, compiled if it is not yet. *first: it is asked for the first time, under this name or another. */
+/* Finds a kernel and compiles it if necessary. *first: this is the first request for it, under any
+ * name. */
 ls_status ls_gpu_kernel(ls_gpu_kernels *kernels, ls_gpu_module module, const char *name, ls_gpu_kernel_of *out,
                         bool *first);
 
-/* The kernel of a chain is compiled, if it is not yet. Not taken: the driver's compiler refuses its text. */
+/* Compiles the kernel of a chain if necessary. *taken false: the driver's compiler rejects its
+ * source. */
 ls_status ls_gpu_kernels_chain(ls_gpu_kernels *kernels, const ls_gpu_chain_steps *chain, bool *taken);
 
-/* Kernels that were compiled and are not on disk yet go there. What fails is left out. */
+/* Writes newly compiled kernels to disk. Ignores errors. */
 void ls_gpu_kernels_keep(ls_gpu_kernels *kernels);
 
 #endif

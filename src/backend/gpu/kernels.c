@@ -1,7 +1,6 @@
-/* Kernels of a device: modules are compiled when they are first needed, and kept on disk by what decides them: source,
- * options, device and driver. Several processes may do so at once: files are written whole, and checked when they are
- * read.
- */
+/* Kernels of a device: compiles modules on first use and caches them on disk under a hash of
+ * source, options, device and driver. Several processes may do so at once: files are written
+ * atomically and verified when read. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,21 +24,21 @@ typedef struct kernel {
 typedef struct module {
     void *program; /* NULL: not needed yet */
     char *source;
-    char path[PATH_MAX]; /* of its binary; "": nowhere */
-    bool is_new;         /* compiled here, and not on disk */
+    char path[PATH_MAX]; /* of its binary; "": not cached */
+    bool is_new;         /* compiled here and not on disk yet */
     kernel *kernels;
     int count;
 } module;
 
-/* A chain of its own name. */
+/* A chain, identified by its name. */
 typedef struct chain {
     char name[48];
     module *module;
-    bool refused; /* by the compiler */
+    bool refused; /* rejected by the compiler */
 } chain;
 
-/* By the name that it was asked for: every lane of every step asks. Of those that have no room, modules are asked
- * again. */
+/* Cache by requested name, because every lane of every step looks its kernel up. If it is full, the
+ * modules are searched. */
 #define KNOWN 512
 typedef struct known {
     char name[48];
@@ -98,7 +97,7 @@ void ls_gpu_kernels_destroy(ls_gpu_kernels *k)
 
 /* ---- On disk ---- */
 
-/* The folder: LOCKSTEP_CACHE, or lockstep in the user's cache. "": nothing is kept. */
+/* Cache folder: LOCKSTEP_CACHE, or `lockstep` in the user's cache. "": no cache. */
 static void folder(char out[PATH_MAX])
 {
     const char *said = getenv("LOCKSTEP_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -111,7 +110,6 @@ static void folder(char out[PATH_MAX])
         snprintf(out, PATH_MAX, "%s/.cache/lockstep", home);
 }
 
-/* Where the module's binary is. */
 static void find_path(const ls_gpu_kernels *k, module *m)
 {
     char from[PATH_MAX], hex[HEX + 1];
@@ -127,7 +125,7 @@ static void find_path(const ls_gpu_kernels *k, module *m)
     ls_text_free(&key);
 }
 
-/* The binary that is on disk, if it is whole. */
+/* Loads the binary from disk if it is intact. */
 static void *read_program(const ls_gpu_kernels *k, const module *m)
 {
     char *data = NULL, hex[HEX + 1];
@@ -216,7 +214,6 @@ ls_status ls_gpu_kernels_chain(ls_gpu_kernels *k, const ls_gpu_chain_steps *c, b
     return LS_OK;
 }
 
-/* The kernel of this name in the module. */
 static ls_status find_in_module(ls_gpu_kernels *k, module *m, const char *module_name, const char *name, void **out,
                                 bool *first)
 {
@@ -239,7 +236,7 @@ static ls_status find_in_module(ls_gpu_kernels *k, module *m, const char *module
     return LS_OK;
 }
 
-/* Where the name is among those that were asked for, or would be. */
+/* Returns the entry of this name in the cache, or the free entry for it. */
 static known *find_known(ls_gpu_kernels *k, const char *name)
 {
     uint32_t hash = 2166136261u;

@@ -1,6 +1,7 @@
-/* Launches of several lanes become one. Each lane's steps are lowered one after the other; a launch of the same kernel
- * on the same memory joins that of the lanes before it, behind the one that the lane joined last, so that every lane's
- * launches stay in order. Lanes of the same size have the same launches; of two sizes now and then different ones. */
+/* Merges the launches of several lanes. The lanes' steps are lowered one after another. A launch of
+ * the same kernel on the same memory is merged with that of earlier lanes, provided it comes after
+ * the launch that this lane joined last; this keeps the launches of each lane in order. Lanes of
+ * equal size have the same launches; lanes of two sizes sometimes differ. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +29,9 @@ struct ls_gpu_record {
     unsigned char *table;
     size_t bytes, table_room;
     int lanes;
-    int step; /* the first launch of the step at hand */
-    int next; /* the first that the lane at hand may join */
-    int kept; /* launches that are there to stay, and their bytes */
+    int step; /* first launch of the current step */
+    int next; /* first launch that the current lane may join */
+    int kept; /* launches, and their bytes, that record_drop does not remove */
     size_t kept_bytes;
 };
 
@@ -102,7 +103,6 @@ static ls_status need_room(unsigned char **table, size_t *has, size_t wanted)
     return LS_OK;
 }
 
-/* A new launch, with room in the table for all lanes. */
 static ls_status append(ls_gpu_record *r, const ls_gpu_recorded *new)
 {
     size_t bytes = new->grid.entry *(size_t)r->lanes, wanted = r->bytes + bytes;
@@ -115,7 +115,8 @@ static ls_status append(ls_gpu_record *r, const ls_gpu_recorded *new)
     return LS_OK;
 }
 
-/* Offsets of places, then the struct of numbers: what LANE of prelude.cl reads. */
+/* Writes the offsets of the places, then the parameter struct: the layout that LANE of prelude.cl
+ * reads. */
 static void write_entry(ls_gpu_record *r, ls_gpu_recorded *to, const ls_gpu_launch *launch)
 {
     unsigned char *entry = r->table + to->table_at + to->grid.entry * (size_t)to->grid.lanes;
@@ -138,7 +139,7 @@ ls_status ls_gpu_record_add(ls_gpu_record *r, ls_gpu_kernel_of kernel, const ls_
     new.grid.places = ls_gpu_places(&kernel, launch);
     new.grid.entry = LS_GPU_PLACES * sizeof(int64_t) + launch->size;
     new.grid.group = group;
-    for (int i = 0; i < new.grid.places; i++) /* one that is not looked at is the first again */
+    for (int i = 0; i < new.grid.places; i++) /* unused places repeat the first */
         new.grid.memory[i] = launch->place[i < launch->places ? i : 0].memory;
     snprintf(new.name, sizeof(new.name), "%s", launch->kernel);
     int at = r->next;

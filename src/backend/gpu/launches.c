@@ -1,4 +1,4 @@
-/* Launches wait, and go to the device together (device.h). */
+/* Collects launches and submits them together (device.h). */
 #include <string.h>
 
 #include "backend/gpu/device.h"
@@ -36,7 +36,7 @@ ls_status ls_gpu_need_table(device *d, size_t bytes)
         return LS_OK;
     bytes = bytes > 2 * d->table_bytes ? bytes : 2 * d->table_bytes;
     LS_TRY(ls_fail_within(d->driver->alloc(d->own_device, bytes, &larger), "%zu bytes for launches", bytes));
-    d->driver->finish(d->own_device); /* what is queued may read the one that is there */
+    d->driver->finish(d->own_device); /* queued work may still read the old table */
     if (d->table)
         d->driver->free(d->own_device, d->table);
     d->table = larger;

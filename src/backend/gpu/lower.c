@@ -1,5 +1,4 @@
-/* From a step to launches: the table of what there are kernels for, and ops that compute one number at a time or move
- * some. */
+/* Lowers steps to launches: the table of supported ops, and elementwise and copying ops. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +6,7 @@
 #include "backend/gpu/lower.h"
 #include "backend/ref/array.h"
 
-/* ---- What lowering functions share ---- */
+/* ---- Helpers for lowering functions ---- */
 
 ls_memory_place ls_gpu_slot(const lowering *x, const ls_program_slot *slot)
 {
@@ -39,7 +38,8 @@ int64_t ls_gpu_elements(const ls_shape *shape)
 ls_memory_place ls_gpu_scratch(lowering *x, size_t bytes)
 {
     ls_memory_place place = { x->l->scratch.memory, x->l->scratch.offset + x->used };
-    x->used += bytes > 0 ? (bytes + 127) / 128 * 128 : 128; /* of nothing, too: a launch's places are in some memory */
+    /* Also for 0 bytes: every place of a launch needs memory. */
+    x->used += bytes > 0 ? (bytes + 127) / 128 * 128 : 128;
     x->l->needs = x->used > x->l->needs ? x->used : x->l->needs;
     return place;
 }
@@ -83,12 +83,13 @@ static bool lie_side_by_side(const ls_gpu_walk *w, int arrays, int outer, int64_
     return true;
 }
 
-/* Division by a number d, of numbers below 2^31: with 2^b at least d, floor(2^(31+b) / d) + 1 is exact enough. */
+/* Constants for dividing numbers below 2^31 by d: with 2^b >= d, multiplying by floor(2^(31+b) / d)
+ * + 1 and shifting is exact. */
 static void set_magic(ls_gpu_walk *w)
 {
     if (w->rank > 2 || w->n >= (int64_t)1 << 31)
         return;
-    if (w->rank < 2) { /* the one axis is the second */
+    if (w->rank < 2) { /* store the only axis as the second */
         w->size[1] = w->rank == 1 ? w->size[0] : 1;
         for (int k = 0; k < 4; k++)
             w->stride[k][1] = w->stride[k][0];
@@ -119,8 +120,8 @@ ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)
 
 /* ---- Sums over blocks ---- */
 
-/* A sum of one block needs no second kernel, but has one where it costs next to nothing: so the number of launches does
- * not depend on how many samples a lane has. */
+/* A sum of one block needs no second kernel. Small sums use one anyway, because it costs little and
+ * makes the number of launches independent of the number of samples in a lane. */
 #define SMALL_SUM (1 << 20) /* bytes */
 
 ls_gpu_blocks ls_gpu_blocks_of(ls_blocks b, int64_t samples, int64_t *count)
@@ -172,7 +173,7 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
     return LS_OK;
 }
 
-/* ---- One number at a time ---- */
+/* ---- Elementwise ---- */
 
 static const char *typed(char name[48], const char *op, ls_dtype dtype, const char *how)
 {
@@ -185,7 +186,7 @@ static int64_t vectors(const lowering *x, int64_t elements)
     return (elements + x->l->tuning->vector - 1) / x->l->tuning->vector;
 }
 
-/* Items that have some elements each. */
+/* Number of work items if each handles several elements. */
 static int64_t some(const lowering *x, int64_t elements)
 {
     int64_t each = LS_GPU_SOME(x->l->tuning->vector);
@@ -216,7 +217,7 @@ static bool same_shape(const ls_shape *a, const ls_shape *b)
     return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(a->dims[0])) == 0;
 }
 
-/* Operands a and b are inputs; op: the kernel's name without a type. */
+/* a, b: input numbers of the operands. op: the kernel's name without the type. */
 static ls_status binary_as(lowering *x, const char *op, int a, int b)
 {
     char name[48];
@@ -313,7 +314,7 @@ ls_status ls_gpu_copy(lowering *x, size_t width, const ls_shape *shape, ls_memor
     return LAUNCH(x, LS_GPU_MOVES, name, &p, p.n, 1, to, from);
 }
 
-/* Element (i, j, ...) of the output is the input's at start + i strides[0] + ... */
+/* Element (i, j, ...) of the output is element start + i strides[0] + ... of the input. */
 static ls_status copy_view(lowering *x, int64_t start, const int64_t *strides)
 {
     int64_t dense[LS_MAX_RANK] = { 0 };
@@ -322,7 +323,7 @@ static ls_status copy_view(lowering *x, int64_t start, const int64_t *strides)
                        strides);
 }
 
-/* Element (i, j, ...) of input k goes to start + i strides[0] + ... of the output. */
+/* Element (i, j, ...) of input k goes to element start + i strides[0] + ... of the output. */
 static ls_status copy_into(lowering *x, int k, int64_t start, const int64_t *strides)
 {
     int64_t dense[LS_MAX_RANK] = { 0 };
@@ -428,7 +429,7 @@ static ls_status cast(lowering *x)
 
 /* ---- The table ---- */
 
-/* Which types of input 0 (of the output, where there is none) an op's kernels are for. */
+/* Types of input 0 (or of the output, if there are no inputs) that an op's kernels support. */
 enum {
     F32 = 1 << LS_F32,
     F64 = 1 << LS_F64,
@@ -507,14 +508,14 @@ static const struct row {
     [LS_OP_sparse_cross_entropy_grad] = { ls_gpu_cross_entropy_grad, F32 },
 };
 
-/* Elements of a sample fit 31 bits: kernels count some of them so. */
+/* Whether the elements of a sample can be counted in 31 bits, as some kernels do. */
 static bool is_small(const ls_tensor *node)
 {
     ls_shape shape = ls_shape_at(&node->shape, 1);
     return ls_gpu_elements(&shape) < (int64_t)1 << 31;
 }
 
-/* Rules whose formula divides, which without correct rounding no kernel does right. */
+/* Update rules whose formula divides; kernels need correctly rounded division for them. */
 static bool divides(const ls_tensor *node)
 {
     ls_apply_rule rule = (ls_apply_rule)node->attr.apply.rule;
@@ -572,7 +573,7 @@ ls_status ls_gpu_lower_tail(ls_gpu_lowering *l, const ls_program *program, const
     return table[x.node->op].lower(&x);
 }
 
-/* ---- Joins, and whether numbers are finite ---- */
+/* ---- Joins and checks for finite values ---- */
 
 static const char *const join_kinds[] = { [LS_JOIN_SUM] = "sum", [LS_JOIN_MAX] = "max", [LS_JOIN_MIN] = "min" };
 
@@ -585,7 +586,8 @@ ls_status ls_gpu_join(ls_gpu_lowering *l, const ls_join_call *call)
     return ls_gpu_launch_on(l, LS_GPU_SUMS, name, &p, sizeof(p), p.n, 1, false, 2, place);
 }
 
-/* Writes lanes a .. b-1 that have something, and how many joins each completes; whether there are any. */
+/* Writes the non-empty lanes of a .. b-1 and how many joins each completes. Returns whether there
+ * are any. */
 static bool write_tree(const ls_join_lanes_call *call, int a, int b, i64 **to)
 {
     if (b - a == 1) {
@@ -630,7 +632,7 @@ ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from
                             false, 2, place);
 }
 
-/* ---- What was wrong ---- */
+/* ---- Faults ---- */
 
 ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step)
 {

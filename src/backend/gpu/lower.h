@@ -1,11 +1,11 @@
-/* Lowering, inside: what the files that lower ops share. */
+/* Internals of lowering: what the files that lower ops share. */
 #ifndef LS_BACKEND_GPU_LOWER_H
 #define LS_BACKEND_GPU_LOWER_H
 
 #include "backend/blocks.h"
 #include "backend/gpu/gpu.h"
 
-/* A step at hand, with its shapes and places as they are in a run. */
+/* The step being lowered, with the shapes and places of the current run. */
 typedef struct lowering {
     ls_gpu_lowering *l;
     const ls_program_step *step;
@@ -13,8 +13,8 @@ typedef struct lowering {
     const ls_tensor *node;
     ls_shape out_shape;
     ls_memory_place out;
-    size_t used;            /* bytes of scratch that this step has taken */
-    bool biased, rectified; /* steps behind it that its kernel does, too (chains.c) */
+    size_t used;            /* bytes of scratch used by this step */
+    bool biased, rectified; /* following steps that its kernel also does (chains.c) */
     ls_memory_place bias;
 } lowering;
 
@@ -26,13 +26,14 @@ ls_memory_place ls_gpu_slot(const lowering *x, const ls_program_slot *slot);
 int64_t ls_gpu_elements(const ls_shape *shape);
 int64_t ls_gpu_extent(const ls_shape *shape, int first, int end);
 
-/* A part of the scratch memory, this step's until it ends. */
+/* Allocates scratch memory for the rest of this step. */
 ls_memory_place ls_gpu_scratch(lowering *x, size_t bytes);
 
-/* "f32" */
+/* Name of a type: "f32". */
 const char *ls_gpu_type(ls_dtype dtype);
 
-/* Launches a kernel of so many items with these places. Nothing to do: nothing is launched. */
+/* Launches a kernel with `items` work items and these places. Launches nothing if there are no
+ * items. */
 ls_status ls_gpu_launch_on(ls_gpu_lowering *l, ls_gpu_module module, const char *kernel, const void *numbers,
                            size_t size, int64_t items, int64_t more_items, bool heavy, int places,
                            const ls_memory_place *place);
@@ -45,20 +46,20 @@ ls_status ls_gpu_launch_on(ls_gpu_lowering *l, ls_gpu_module module, const char 
                      (int)(sizeof((ls_memory_place[]){ __VA_ARGS__ }) / sizeof(ls_memory_place)),                      \
                      (ls_memory_place[]){ __VA_ARGS__ })
 
-/* A walk over a shape with `arrays` arrays, given by strides in elements; axes of one element are dropped, and those
- * that lie side by side in every array become one. */
+/* A walk over a shape with `arrays` arrays, given by strides in elements. Drops axes of size 1 and
+ * merges axes that are adjacent in every array. */
 ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)[LS_MAX_RANK]);
 void ls_gpu_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK]);
 
-/* Zeros, or another number. */
 ls_status ls_gpu_fill(lowering *x, ls_memory_place at, ls_dtype dtype, int64_t count, double value);
 
-/* Moves elements of a shape: from array 1 of the strides to array 0. */
+/* Copies the elements of a shape from `from` to `to`, each with its own strides. */
 ls_status ls_gpu_copy(lowering *x, size_t width, const ls_shape *shape, ls_memory_place to, int64_t to_start,
                       const int64_t *to_strides, ls_memory_place from, int64_t from_start, const int64_t *from_strides);
 
-/* Sums over blocks of positions: a kernel makes the parts of some blocks, which are added in order. `numbers` is the
- * kernel's struct, `blocks` the part of it that says which; `place` has room for one more place, the parts'. */
+/* Sums over blocks of positions: a kernel computes partial sums of several blocks, which are then
+ * added in order. `numbers` is the kernel's parameter struct, `blocks` the part of it that selects
+ * the blocks. `place` needs room for one more place, the partial sums. */
 typedef struct blocks_sum {
     ls_gpu_module module;
     const char *kernel;
@@ -68,15 +69,15 @@ typedef struct blocks_sum {
     int64_t items;
     bool heavy;
     int places;
-    int more_places; /* behind the parts': the kernel has them, and looks at none */
+    int more_places; /* places after the partial sums that the kernel declares but does not use */
     ls_memory_place place[4];
-    ls_dtype dtype;   /* of the parts, and of the output */
-    int64_t elements; /* of each */
+    ls_dtype dtype;   /* of the partial sums and the output */
+    int64_t elements; /* elements of each of them */
 } blocks_sum;
 ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s);
 ls_gpu_blocks ls_gpu_blocks_of(ls_blocks b, int64_t samples, int64_t *count);
 
-/* Whether this lane makes a thing that all of them share: the first one that needs it. */
+/* Whether this lane must compute something that all lanes share: true for the first lane. */
 static inline bool ls_gpu_makes(const lowering *x, unsigned what)
 {
     bool first = !x->l->made || !(*x->l->made & what);
@@ -85,14 +86,13 @@ static inline bool ls_gpu_makes(const lowering *x, unsigned what)
     return first;
 }
 
-/* Whether an input is the same for all lanes. */
 static inline bool ls_gpu_is_shared(const lowering *x, int input)
 {
     const ls_program_slot *slot = &x->step->in[input];
     return !slot->per_sample && (slot->room == LS_ROOM_STATE || slot->room == LS_ROOM_PLAN);
 }
 
-/* ---- By a vendor's library (lower_library.c), where there is one that takes it: *done ---- */
+/* ---- Vendor's library (lower_library.c); *done: the library handles the op ---- */
 
 ls_status ls_gpu_library_conv(lowering *x, ls_gpu_call_kind kind, const ls_gpu_window *v, bool *done);
 ls_status ls_gpu_library_matmul(lowering *x, const ls_gpu_product *p, bool sums, bool *done);

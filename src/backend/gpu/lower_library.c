@@ -1,14 +1,15 @@
-/* Matrix products and convolutions by a vendor's library, where the driver has one and it takes them: a call for each
- * lane. A lane's shapes alone decide what is asked of it, so the bits depend neither on devices nor on how many lanes
- * are run together. What it does not take goes to our kernels. */
+/* Matrix products and convolutions by a vendor's library, if the driver has one that accepts them:
+ * one call per lane. The request depends only on the lane's shapes, so the bits depend neither on
+ * devices nor on the number of lanes run together. Our kernels do the rest. */
 #include <limits.h>
 #include <string.h>
 
 #include "backend/gpu/lower.h"
 
-#define ALIGNED(bytes) (((size_t)(bytes) + 255) / 256 * 256) /* as libraries want it */
+#define ALIGNED(bytes) (((size_t)(bytes) + 255) / 256 * 256) /* alignment that libraries require */
 
-/* The call, with `kept` bytes of the memory that all lanes share before its workspace. */
+/* Records the call. Its workspace follows the first `kept` bytes of the memory that all lanes
+ * share. */
 static ls_status call(lowering *x, const char *name, ls_gpu_call *c, size_t kept, const ls_memory_place place[3])
 {
     ls_memory_place shared = x->l->shared;
@@ -28,7 +29,8 @@ static ls_status call(lowering *x, const char *name, ls_gpu_call *c, size_t kept
 
 /* ---- Convolution ---- */
 
-/* Libraries have the same padding on both sides: that of the first will do where as many windows fit then. */
+/* Libraries pad both sides equally. Returns whether padding both sides by `pad` gives the same
+ * number of windows. */
 static bool fits(int64_t size, int64_t window, int64_t dilation, int64_t stride, int64_t pad, int64_t out)
 {
     int64_t room = size + 2 * pad - ((window - 1) * dilation + 1);
@@ -40,7 +42,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Where it will not do, an image that has its padding inside: with all that windows read. */
+/* If not, returns sizes of an image that contains its padding, with everything that windows
+ * read. */
 static ls_gpu_window padded(const ls_gpu_window *v)
 {
     ls_gpu_window p = *v;
@@ -67,7 +70,7 @@ static bool takes_window(const ls_gpu_window *v)
     return image_elements(v) <= INT32_MAX && v->n * v->yh * v->yw * v->out <= INT32_MAX;
 }
 
-/* Images of v go into those of p, which have room for padding around them, or come out of them. */
+/* Copies images of v into the larger, padded images of p, or back (out). */
 static ls_status copy_images(lowering *x, const ls_gpu_window *v, const ls_gpu_window *p, ls_memory_place images,
                              ls_memory_place in_padding, bool out)
 {
@@ -79,7 +82,7 @@ static ls_status copy_images(lowering *x, const ls_gpu_window *v, const ls_gpu_w
                : ls_gpu_copy(x, sizeof(float), &shape, in_padding, start, around, images, 0, plain);
 }
 
-/* [rows, columns] becomes [columns, rows]. */
+/* Transposes [rows, columns]. */
 static ls_status swap(lowering *x, int64_t rows, int64_t columns, ls_memory_place from, ls_memory_place to)
 {
     ls_gpu_rows p = { .outer = 1, .n = rows, .inner = columns };
@@ -87,8 +90,8 @@ static ls_status swap(lowering *x, int64_t rows, int64_t columns, ls_memory_plac
     return LAUNCH(x, LS_GPU_MOVES, "swap_4", &p, columns * ((rows + vector - 1) / vector), 1, to, from);
 }
 
-/* The kernel, [kh,kw,group_in,out], as [out,kh,kw,group_in]: once for all lanes, where it is the same for them; *kept:
- * bytes that it then takes of the memory that they share. */
+/* Transposes the kernel [kh,kw,group_in,out] to [out,kh,kw,group_in]; only once if it is the same
+ * for all lanes. *kept: bytes that it then occupies in the shared memory. */
 static ls_status swap_kernel(lowering *x, const ls_gpu_window *v, int input, ls_memory_place *out, size_t *kept)
 {
     int64_t rows = v->kh * v->kw * v->group_in;
@@ -101,7 +104,7 @@ static ls_status swap_kernel(lowering *x, const ls_gpu_window *v, int input, ls_
     return swap(x, rows, v->out, ls_gpu_in(x, input), *out);
 }
 
-/* x, dx: the place of the images, or of a copy that has padding around it. */
+/* images: place of x or dx, or of a padded copy. */
 static ls_status call_conv(lowering *x, ls_gpu_call *c, const ls_gpu_window *v, ls_memory_place images)
 {
     static const char *const names[] = { [LS_GPU_CALL_CONV] = "conv2d",
@@ -150,7 +153,7 @@ ls_status ls_gpu_library_conv(lowering *x, ls_gpu_call_kind kind, const ls_gpu_w
 
 /* ---- Matrix product ---- */
 
-/* Matrices that stand behind each other become one, with more rows or, of a sum, a longer sum. */
+/* Merges consecutive matrices into one with more rows or, for a sum, a larger k. */
 static void fold(ls_gpu_matrices *m)
 {
     const ls_gpu_walk *w = &m->leading;

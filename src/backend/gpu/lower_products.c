@@ -1,4 +1,4 @@
-/* Convolutions, matrix products and pools, as launches. */
+/* Lowers convolutions, matrix products and pools to launches. */
 #include <stdio.h>
 
 #include "backend/gpu/lower.h"
@@ -8,7 +8,7 @@ static int64_t ceiling(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* x and y: images; kernel NULL: a pool's window. */
+/* in and out: images. kernel NULL: a pool's window. */
 static ls_gpu_window window_of(const lowering *x, const ls_shape *in, const ls_shape *kernel, const ls_shape *out)
 {
     const ls_attrs *attr = &x->node->attr;
@@ -35,8 +35,9 @@ static ls_gpu_window window_of(const lowering *x, const ls_shape *in, const ls_s
     return v;
 }
 
-/* The kernel's name, and how many columns an item of it has: two vectors, where not many of these are computed twice;
- * without _wide and _whole columns may be fewer than a vector has. */
+/* Appends a suffix to the kernel's name and returns the columns per work item: two vectors if that
+ * computes few columns twice. Without _wide or _whole there may be fewer columns than a vector
+ * has. */
 static const char *with_columns(const lowering *x, const char *name, int64_t columns, char out[48], int64_t *each)
 {
     const ls_gpu_tuning *t = x->l->tuning;
@@ -54,12 +55,13 @@ static bool is_padded(const lowering *x)
     return pad[0] || pad[1] || pad[2] || pad[3];
 }
 
-/* Items along the second axis are the pixels that tiles may begin at. */
+/* Work items along the second axis are the pixels at which tiles may begin. */
 static ls_status launch_conv(lowering *x, ls_gpu_conv *v, ls_memory_place in, ls_memory_place kernel)
 {
     char name[48];
     int64_t each, pixels = v->n * ceiling(v->yh, v->out_step[0]) * ceiling(v->yw, v->out_step[1]);
-    int64_t products = v->kh * v->kw * v->depth; /* of an element; where these are few, finding a tile takes longer */
+    /* Per element; with few products, locating a tile dominates. */
+    int64_t products = v->kh * v->kw * v->depth;
     v->run = x->l->tuning->vector == 1 ? 1 : products >= 1024 ? 1 : products >= 64 ? 4 : 8;
     (void)with_columns(x, "conv2d", v->columns, name, &each);
     return LAUNCH_HEAVY(x, LS_GPU_PRODUCTS, name, v,
@@ -103,15 +105,15 @@ ls_status ls_gpu_conv2d(lowering *x)
     return launch_conv(x, &p, ls_gpu_in(x, 0), ls_gpu_in(x, 1));
 }
 
-/* The last two axes of input [..., rows, columns] swapped, in scratch memory: once, where it is the same for all lanes.
- */
+/* Transposes the last two axes of input [..., rows, columns] to scratch memory; only once if the
+ * input is the same for all lanes. */
 static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t rows, int64_t columns,
                            ls_memory_place *out)
 {
     bool shared = ls_gpu_is_shared(x, input);
     ls_gpu_rows p = { .outer = matrices, .n = rows, .inner = columns };
     *out = ls_gpu_scratch(x, (size_t)(matrices * rows * columns) * sizeof(float));
-    if (shared) /* the first lane's */
+    if (shared) /* use the first lane's scratch */
         out->offset -= x->l->scratch.offset - x->l->first_scratch;
     if (shared && !ls_gpu_makes(x, LS_GPU_MADE_SWAPPED))
         return LS_OK;
@@ -179,7 +181,8 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
                      .dtype = LS_F32,
                      .elements = ls_gpu_elements(&x->out_shape) };
     int64_t pixels = p.v.kh * p.v.kw, tiles = ceiling(pixels * p.v.group_in, t->rows);
-    if (is_padded(x) && p.v.group_in >= t->rows) { /* a tile's cells meet the same positions: no need to ask for each */
+    /* All cells of a tile cover the same positions: check once per tile. */
+    if (is_padded(x) && p.v.group_in >= t->rows) {
         p.v.tiles = ceiling(p.v.group_in, t->rows);
         tiles = pixels * p.v.tiles;
     }
@@ -189,7 +192,7 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
 
 /* ---- Matrix product ---- */
 
-/* The axes before the last two, broadcast; array 0 of the walk is a, 1 is b. */
+/* Broadcasts the axes before the last two; array 0 of the walk is a, 1 is b. */
 static ls_shape walk_leading(const ls_shape in[2], ls_gpu_walk *walk)
 {
     ls_shape lead[2] = { in[0], in[1] };
@@ -230,7 +233,7 @@ static ls_status matmul_blocks(lowering *x, const ls_gpu_product *p, const ls_sh
                      .blocks = &q.b,
                      .heavy = true,
                      .places = 2,
-                     .more_places = 1, /* a bias, that there is none of */
+                     .more_places = 1, /* place of the unused bias */
                      .place = { ls_gpu_in(x, 0), b },
                      .dtype = LS_F32,
                      .elements = p->m * p->n };
@@ -238,8 +241,8 @@ static ls_status matmul_blocks(lowering *x, const ls_gpu_product *p, const ls_sh
     return ls_gpu_sum_blocks(x, &s);
 }
 
-/* A product of two matrices is a convolution of one row of m pixels with one cell: where a network has both, they have
- * one kernel less to compile. */
+/* A product of two matrices is a convolution of one row of m pixels with a 1x1 kernel. A network
+ * with both then has one kernel less to compile. */
 static ls_status matmul_as_conv(lowering *x, const ls_gpu_product *p, ls_memory_place b)
 {
     ls_gpu_conv v = {
@@ -301,7 +304,7 @@ ls_status ls_gpu_matmul(lowering *x)
 
 /* ---- Pools ---- */
 
-/* Items that have some columns of a row each, of a vector of channels. */
+/* Number of work items if each handles several columns of a row and a vector of channels. */
 static int64_t runs(const lowering *x, const ls_gpu_window *v, int64_t height, int64_t width)
 {
     int64_t vector = x->l->tuning->vector;
@@ -317,7 +320,7 @@ ls_status ls_gpu_pool(lowering *x)
                   v.n, ls_gpu_in(x, 0), x->out);
 }
 
-/* Of a maximum: x, dy; of an average: dy. */
+/* Inputs: x, dy for a maximum; dy for an average. */
 ls_status ls_gpu_pool_grad(lowering *x)
 {
     bool largest = x->node->op == LS_OP_max_pool2d_grad;
@@ -325,7 +328,7 @@ ls_status ls_gpu_pool_grad(lowering *x)
     ls_gpu_window v = window_of(x, &x->out_shape, NULL, &dy);
     v.rectified = x->rectified;
     bool apart = v.stride[0] == v.kh && v.stride[1] == v.kw && v.pad[0] == 0 && v.pad[1] == 0 && v.yh * v.kh <= v.h &&
-                 v.yw * v.kw <= v.w; /* no window sees padding */
+                 v.yw * v.kw <= v.w; /* no window covers padding */
     if (largest && apart)
         return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad_apart", &v, runs(x, &v, ceiling(v.h, v.kh), ceiling(v.w, v.kw)),
                       v.n, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);

@@ -1,14 +1,15 @@
-/* Reductions, batch norm, softmax, random numbers, updates and what goes by index, as launches. */
+/* Lowers reductions, batch norm, softmax, random numbers, updates and indexing to launches. */
 #include <stdio.h>
 
 #include "backend/gpu/lower.h"
 #include "base/philox.h"
 
-#define FEW_POSITIONS 1024 /* of gather's gradient: up to here each looks at all others */
+/* gather's gradient: up to here each position compares with all others */
+#define FEW_POSITIONS 1024
 
 /* ---- Reductions over axes ---- */
 
-/* The input as two walks: over the axes that stay, and over those that go. */
+/* Splits the input into two walks: over the kept axes, and over the reduced axes. */
 static void split_axes(const lowering *x, const ls_shape *shape, ls_gpu_walk *kept, ls_gpu_walk *gone)
 {
     int64_t strides[LS_MAX_RANK], kept_strides[1][LS_MAX_RANK] = { { 0 } }, gone_strides[1][LS_MAX_RANK] = { { 0 } };
@@ -24,7 +25,7 @@ static void split_axes(const lowering *x, const ls_shape *shape, ls_gpu_walk *ke
     *gone = ls_gpu_walk_of(&goes, 1, gone_strides);
 }
 
-/* Do the elements of every sum lie side by side? Axes of one element do not count. */
+/* Whether the elements of each sum are contiguous. Axes of size 1 do not matter. */
 static bool is_contiguous(const lowering *x, const ls_shape *shape)
 {
     bool gone = false;
@@ -158,7 +159,7 @@ static ls_status make_statistics(lowering *x, const ls_gpu_norm *p, int moments,
                   *out);
 }
 
-/* Items that have a vector of channels of some positions each. */
+/* Number of work items if each handles a vector of channels of several positions. */
 static int64_t runs_of(const lowering *x, const ls_gpu_norm *p)
 {
     int64_t vector = x->l->tuning->vector, run = LS_GPU_RUN(vector);
@@ -184,7 +185,7 @@ ls_status ls_gpu_norm_grad_input(lowering *x)
                   statistics, ls_gpu_in(x, 3), x->out);
 }
 
-/* ---- Softmax, and places by index ---- */
+/* ---- Softmax and indexing ---- */
 
 /* `shape` as [outer, n, inner] around an axis. */
 static ls_gpu_rows rows_of(const ls_shape *shape, int axis)
@@ -208,7 +209,7 @@ ls_status ls_gpu_argmax(lowering *x)
     return LAUNCH(x, LS_GPU_SUMS, "argmax_f32", &p, p.outer * p.inner, 1, ls_gpu_in(x, 0), x->out);
 }
 
-/* The indices of an input are within 0 .. size-1, or the fault is told. */
+/* Records a fault if an index of the input is outside 0..size-1. */
 static ls_status check_indices(lowering *x, int input, int64_t size, int kind)
 {
     ls_shape shape = ls_gpu_in_shape(x, input);
@@ -247,7 +248,7 @@ ls_status ls_gpu_cross_entropy_grad(lowering *x)
                   x->out);
 }
 
-/* [outer, size, inner] that is taken from, or added to, by n indices. */
+/* Describes [outer, size, inner], of which n indices select rows. */
 static ls_gpu_rows taken_of(const lowering *x, const ls_shape *shape, int axis)
 {
     ls_shape indices = ls_gpu_in_shape(x, 1);
@@ -268,13 +269,13 @@ ls_status ls_gpu_gather(lowering *x)
     return LAUNCH(x, LS_GPU_MOVES, name, &p, p.outer * p.n * p.inner, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }
 
-/* Which positions took the same row: each looks at all others, where they are few, or they are sorted. */
+/* Links positions with the same index: by comparing all pairs if there are few, else by sorting. */
 static ls_status link_positions(lowering *x, const ls_gpu_rows *p, ls_memory_place *links)
 {
     size_t bytes = (size_t)p->n * sizeof(i64);
     ls_memory_place indices = ls_gpu_in(x, 1);
     bool few = p->n <= FEW_POSITIONS;
-    *links = ls_gpu_scratch(x, few ? bytes : 2 * bytes); /* first the place of entries */
+    *links = ls_gpu_scratch(x, few ? bytes : 2 * bytes); /* sorting also uses it for entries */
     if (few)
         return LAUNCH(x, LS_GPU_MOVES, "gather_links", p, p->n, 1, indices, *links);
     ls_gpu_rows runs = *p;
@@ -375,7 +376,8 @@ ls_status ls_gpu_apply(lowering *x)
                         .weight_decay = attr->apply.weight_decay };
     ls_gpu_flat flat = { .n = p.n };
     ls_memory_place scalars = ls_gpu_scratch(x, 256), rate = ls_gpu_in(x, 1), old[3], new[3];
-    for (int i = 0; i < 3; i++) { /* a slot that the rule has not: any place, which it does not look at */
+    /* for a slot that the rule does not have, any place: it is not read */
+    for (int i = 0; i < 3; i++) {
         old[i] = ls_gpu_slot(x, &s->state[i < s->state_count ? i : 0]);
         new[i] = ls_gpu_slot(x, &s->new_state[i < s->state_count ? i : 0]);
     }

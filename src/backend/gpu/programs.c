@@ -1,22 +1,24 @@
-/* Programs of plans: compiled, warmed up, and run (device.h). */
+/* Programs of plans: compiling, warming up and running (device.h). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/gpu/device.h"
 #include "base/work.h"
 
-#define ALIGNMENT       256 /* of scratch memory, as libraries want it */
-#define ALIGNED(bytes)  (((bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
-#define PARTS_MOST      ((size_t)64 << 20) /* bytes of partial sums at once, of all lanes; */
-#define PARTS_SHARE     8                  /* of a limit, at most the 8th part */
-#define WORKSPACE_MOST  ((size_t)1 << 30)
-#define WORKSPACE_SHARE 4 /* of a limit, a library's workspace is at most the 4th part */
+#define ALIGNMENT      256 /* of scratch memory, as libraries require */
+#define ALIGNED(bytes) (((bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
+/* Maximum bytes of partial sums at once, over all lanes. */
+#define PARTS_MOST     ((size_t)64 << 20)
+#define PARTS_SHARE    8 /* and at most this fraction (1/8) of the memory limit */
+#define WORKSPACE_MOST ((size_t)1 << 30)
+/* a library's workspace is at most this fraction (1/4) of the memory limit */
+#define WORKSPACE_SHARE 4
 
-/* Launches of a plan's last run: the next is often the same to the byte, as far as kernels see. */
+/* Launches of a plan's last run, kept because the next run is often identical for the kernels. */
 typedef struct last_run {
     ls_gpu_saved launches;
     ls_program_run *runs;
-    int count; /* of lanes; 0: there is none */
+    int count; /* lanes; 0: no run saved */
     int pending;
     ls_memory_place scratch;
     bool checks;
@@ -24,24 +26,26 @@ typedef struct last_run {
 
 typedef struct plan {
     ls_program program;
-    size_t scratch;                /* bytes of a lane */
-    size_t shared;                 /* bytes of the library's workspace, of all lanes */
-    int scratch_step, shared_step; /* that need most of them */
-    ls_gpu_chain_steps *chains;    /* in order */
+    size_t scratch;                /* bytes per lane */
+    size_t shared;                 /* bytes of the library's workspace, shared by all lanes */
+    int scratch_step, shared_step; /* steps that need the most of each */
+    ls_gpu_chain_steps *chains;
     int chain_count;
     last_run last;
-    bool updates; /* and nothing else */
+    bool updates; /* the program has only updates */
 } plan;
 
 /* ---- Compiling ---- */
 
-/* Compiles the kernel, and lets it run with nothing to do: drivers finish compiling when a kernel is first run. */
+/* Compiles the kernel and launches it with nothing to do, because drivers finish compiling at the
+ * first launch. */
 static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
 {
     device *d = user;
     ls_gpu_kernel_of kernel;
     bool first;
-    ls_work_tell("compiling kernels for", d->name, 0, 0); /* shown from the second second on */
+    /* Displayed if it takes longer than a second. */
+    ls_work_tell("compiling kernels for", d->name, 0, 0);
     LS_TRY(ls_gpu_record_add(d->record, (ls_gpu_kernel_of){ .which = -1 }, launch, 0));
     if (launch->is_call)
         return LS_OK;
@@ -60,7 +64,8 @@ static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
     return ls_fail_within(d->driver->finish(d->own_device), "%s: kernel %s does not run", d->name, launch->kernel);
 }
 
-/* Of a plan: with what its device's limit leaves for scratch memory. */
+/* Returns the settings for a plan, with the scratch limits that follow from the device's memory
+ * limit. */
 static ls_gpu_lowering lowering_for(device *d, const plan *p, ls_gpu_launcher *launch, int lane)
 {
     size_t limit = p->program.limit;
@@ -80,8 +85,8 @@ size_t ls_gpu_workspace_limit(size_t limit)
     return most;
 }
 
-/* Joins of lanes, checks and small uploads are warm before the first of them is needed; joins of two devices' parts,
- * which few strategies have, are not. */
+/* Warms up joins of lanes, checks and small uploads before they are needed. Joins between devices
+ * are not included, because few strategies use them. */
 static ls_status warm_joins(device *d)
 {
     ls_gpu_lowering l = ls_gpu_lowering_of(d, warm_launch, 0);
@@ -104,7 +109,8 @@ static ls_status warm_joins(device *d)
     return ls_gpu_finite(&l, LS_F32, own, 1, own, 1);
 }
 
-/* Steps from number *step on, that one kernel or one step is: *step is then behind them. *chain: the next one. */
+/* Lowers the step at *step, or the chain or tail that begins there, and advances *step and
+ * *chain. */
 static ls_status lower_next(ls_gpu_lowering *l, const plan *p, const ls_program_run *run, int *step, int *chain)
 {
     const ls_gpu_chain_steps *c = &p->chains[*chain];
@@ -138,7 +144,7 @@ static ls_status find_chains(device *d, plan *p)
     return LS_OK;
 }
 
-/* As for lanes of this size, of which there are two, one sample apart. */
+/* Warms up for lanes of this size. There are two sizes, which differ by one sample. */
 static ls_status warm_steps(device *d, plan *p, int64_t samples)
 {
     ls_gpu_lowering l = lowering_for(d, p, warm_launch, 0);
@@ -161,7 +167,7 @@ static ls_status warm_steps(device *d, plan *p, int64_t samples)
     return ls_gpu_need_table(d, bytes);
 }
 
-/* Of all lanes; the library's workspace is behind it, at a multiple of 256. */
+/* Scratch bytes of all lanes. The library's workspace follows at a multiple of 256. */
 static size_t scratch_bytes(const plan *p)
 {
     return ALIGNED(p->scratch * (size_t)p->program.lanes);
@@ -172,11 +178,11 @@ void ls_gpu_plan_scratch(void *device_, const void *plan_, ls_plan_scratch *out)
     const plan *p = plan_;
     size_t bytes = scratch_bytes(p) + p->shared;
     (void)device_;
-    out->bytes = bytes > 0 ? bytes + ALIGNMENT : 0; /* wherever it begins */
+    out->bytes = bytes > 0 ? bytes + ALIGNMENT : 0; /* room to align the start */
     out->step = p->shared > scratch_bytes(p) ? p->shared_step : p->scratch_step;
 }
 
-/* What is queued may still use the one that was there. */
+/* Waits, because queued work may still use the old scratch memory. */
 ls_status ls_gpu_use_scratch(void *device_, ls_memory_place at, size_t bytes)
 {
     device *d = device_;
@@ -213,7 +219,7 @@ static bool is_update(const ls_program_step *s)
     return whole;
 }
 
-/* A program that is nothing but updates of whole values. */
+/* Whether a program consists only of updates of whole values. */
 static bool has_updates(const ls_program *program)
 {
     bool all = program->step_count > 0;
@@ -230,11 +236,11 @@ ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **ou
     plan *p = calloc(1, sizeof(*p));
     if (!p)
         return ls_fail(LS_ERR_MEMORY, "no memory for a program of %d steps", program->step_count);
-    ls_status status = ls_gpu_send_waiting(d); /* the record is needed */
+    ls_status status = ls_gpu_send_waiting(d); /* the record is reused below */
     p->program = *program;
     p->program.lanes = program->lanes > 1 ? program->lanes : 1;
     p->updates = has_updates(program);
-    if (p->updates && p->program.lanes < TOGETHER) /* each has scratch of its own */
+    if (p->updates && p->program.lanes < TOGETHER) /* merged updates each need their own scratch */
         p->program.lanes = TOGETHER;
     if (status == LS_OK)
         status = warm_program(d, p);
@@ -261,7 +267,7 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
     free(p);
 }
 
-/* Whether the last run had all that these launches depend on. */
+/* Whether everything that the launches depend on equals the last run. */
 static bool is_last(const device *d, const plan *p, const ls_program_run *runs, int count)
 {
     const last_run *last = &p->last;
@@ -294,7 +300,7 @@ static ls_status save_last(device *d, plan *p, const ls_program_run *runs, int c
     return LS_OK;
 }
 
-/* All lanes' launches. *needs: bytes of scratch that a lane wants. */
+/* Records the launches of all lanes. *needs: bytes of scratch per lane. */
 static ls_status lower_lanes(device *d, plan *p, const ls_program_run *runs, int count, bool *checks, size_t *needs,
                              size_t *shared)
 {
@@ -344,11 +350,12 @@ static ls_status record_update(device *d, const plan *p, const ls_program_step *
 static ls_status record_updates(device *d, const plan *p, const ls_program_run *run)
 {
     if (d->last.updates_of != p)
-        d->last.kind = ALONE; /* each has scratch of its own, and that of another plan's may be elsewhere */
+        d->last.kind = ALONE; /* another plan's scratch may be elsewhere */
     d->last.updates_of = p;
     for (int i = 0; i < p->program.step_count; i++) {
         ls_status status = record_update(d, p, &p->program.steps[i], run);
-        LS_TRY(ls_gpu_end_launches(d, status)); /* the next may begin a list behind it */
+        /* The next update may start a new part of the list. */
+        LS_TRY(ls_gpu_end_launches(d, status));
     }
     return LS_OK;
 }

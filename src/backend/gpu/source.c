@@ -1,11 +1,12 @@
-/* The kernels' source, as it is in the library: texts.inc is made from the files at build time. */
+/* The kernels' source as embedded in the library: texts.inc is generated from the files at build
+ * time. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/gpu/gpu.h"
 #include "backend/gpu/texts.inc"
 
-/* What the tables of src/base/math.c are in kernels. */
+/* Gives the tables of base/math_tables.h a storage class for kernels. */
 static const char tables_begin[] = "#ifdef __OPENCL_VERSION__\n"
                                    "#define static __constant\n"
                                    "#else\n"
@@ -21,7 +22,7 @@ static const char tables_end[] = "#undef static\n";
 
 static const struct module {
     const char *name;
-    const char *parts[PARTS]; /* behind what all have; NULL ends them */
+    const char *parts[PARTS]; /* texts after the common ones; ends with NULL */
 } modules[LS_GPU_MODULES] = {
     [LS_GPU_ELEMENTWISE] = { "elementwise", { text_functions_cl, text_elementwise_cl } },
     [LS_GPU_MOVES] = { "moves", { text_moves_cl } },
@@ -37,10 +38,10 @@ static const struct module {
     [LS_GPU_DEEPER] = { "deeper", { COMMON_PARTS } },
 };
 
-/* A driver compiles a module as a whole, and has to look at its own functions first: one of few kernels takes a
- * fraction of the time of eight that have 400. So those of a small network are LS_GPU_COMMON, and what others most
- * often need beside them (batch norm, rectifiers by themselves, widths that are no multiple of two vectors) is
- * LS_GPU_DEEPER. */
+/* A driver compiles a module as a whole and first reads its own built-in functions: a module of few
+ * kernels takes a fraction of the time of eight modules with 400. So LS_GPU_COMMON has the kernels
+ * of a small network, and LS_GPU_DEEPER what other networks most often need in addition (batch
+ * norm, separate ReLU, widths that are not a multiple of two vectors). */
 /* clang-format off */
 #define COMMON_KERNELS(X)                                                                                              \
     X(small) X(conv2d_wide) X(conv2d_grad_kernel_wide)                                                                 \
@@ -86,7 +87,6 @@ ls_gpu_found ls_gpu_find_kernel(const char *name, ls_gpu_module module)
     return (ls_gpu_found){ module, name, -1, 0 };
 }
 
-/* What every module begins with. */
 static const char *const common[] = { text_prelude_cl, text_calls_h,   text_polynomials_h,
                                       text_math_cl,    text_vector_cl, text_walk_cl };
 #define COMMON (sizeof(common) / sizeof(*common))
@@ -121,7 +121,7 @@ char *ls_gpu_source(ls_gpu_module module)
     return ls_gpu_source_with(module, wanted[module] ? wanted[module] : "", "");
 }
 
-/* 12 of 16 vector registers, or 16 of 32, are sums of a product. */
+/* The sums of a product use 12 of 16 vector registers, or 16 of 32. */
 const ls_gpu_tuning ls_gpu_tuning_cpu = {
     .name = "cpu", .vector = 8, .rows = 6, .wide = true, .group = 64, .heavy = 8
 };

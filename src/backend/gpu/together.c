@@ -1,4 +1,4 @@
-/* Joins, or updates, that do not touch each other's bytes become one launch (device.h). */
+/* Merges joins or updates that touch different memory into one launch (device.h). */
 #include <string.h>
 
 #include "backend/gpu/device.h"
@@ -7,10 +7,10 @@ void ls_gpu_add_piece(pieces *to, ls_memory_place at, size_t bytes)
 {
     if (to->count < MOST_TOGETHER)
         to->list[to->count] = (piece){ at.memory, at.offset, at.offset + bytes };
-    to->count++; /* also beyond the last: then there are too many */
+    to->count++; /* may exceed the maximum: then there are too many */
 }
 
-/* Whether one of those from number `first` on touches one of these. */
+/* Whether a piece from number `first` on overlaps one of the first `count` others. */
 static bool touch(const pieces *some, int first, const pieces *others, int count)
 {
     for (int i = first; i < some->count; i++)
@@ -22,7 +22,7 @@ static bool touch(const pieces *some, int first, const pieces *others, int count
     return false;
 }
 
-/* Nothing of what waits is asked about where that is of another kind. */
+/* Discards the pieces of pending launches of another kind, which cannot be merged with. */
 next_together ls_gpu_next_together(device *d, together_kind kind)
 {
     if (d->last.kind != kind)
@@ -45,7 +45,7 @@ ls_status ls_gpu_begin_together(device *d, next_together next)
     t->count = 1;
     if (!few)
         return LS_OK;
-    for (int i = 0; i < 2; i++) { /* only the new ones are left */
+    for (int i = 0; i < 2; i++) { /* keep only the new pieces */
         pieces *p = i ? &t->written : &t->read;
         p->count -= i ? written : read;
         memmove(p->list, p->list + (i ? written : read), (size_t)p->count * sizeof(*p->list));

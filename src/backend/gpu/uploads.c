@@ -1,4 +1,4 @@
-/* Host memory on its way to the device (device.h). */
+/* Uploads of host memory to the device (device.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ ls_status ls_gpu_next_stage(device *d, size_t bytes, stage **out)
 
 /* ---- Small pieces ---- */
 
-/* What it had is no longer told; the list of pieces is as it was. */
+/* Resets the inbox but keeps the contents of the list of pieces, which the caller still reads. */
 void ls_gpu_empty_inbox(inbox *in)
 {
     in->host = NULL;
@@ -60,7 +60,8 @@ void ls_gpu_empty_inbox(inbox *in)
     in->count = 0;
 }
 
-/* The table of the kernel, an entry for each piece as for a lane; the most items that one has. */
+/* Writes the kernel's table with one entry per piece, as for lanes. Returns the maximum number of
+ * work items of a piece. */
 static int64_t write_pieces(const inbox *in, int count, int which, unsigned char *to)
 {
     int64_t most = 1;
@@ -104,8 +105,8 @@ ls_status ls_gpu_send_uploads(device *d)
     return d->driver->launch(d->own_device, kernel.handle, &grid);
 }
 
-/* Whether one of the pieces that wait goes to some of these bytes: pieces are taken to their places in no order. Most
- * come with rising offsets. */
+/* Whether a pending piece overlaps these bytes: pieces are copied in no particular order. Most
+ * uploads have increasing offsets, so the first test decides. */
 static bool meets(const inbox *in, size_t offset, size_t bytes)
 {
     if (offset >= in->end)
@@ -116,7 +117,7 @@ static bool meets(const inbox *in, size_t offset, size_t bytes)
     return false;
 }
 
-/* A piece that waits for the very same bytes, as where labels are fed twice: what is newer takes its place. */
+/* Replaces a pending piece for exactly the same bytes, such as labels that are fed twice. */
 static bool replace_piece(const inbox *in, const void *memory, size_t offset, const void *from, size_t bytes)
 {
     if (!in->host || in->to != memory || offset >= in->end)
@@ -129,7 +130,6 @@ static bool replace_piece(const inbox *in, const void *memory, size_t offset, co
     return false;
 }
 
-/* Room in the inbox for a piece that goes to this memory. */
 static ls_status open_inbox(device *d, void *memory, size_t offset, size_t bytes)
 {
     inbox *in = &d->in;

@@ -1,4 +1,5 @@
-/* An OpenCL device: the functions of libOpenCL that backend/gpu/driver.h asks for, and the table of the backend. */
+/* An OpenCL device: the driver functions that backend/gpu/driver.h needs, and the table of the
+ * backend. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,7 @@ static ls_status cl_read(void *device_, void *memory, size_t offset, void *to, s
     return LS_OK;
 }
 
-/* Devices of one platform can copy from each other. */
+/* Devices of the same platform can copy from each other. */
 static bool cl_reaches(void *device_, void *other)
 {
     return ((device *)device_)->what->context == ((device *)other)->what->context;
@@ -112,7 +113,7 @@ static ls_status cl_finish(void *device_)
 
 /* ---- Kernels ---- */
 
-/* What the compiler said first. */
+/* Fails with the first message of the compiler. */
 static ls_status compiler_failed(const device *d, ls_cl_program program, const char *name, int32_t error)
 {
     char said[400] = "", why[64], *log = NULL;
@@ -261,7 +262,7 @@ static ls_status opencl_query(void *user, int number, ls_backend_device *out)
     return LS_OK;
 }
 
-/* Of several devices the least that all have. */
+/* With several devices, returns what all of them support. */
 static bool opencl_supports(void *user, const ls_tensor *node)
 {
     const ls_opencl *all = ls_opencl_get();
@@ -293,7 +294,8 @@ static ls_status opencl_open(void *user, int number, void **out)
         free(d);
         return status;
     }
-    if (strcmp(what->platform, "Portable Computing Language") != 0) /* it keeps its own, for each size of work group */
+    /* PoCL has its own cache, per work group size */
+    if (strcmp(what->platform, "Portable Computing Language") != 0)
         snprintf(key, sizeof(key), "%s\n%s\n%s\n%s", d->options, what->platform, what->name, what->driver);
     return ls_gpu_open(&(ls_gpu_opening){ &driver, d, what->tuning, what->name, key }, out);
 }

@@ -1,4 +1,5 @@
-/* libOpenCL, loaded at run time, and the devices that it has. A machine without it has none, which is no error. */
+/* Loads libOpenCL at run time and lists its devices. A machine without it has no devices, which is
+ * not an error. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -36,7 +37,7 @@ const char *ls_opencl_error(int32_t error, char text[64])
     return text;
 }
 
-/* The library stays loaded: drivers do not like to be unloaded. */
+/* The library is never unloaded, because drivers do not support that well. */
 static bool load(void)
 {
     void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -86,8 +87,8 @@ static void describe(ls_opencl_device *d, const char *platform)
     d->tuning = !d->cpu ? &ls_gpu_tuning_gpu : vector >= 16 ? &ls_gpu_tuning_cpu_512 : &ls_gpu_tuning_cpu;
 }
 
-/* LOCKSTEP_OPENCL_PARTS: how many parts each CPU is cut into; 1 where nothing is said; 0: OpenCL is left alone, as
- * where what is said is no such number. */
+/* Number of parts that each CPU is split into, from LOCKSTEP_OPENCL_PARTS (default 1). 0: OpenCL is
+ * not used, also if the value is invalid. */
 static uint32_t wanted_parts(void)
 {
     const char *said = getenv("LOCKSTEP_OPENCL_PARTS");
@@ -97,7 +98,8 @@ static uint32_t wanted_parts(void)
     return (uint32_t)parts;
 }
 
-/* A CPU, cut into parts of as many cores each, as far as there are cores; or the device as it is. */
+/* Splits a CPU into parts of nearly equal numbers of cores, at most one part per core. Other
+ * devices are not split. */
 static uint32_t cut(ls_cl_device id, ls_cl_device out[MOST_PARTS])
 {
     uint32_t parts = wanted_parts(), cores = (uint32_t)number(id, LS_CL_DEVICE_MAX_COMPUTE_UNITS), made = 0;
@@ -205,7 +207,7 @@ void ls_opencl_describe(ls_text *lines)
     const ls_opencl *all = ls_opencl_get();
     if (all->count == 0)
         ls_text_add(lines, "OpenCL: none (%s)\n", all->problem);
-    for (int i = 0, next; i < all->count; i = next) { /* devices of a platform stand together */
+    for (int i = 0, next; i < all->count; i = next) { /* devices of a platform are adjacent */
         for (next = i + 1; next < all->count && all->devices[next].context == all->devices[i].context;)
             next++;
         ls_text_add(lines, "OpenCL: %d device%s of %s, driver %s\n", next - i, next - i == 1 ? "" : "s",

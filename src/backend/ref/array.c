@@ -1,4 +1,4 @@
-/* Walks, fills and stores shared by the kernels. */
+/* Walks, fills and stores that the kernels share. */
 #include "backend/ref/array.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ void ls_ref_walk_restart(ls_ref_walk *walk)
     walk->row = -1;
 }
 
-/* Does one step along axis `outer` equal a whole pass along axis `inner`, in every operand? */
+/* Whether one step along axis `outer` equals a whole pass along axis `inner` in every operand. */
 static bool side_by_side(const ls_ref_walk *walk, int outer, int inner)
 {
     for (int k = 0; k < walk->operands; k++)
@@ -51,7 +51,7 @@ static bool side_by_side(const ls_ref_walk *walk, int outer, int inner)
     return true;
 }
 
-/* Drops axes of size 1 and makes one of axes that lie side by side. */
+/* Drops axes of size 1 and merges adjacent axes. */
 static void merge_axes(ls_ref_walk *walk)
 {
     int kept = 0;

@@ -1,10 +1,11 @@
-/* What the kernels share: counting elements, walking several arrays at once, storing a number as any type. */
+/* Helpers for kernels: counting elements, walking several arrays at once, storing a number as any
+ * type. */
 #ifndef LS_BACKEND_REF_ARRAY_H
 #define LS_BACKEND_REF_ARRAY_H
 
 #include "backend/ref/ref.h"
 
-/* The product of the sizes of axes first .. end-1. */
+/* Product of the sizes of axes first to end-1. */
 int64_t ls_ref_extent(const ls_shape *shape, int first, int end);
 
 static inline int64_t ls_ref_elements(const ls_ref_array *array)
@@ -17,23 +18,26 @@ static inline int64_t ls_ref_at_most(int64_t n, int64_t limit)
     return n < limit ? n : limit;
 }
 
-/* Samples in the slice and elements in each; an output that is whole counts as one sample. */
+/* Number of samples in the slice and of elements in each; a whole output counts as one sample. */
 void ls_ref_samples(const ls_ref_call *call, int64_t *samples, int64_t *each);
 
-/* A walk over a shape, row by row; a row is the innermost axis, after axes that lie side by side in every operand have
- * been made one. An operand is an array laid under the shape by strides: 0 where it repeats.
+/* A walk over a shape, row by row. A row is the innermost axis, after merging axes that are
+ * adjacent in every operand. An operand is an array mapped to the shape by strides; 0 where it
+ * repeats.
  *
  *     ls_ref_walk_begin(&walk, &shape);
  *     ls_ref_walk_add(&walk, 0, strides);
  *     while (ls_ref_walk_row(&walk))
  *         for (int64_t i = 0; i < walk.length; i++)
- *             ... x[walk.offset[0] + i * walk.step[0]], which is element walk.row * walk.length + i of the shape */
+ *             ... x[walk.offset[0] + i * walk.step[0]] ...
+ *
+ * This is element walk.row * walk.length + i of the shape. */
 #define LS_REF_OPERANDS 3
 typedef struct ls_ref_walk {
-    int64_t length;                  /* of a row */
-    int64_t row;                     /* this row's number */
-    int64_t offset[LS_REF_OPERANDS]; /* of this row's first element, in elements */
-    int64_t step[LS_REF_OPERANDS];   /* from element to element within a row */
+    int64_t length;                  /* elements per row */
+    int64_t row;                     /* index of the current row */
+    int64_t offset[LS_REF_OPERANDS]; /* index of the row's first element */
+    int64_t step[LS_REF_OPERANDS];   /* distance between elements of a row */
     /* private */
     int rank, operands;
     int64_t rows;
@@ -44,30 +48,30 @@ typedef struct ls_ref_walk {
 void ls_ref_walk_begin(ls_ref_walk *walk, const ls_shape *shape);
 void ls_ref_walk_add(ls_ref_walk *walk, int64_t start, const int64_t strides[LS_MAX_RANK]);
 void ls_ref_walk_restart(ls_ref_walk *walk);
-bool ls_ref_walk_row(ls_ref_walk *walk); /* goes to the first, then the next row; false after the last */
+/* Advances to the first or next row; false after the last. */
+bool ls_ref_walk_row(ls_ref_walk *walk);
 
-/* The strides that lay `shape` under the larger `over` as NumPy broadcasts. */
+/* Strides that broadcast `shape` to the larger `over` as in NumPy. */
 void ls_ref_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK]);
 
-/* A walk over `over` with `count` arrays broadcast to it. */
 void ls_ref_walk_broadcast(ls_ref_walk *walk, const ls_shape *over, const ls_ref_array *arrays, int count);
 
-/* Truncated toward zero, kept within low..high; NaN is 0. */
+/* Truncates toward zero and clamps to low..high; NaN gives 0. */
 int64_t ls_ref_to_integer(double value, int64_t low, int64_t high);
 
-/* Stores `value` as `dtype` at `to`: integers as above, bool as value != 0. */
+/* Stores `value` as `dtype` at `to`: integers by ls_ref_to_integer, bool as value != 0. */
 void ls_ref_store(void *to, ls_dtype dtype, double value);
 void ls_ref_set(const ls_ref_array *array, double value);
 void ls_ref_clear(const ls_ref_array *array);
 
-/* Copies to the output its number of elements, from element `start` of input 0 on. */
+/* Fills the output with consecutive elements of input 0, from element `start` on. */
 ls_status ls_ref_copy(const ls_ref_call *call, int64_t start);
 
-/* Element i of an array of i32, i64 or u8. */
+/* The array must be i32, i64 or u8. */
 int64_t ls_ref_index(const ls_ref_array *array, int64_t i);
 
-/* Element i of the indices, when it is within 0 .. size-1; otherwise an error that names both. `input`: which input of
- * the node the indices are. */
+/* Reads element i of the indices if it is within 0..size-1; otherwise fails with a message that
+ * names both. input: which input of the node holds the indices. */
 ls_status ls_ref_index_within(const ls_ref_call *call, int input, int64_t i, int64_t size, int64_t *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Convolutions by their definition (docs/bits.md), channels innermost. Channels are cut into tiles so that the sums
- * stay on the stack. */
+/* Convolutions by their definition (docs/bits.md), channels innermost. Channels are processed in
+ * tiles so that the sums stay on the stack. */
 #include <string.h>
 
 #include "backend/blocks.h"
@@ -9,11 +9,12 @@
 #define TILE  128
 #define INPUT 16 /* input channels of a tile of the kernel's gradient */
 
-/* x [n,h,w,c], kernel [kh,kw,group_in,out], y [n,yh,yw,out]; group g takes group_in channels of x to group_out of y. */
+/* x [n,h,w,c], kernel [kh,kw,group_in,out], y [n,yh,yw,out]; group g maps group_in channels of x to
+ * group_out channels of y. */
 typedef struct conv {
     int64_t n, h, w, c, kh, kw, yh, yw, out;
     int64_t groups, group_in, group_out;
-    int64_t stride[2], dilation[2], pad[2]; /* pad: top, left; what lies beyond the image is zero */
+    int64_t stride[2], dilation[2], pad[2]; /* pad: top, left; the image is zero outside */
 } conv;
 
 static conv conv_of(const ls_ref_call *call, const ls_shape *x, const ls_shape *kernel, const ls_shape *y)
@@ -39,13 +40,13 @@ static conv conv_of(const ls_ref_call *call, const ls_shape *x, const ls_shape *
     };
 }
 
-/* The image's row (column) that cell k of the window at place y sees. */
+/* Row (column) of the image that cell k of the window at position y covers. */
 static int64_t seen(const conv *v, int axis, int64_t y, int64_t k)
 {
     return y * v->stride[axis] + k * v->dilation[axis] - v->pad[axis];
 }
 
-/* The place whose window sees row (column) x with its cell k; -1 when there is none. */
+/* Position of the window whose cell k covers row (column) x; -1: none. */
 static int64_t place(const conv *v, int axis, int64_t x, int64_t k, int64_t places)
 {
     int64_t from = x - k * v->dilation[axis] + v->pad[axis];
@@ -56,7 +57,7 @@ static int64_t place(const conv *v, int axis, int64_t x, int64_t k, int64_t plac
 
 /* ---- Forward ---- */
 
-/* Output channels first .. first+count-1, all of one group, at (image, y, x). */
+/* Computes output channels first .. first+count-1 of one group at (image, y, x). */
 static void convolve(const conv *v, const real *in, const real *kernel, const int64_t at[3], int64_t first,
                      int64_t count, real *out)
 {
@@ -100,8 +101,8 @@ ls_status LS_REF(conv2d)(const ls_ref_call *call)
 
 /* ---- Gradient of the input ---- */
 
-/* Input channels first .. first+count-1, all of one group, at (image, h, w): every place whose window saw them, first
- * to last. */
+/* Computes input channels first .. first+count-1 of one group at (image, h, w) from every window
+ * that covers them, in order. */
 static void spread_back(const conv *v, const real *kernel, const real *dy, const int64_t at[3], int64_t first,
                         int64_t count, real *out)
 {
@@ -145,20 +146,19 @@ ls_status LS_REF(conv2d_grad_input)(const ls_ref_call *call)
 
 /* ---- Gradient of the kernel ---- */
 
-/* A tile of one cell of the kernel: input channels of a group, output channels of the same group. */
+/* A tile of one cell of the kernel: some input channels and some output channels of the same
+ * group. */
 typedef struct kernel_tile {
     int64_t i, j;      /* the cell */
     int64_t in, ins;   /* first and count, within the group */
-    int64_t out, outs; /* first and count, of all */
+    int64_t out, outs; /* first and count, of all output channels */
 } kernel_tile;
 
-/* Where the tile's element (c, o) is in the kernel. */
 static int64_t element(const conv *v, const kernel_tile *t, int64_t c, int64_t o)
 {
     return ((t->i * v->kw + t->j) * v->group_in + t->in + c) * v->out + t->out + o;
 }
 
-/* One block's part. */
 static void correlate(const conv *v, const kernel_tile *t, const ls_ref_call *call, const ls_block_part *b)
 {
     real sum[INPUT][TILE] = { { 0 } }, *out = call->out.data, *chain = call->chain;

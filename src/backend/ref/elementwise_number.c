@@ -1,4 +1,5 @@
-/* Elementwise ops that integers have too. Integers wrap; NaN wins every maximum and minimum. */
+/* Elementwise ops that also support integers. Integers wrap around; NaN wins every maximum and
+ * minimum. */
 #include "backend/ref/elementwise.h"
 
 BINARY(add, (real_bits)a + (real_bits)b)
@@ -14,7 +15,7 @@ UNARY(abs, fabs(x))
 UNARY(neg, 0 - (real_bits)x)
 UNARY(abs, x < 0 ? 0 - (real_bits)x : (real_bits)x)
 #endif
-UNARY(sign, x > 0 ? 1 : x < 0 ? -1 : x) /* zeros and NaN stay what they are */
+UNARY(sign, x > 0 ? 1 : x < 0 ? -1 : x) /* zeros and NaN are kept */
 UNARY(square, (real_bits)x *(real_bits)x)
 
 static real from_double(double value)
@@ -32,7 +33,7 @@ ls_status LS_REF(clip)(const ls_ref_call *call)
     real *out = call->out.data;
     real low = from_double(call->node->attr.range.low), high = from_double(call->node->attr.range.high);
     for (int64_t i = 0, n = ls_ref_elements(&call->out); i < n; i++) {
-        real x = in[i] < low ? low : in[i]; /* NaN fails both comparisons and stays */
+        real x = in[i] < low ? low : in[i]; /* NaN fails both comparisons and is kept */
         out[i] = x > high ? high : x;
     }
     return LS_OK;

@@ -1,5 +1,5 @@
-/* Elementwise ops of real numbers. What takes more than one operation is computed in double and rounded once; the
- * functions are those of functions.h. */
+/* Elementwise ops of real numbers. Formulas with more than one operation are computed in double and
+ * rounded once; the functions are those of functions.h. */
 #include "backend/ref/elementwise.h"
 #include "backend/ref/functions.h"
 
@@ -12,7 +12,7 @@ UNARY(sqrt, real_sqrt(x))
 UNARY(rsqrt, 1 / sqrt((double)x))
 UNARY(erf, wide_erf(x))
 UNARY(tanh, wide_tanh(x))
-UNARY(relu, x <= 0 ? 0 : x) /* so written, NaN stays */
+UNARY(relu, x <= 0 ? 0 : x) /* written such that NaN is kept */
 UNARY(sigmoid, wide_sigmoid(x))
 UNARY(softplus, (x > 0 ? x : 0) + wide_log1p(wide_exp(-fabs(x))))
 UNARY(silu, x *wide_sigmoid(x))

@@ -1,10 +1,11 @@
-/* Elementary functions of one number, for the type that is compiled (real.h). All take and give doubles, which the
- * kernels round once to `real`.
+/* Elementary functions of one number for the type being compiled (real.h). They take and return
+ * doubles, which the kernels round once to `real`.
  *
- * float32: the definition (docs/bits.md). Every line is one operation after the other in double, none fused; the vector
- * kernels (backend/cpu/simd_math.inc) do the same, and their bits are these. The errors are far below a float's last
- * place, infinities and NaN come out right, a subnormal float is a normal double.
- * float64: base/math.h, and other formulas where there are any: what float32 is measured by. */
+ * float32: these functions define the results (docs/bits.md). Each line is a sequence of separate
+ * operations in double, none fused; the vector kernels (backend/cpu/simd_math.inc) do the same and
+ * give the same bits. Errors are far below a float's last place, infinities and NaN are handled,
+ * and a subnormal float is a normal double.
+ * float64: base/math.h, with different formulas where possible; used to check float32. */
 #ifndef LS_BACKEND_REF_FUNCTIONS_H
 #define LS_BACKEND_REF_FUNCTIONS_H
 
@@ -55,11 +56,12 @@ static inline double wide_exp(double x)
 static inline double wide_expm1(double x)
 {
     if (fabs(x) < 0x1p-7)
-        return x * (1 + x * (0.5 + x * (1.0 / 6 + x * (1.0 / 24 + x * (1.0 / 120))))); /* -0 stays */
+        /* -0 is kept */
+        return x * (1 + x * (0.5 + x * (1.0 / 6 + x * (1.0 / 24 + x * (1.0 / 120)))));
     return wide_exp(x) - 1;
 }
 
-/* x: any value a float can have, or a normal double. x = 2^k m, m within [0.7071, 1.4142]. */
+/* x: any value of a float, or a normal double. x = 2^k m with m within [0.7071, 1.4142]. */
 static inline double wide_log(double x)
 {
     static const double c[] = LS_LOG_POLYNOMIAL;
@@ -67,7 +69,7 @@ static inline double wide_log(double x)
     if (x == 0)
         return -(double)INFINITY;
     if (!(x > 0 && x < (double)INFINITY))
-        return x < 0 ? (double)NAN : x; /* infinity and NaN stay */
+        return x < 0 ? (double)NAN : x; /* infinity and NaN are kept */
     uint64_t bits = bits_of(x) + (one - low);
     double k = (double)(int64_t)(bits >> 52) - 1023, f = number_of((bits & UINT64_C(0x000fffffffffffff)) + low) - 1;
     double s = f / (2 + f), z = s * s;
@@ -85,7 +87,7 @@ static inline double wide_tanh(double x)
 {
     if (fabs(x) < 0x1p-7) {
         double square = x * x;
-        return x * (1 + square * (-1.0 / 3 + square * (2.0 / 15))); /* -0 stays */
+        return x * (1 + square * (-1.0 / 3 + square * (2.0 / 15))); /* -0 is kept */
     }
     double e = wide_exp(-2 * fabs(x));
     return copysign((1 - e) / (1 + e), x);
@@ -114,7 +116,7 @@ static inline double wide_erf(double x)
     return copysign(1 - wide_erfc(fabs(x)), x);
 }
 
-/* x times the normal distribution's function: without the cancellation of 1 + erf far below 0 */
+/* x times the normal distribution function, without the cancellation of 1 + erf far below 0 */
 static inline double wide_gelu(double x)
 {
     double tail = 0.5 * wide_erfc(fabs(x) * LS_ROOT_HALF);

@@ -1,4 +1,4 @@
-/* Values that come from no other tensor, copies, and changes of type. */
+/* Leaves (values that depend on no other tensor), copies and casts. */
 #include "backend/ref/array.h"
 
 ls_status ls_ref_fill(const ls_ref_call *call)
@@ -25,13 +25,13 @@ ls_status ls_ref_stop_gradient(const ls_ref_call *call)
     return ls_ref_copy(call, 0);
 }
 
-/* A slice gives its own rows; the run puts the slices' rows together. */
+/* A slice copies its own rows; the run concatenates the slices' rows. */
 ls_status ls_ref_gather_batch(const ls_ref_call *call)
 {
     return ls_ref_copy(call, 0);
 }
 
-/* The input is whole: a slice takes its rows out of all. */
+/* The input is whole: a slice copies its rows from it. */
 ls_status ls_ref_scatter_batch(const ls_ref_call *call)
 {
     return ls_ref_copy(call, call->first * ls_ref_extent(&call->in[0].shape, 1, call->in[0].shape.rank));
@@ -106,7 +106,7 @@ ls_status ls_ref_cast(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* group: its value is nothing of interest. */
+/* The value of a group is not used. */
 ls_status ls_ref_group(const ls_ref_call *call)
 {
     *(int64_t *)call->out.data = 0;

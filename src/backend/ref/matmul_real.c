@@ -1,5 +1,6 @@
-/* Matrix products by their definition (docs/bits.md), tile by tile: each element's products are a chain in the order of
- * k; where leading axes or the batch are summed, a chain for each block of positions. */
+/* Matrix products by their definition (docs/bits.md), tile by tile: each element's products are a
+ * chain in the order of k; in sums over leading axes or the batch, one chain per block of
+ * positions. */
 #include <string.h>
 
 #include "backend/blocks.h"
@@ -10,7 +11,7 @@
 #define COLUMNS 128
 #define DEPTH   32
 
-/* Sizes, and the strides of one matrix of a [m,k] and of b [k,n] after the transposes asked for. */
+/* Sizes, and the strides of one matrix of a [m,k] and of b [k,n] after the transposes. */
 typedef struct product {
     int64_t m, n, k;
     int64_t a_row, a_column, b_row, b_column;
@@ -21,10 +22,11 @@ typedef struct tile {
     real sum[ROWS][COLUMNS];
 } tile;
 
-/* Goes on with a's rows times b's columns, k from .. to-1. */
+/* Continues with a's rows times b's columns for k in from .. to-1. */
 static void add_product(const product *p, tile *t, const real *a, const real *b, int64_t from, int64_t to)
 {
-    real packed[DEPTH][COLUMNS]; /* of b, so that the inner loop runs over neighbours whatever the transpose */
+    /* Copy of b, so that the inner loop is contiguous even if b is transposed. */
+    real packed[DEPTH][COLUMNS];
     for (int64_t k = from; k < to; k += DEPTH) {
         int64_t depth = ls_ref_at_most(to - k, DEPTH);
         for (int64_t d = 0; d < depth; d++)
@@ -83,8 +85,8 @@ static void multiply(const product *p, tile *t, void *user)
     store_tile(p, t, false, s->out);
 }
 
-/* The sum over leading axes of the products, in blocks; a sample is the first of these axes, or, where there are none,
- * one k. */
+/* The sum of the products over leading axes, in blocks. A sample is an index of the first of these
+ * axes or, without leading axes, one k. */
 typedef struct sum {
     const ls_ref_call *call;
     ls_ref_walk *leading;
@@ -92,7 +94,8 @@ typedef struct sum {
     int64_t samples;
 } sum;
 
-/* Positions of one pair of matrices, from number `at` of all on; the block they are in may end among them. */
+/* Adds positions of one pair of matrices, from number `at` of all on. Their block may end among
+ * them. */
 static void add_positions(const product *p, tile *t, const sum *s, const real *a, const real *b, int64_t at,
                           ls_block_part *block)
 {
@@ -122,7 +125,7 @@ static void multiply_blocks(const product *p, tile *t, void *user)
                           &block);
 }
 
-/* A walk over the axes before the last two, broadcast; operand k is input k, in elements. */
+/* Sets up a walk over the broadcast axes before the last two; operand k is input k, in elements. */
 static ls_shape walk_leading(ls_ref_walk *walk, const ls_ref_array in[2])
 {
     ls_shape lead[2] = { in[0].shape, in[1].shape }, over;
@@ -146,8 +149,8 @@ static ls_shape walk_leading(ls_ref_walk *walk, const ls_ref_array in[2])
     return over;
 }
 
-/* in: a [..., m, k], b [..., k, n], the last two axes swapped where transposed; out [..., m, n], or [m, n] when leading
- * axes are summed. */
+/* in: a [..., m, k], b [..., k, n], with the last two axes swapped if transposed; out [..., m, n],
+ * or [m, n] if leading axes are summed. */
 ls_status LS_REF(matmul)(const ls_ref_call *call)
 {
     const ls_ref_array *a = &call->in[0], *b = &call->in[1];

@@ -1,13 +1,15 @@
-/* Batch normalisation over all axes but the last, as docs/bits.md defines it. The moments are plain sums, [2,C] in
- * double, so that the lanes of a batch add up to the batch's own: row 0 the elements, row 1 their squares. What is made
- * of them by channel is rounded to `real` before it meets a pixel. */
+/* Batch normalization over all axes but the last, as defined in docs/bits.md. The moments are plain
+ * sums in double, [2,C], so that the sums of lanes add up to those of the batch: row 0 sums the
+ * elements, row 1 their squares. Values per channel derived from them are rounded to `real` before
+ * they are applied to a pixel. */
 #include "backend/blocks.h"
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
 #define TILE 64
 
-/* x as [positions, channels], and how many elements a channel has in the whole batch, or the lane. */
+/* x as [positions, channels], and the number of elements per channel in the whole batch or the
+ * lane. */
 typedef struct norm {
     int64_t positions, channels, samples;
     ls_blocks blocks;
@@ -43,7 +45,7 @@ static void statistics_of(const norm *v, const double *moments, int64_t first, i
     for (int64_t c = 0; c < count; c++) {
         double mean = moments[first + c] / v->count;
         double variance = moments[v->channels + first + c] / v->count - mean * mean;
-        variance = variance < 0 ? 0 : variance; /* NaN stays */
+        variance = variance < 0 ? 0 : variance; /* NaN is kept */
         out->mean[c] = (real)mean;
         out->inverse[c] = (real)(1 / sqrt(variance + v->epsilon));
     }
@@ -51,9 +53,9 @@ static void statistics_of(const norm *v, const double *moments, int64_t first, i
 
 /* ---- Sums over the batch: two chains by channel and block; blocks are added in double ---- */
 
-/* Channels first .. first+count-1: both sums of the positions of a block go on. x and dy are at the block's first
- * position and the first channel. dy NULL: sums of x and of its square, chains in double; otherwise of dy and of
- * dy * (normalised x), chains of `real`. */
+/* Continues both sums of a block for channels first .. first+count-1. x and dy point to the block's
+ * first position and the first channel. dy NULL: sums of x and x^2 in double; otherwise of dy and
+ * of dy * (normalized x) in `real`. */
 static void add_positions(const norm *v, const statistics *s, const real *x, const real *dy, int64_t positions,
                           int64_t count, double (*sum)[TILE])
 {
@@ -108,7 +110,8 @@ ls_status LS_REF(moments)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* in: dy, x [...,C], moments f64 [2,C]; out f64 [2,C]: the sums of dy and of dy times the normalised x */
+/* in: dy, x [...,C], moments f64 [2,C]; out f64 [2,C]: sums of dy and of dy times the normalized
+ * x */
 ls_status LS_REF(batch_norm_grad_moments)(const ls_ref_call *call)
 {
     norm v = norm_of(call, &call->in[1]);

@@ -1,4 +1,5 @@
-/* Pooling of images, channels innermost. Padding never wins a maximum, and counts in an average only when asked to. */
+/* Pooling of images, channels innermost. Padding never wins a maximum and counts in an average only
+ * if requested. */
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
@@ -28,9 +29,9 @@ static pool pool_of(const ls_ref_call *call, const ls_shape *x, const ls_shape *
     };
 }
 
-/* A part of an image, or of the places of windows over it. */
+/* A part of an image, or of the window positions over it. */
 typedef struct box {
-    int64_t top, bottom, left, right; /* bottom and right are the first outside */
+    int64_t top, bottom, left, right; /* bottom and right are exclusive */
 } box;
 
 static void span_seen(const pool *v, int axis, int64_t y, int64_t size, int64_t *first, int64_t *end)
@@ -40,7 +41,7 @@ static void span_seen(const pool *v, int axis, int64_t y, int64_t size, int64_t 
     *end = ls_ref_at_most(from + v->window[axis], size);
 }
 
-/* What the window at place (y, x) sees of the image. */
+/* The part of the image that the window at position (y, x) covers. */
 static box box_seen(const pool *v, int64_t y, int64_t x)
 {
     box b;
@@ -51,12 +52,13 @@ static box box_seen(const pool *v, int64_t y, int64_t x)
 
 static void span_seeing(const pool *v, int axis, int64_t x, int64_t places, int64_t *first, int64_t *end)
 {
-    int64_t last = x + v->pad[axis], before = last - v->window[axis]; /* windows that start in before+1 .. last */
+    /* Windows that start in before+1 .. last. */
+    int64_t last = x + v->pad[axis], before = last - v->window[axis];
     *first = before < 0 ? 0 : before / v->stride[axis] + 1;
     *end = ls_ref_at_most(last / v->stride[axis] + 1, places);
 }
 
-/* The places whose windows see (h, w) of the image. */
+/* The window positions that cover (h, w) of the image. */
 static box box_seeing(const pool *v, int64_t h, int64_t w)
 {
     box b;
@@ -86,7 +88,7 @@ ls_status LS_REF(max_pool2d)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* The first largest pixel of channel c in the box, as an offset in the image; -1 in an empty box. */
+/* Offset in the image of the first largest pixel of channel c in the box; -1: the box is empty. */
 static int64_t first_largest(const pool *v, const box *seen, const real *image, int64_t c)
 {
     int64_t best = -1;
@@ -122,14 +124,13 @@ ls_status LS_REF(max_pool2d_grad)(const ls_ref_call *call)
 
 /* ---- Average ---- */
 
-/* What the window at place (y, x) divides by. */
 static double divisor(const pool *v, int64_t y, int64_t x)
 {
     box seen = box_seen(v, y, x);
     if (v->count_padding)
         return (double)(v->window[0] * v->window[1]);
     if (seen.bottom <= seen.top || seen.right <= seen.left)
-        return 1; /* a window over padding alone: 0 */
+        return 1; /* a window with only padding: the result is 0 */
     return (double)((seen.bottom - seen.top) * (seen.right - seen.left));
 }
 
@@ -158,7 +159,7 @@ ls_status LS_REF(average_pool2d)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* in: dy; out: like x. Each pixel collects from the windows that saw it. */
+/* in: dy; out: like x. Each pixel sums over the windows that cover it. */
 ls_status LS_REF(average_pool2d_grad)(const ls_ref_call *call)
 {
     pool v = pool_of(call, &call->out.shape, &call->in[0].shape);

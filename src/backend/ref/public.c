@@ -1,4 +1,4 @@
-/* The reference kernels, for backends from outside. */
+/* The reference kernels for external backends. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define FEW 16
 
-/* The places of an update's variable and slots, old and new. */
+/* Sets the places of an update's variable and slots, old and new. */
 static ls_status place_state(ls_ref_call *call, const void *const *state, void *const *new_state)
 {
     ls_variable *const *slot = call->node->attr.apply.slot;
@@ -59,7 +59,8 @@ ls_status ls_reference_run(const ls_tensor *node, const ls_program_run *run, con
 
 /* ---- Joins ---- */
 
-/* a + b, added as `wide`: of integers an unsigned type, so that sums wrap. is_nan: of the two, joined by comparing. */
+/* a + b, added as `wide`: an unsigned type for integers, so that sums wrap around. is_nan: one of
+ * the two is NaN; only for maximum and minimum. */
 #define JOIN(type, wide, is_nan, nan)                                                                                  \
     static void join_##type(ls_join_kind kind, type *to, const type *left, const type *right, int64_t count)           \
     {                                                                                                                  \
@@ -100,7 +101,7 @@ void ls_reference_join(ls_join_kind kind, ls_dtype dtype, const void *left, cons
     case LS_I64:
         join_int64_t(kind, to, left, right, count);
         break;
-    default: /* no other type has sums or extremes */
+    default: /* no other type can be summed or compared */
         break;
     }
 }

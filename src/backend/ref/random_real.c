@@ -1,5 +1,5 @@
-/* Random numbers and dropout. A number depends on seed, run, node, position of the sample in the whole batch, and
- * element within the sample: never on how the batch was cut into slices. */
+/* Random numbers and dropout. A number depends on seed, run, node, index of the sample in the whole
+ * batch, and element within the sample; never on how the batch is split into slices. */
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 #include "base/philox.h"
@@ -10,7 +10,8 @@ static ls_philox_key key_of(const ls_ref_call *call, ls_random_purpose purpose)
                          (uint32_t)call->node->attr.random.call);
 }
 
-/* The block that holds element e of sample s of the slice, when a block serves `per_block` elements. */
+/* Returns the block of element e of sample s of the slice if each block serves `per_block`
+ * elements. */
 static ls_philox_block block_of(const ls_ref_call *call, ls_philox_key key, int64_t s, int64_t e, int per_block)
 {
     int64_t sample = call->node->per_sample ? call->first + s : 0;
@@ -52,7 +53,7 @@ ls_status LS_REF(random_uniform)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* Words 0 and 1 of a block make two numbers, words 2 and 3 two more. */
+/* Words 0 and 1 of a block give two numbers, words 2 and 3 two more. */
 ls_status LS_REF(random_normal)(const ls_ref_call *call)
 {
     double mean = call->node->attr.random.a, deviation = call->node->attr.random.b;

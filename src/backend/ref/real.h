@@ -1,5 +1,5 @@
-/* The type a kernel file is compiled for: `real` in *_real.c and *_number.c, and the names of its kernels and
- * functions. */
+/* The element type of a kernel file: `real` in *_real.c and *_number.c, and the names of its
+ * kernels and functions. */
 #ifndef LS_BACKEND_REF_REAL_H
 #define LS_BACKEND_REF_REAL_H
 
@@ -32,8 +32,9 @@ typedef int64_t real;
 #error "compiled once for each type: define one of LS_REAL_F32, LS_REAL_F64, LS_REAL_I32, LS_REAL_I64"
 #endif
 
-/* What *_number.c needs to serve integers too. Bits: the type to add and multiply in, so that integers wrap; sum: the
- * type to add many elements in; lowest, highest: what a maximum, a minimum of nothing is. */
+/* Definitions that let *_number.c also serve integers. real_bits: type for addition and
+ * multiplication, so that integers wrap around; real_sum: type for sums of many elements;
+ * REAL_LOWEST, REAL_HIGHEST: maximum and minimum of an empty set. */
 #if defined(LS_REAL_F32) || defined(LS_REAL_F64)
 #define LS_REAL_IS_FLOAT 1
 typedef real real_bits;
@@ -54,7 +55,8 @@ typedef uint64_t real_sum;
 #define REAL_HIGHEST     INT64_MAX
 #endif
 
-/* One step of a chain of products: the definition is in float, fused; double is there to look at how near that is. */
+/* One step of a chain of products. The definition is the fused operation in float; double only
+ * serves to measure its error. */
 #if defined(LS_REAL_F32)
 static inline real real_madd(real a, real b, real c)
 {
@@ -77,7 +79,7 @@ static inline bool real_is_nan(real x)
 #endif
 }
 
-/* The larger and the smaller; NaN wins, and of equals the first. */
+/* Maximum and minimum; NaN wins; the first of equal values. */
 static inline real real_max(real a, real b)
 {
     return a >= b || real_is_nan(a) ? a : b;
@@ -88,7 +90,7 @@ static inline real real_min(real a, real b)
     return a <= b || real_is_nan(a) ? a : b;
 }
 
-/* Does x come before y when the largest is first? NaN comes before all numbers. */
+/* Whether x sorts before y in descending order. NaN comes before all numbers. */
 static inline bool real_before(real x, real y)
 {
     return x > y || (real_is_nan(x) && !real_is_nan(y));

@@ -1,5 +1,5 @@
-/* Reductions over axes, and the places of the largest. Sums over the batch are in blocks (docs/bits.md); other real
- * sums are in double, rounded once. Integer sums wrap. */
+/* Reductions over axes, argmax and top-k. Sums over the batch are in blocks (docs/bits.md); other
+ * real sums are in double and rounded once. Integer sums wrap around. */
 #include "backend/blocks.h"
 #include "backend/ref/array.h"
 #include "backend/ref/interleaved.h"
@@ -7,7 +7,7 @@
 
 #define TILE 64
 
-/* The input seen as two walks: over the axes that stay, and over those that go. */
+/* The input as two walks: over the kept axes, and over the reduced axes. */
 typedef struct axes_split {
     ls_ref_walk kept, gone;
 } axes_split;
@@ -30,8 +30,8 @@ static void split_axes(axes_split *split, const ls_ref_call *call)
     ls_ref_walk_add(&split->gone, 0, gone_strides);
 }
 
-/* A tile of n outputs is reduced together: neighbours in the output are often neighbours in the input, `pitch` apart.
- * Each output takes its elements in row-major order. */
+/* Reduces a tile of n outputs together: adjacent outputs are often close in the input, `pitch`
+ * apart. Each output takes its elements in row-major order. */
 typedef void tile_function(const ls_ref_call *call, ls_ref_walk *gone, const real *in, int64_t pitch, int64_t n,
                            real *out);
 
@@ -51,7 +51,7 @@ static ls_status each_tile(const ls_ref_call *call, tile_function *reduce)
     return LS_OK;
 }
 
-/* Is the output there already, from the lane's samples before? */
+/* Whether `out` already holds the result of earlier samples of the lane. */
 static bool goes_on(const ls_ref_call *call)
 {
     return call->node->use == LS_USE_REDUCES && call->from_lane > 0;
@@ -93,7 +93,7 @@ ls_status LS_REF(reduce_min)(const ls_ref_call *call)
 
 /* ---- Sums over the batch: a chain for each block of positions ---- */
 
-/* Positions are the elements of the axes that go, the last of them a row. */
+/* Positions are the elements of the reduced axes; the last of these axes is a row. */
 static ls_blocks blocks_of(const ls_ref_call *call)
 {
     const ls_shape *shape = &call->in[0].shape;
@@ -129,7 +129,7 @@ static void tile_blocks(const ls_ref_call *call, ls_ref_walk *gone, const real *
     real_bits total[TILE];
     int64_t at = 0, samples = call->in[0].shape.dims[0];
     for (int64_t j = 0; j < n && samples * blocks.sample == 0 && call->from_lane == 0; j++)
-        out[j] = 0; /* sums of nothing */
+        out[j] = 0; /* empty sums */
     for (ls_ref_walk_restart(gone); ls_ref_walk_row(gone);) {
         for (int64_t i = 0; i < gone->length; i++, at++) {
             const real *xs = in + gone->offset[0] + i * gone->step[0];
@@ -150,7 +150,7 @@ static void tile_blocks(const ls_ref_call *call, ls_ref_walk *gone, const real *
 #if LS_REAL_IS_FLOAT
 #define BLOCK 4096
 
-/* Do the elements of every sum lie side by side? Axes of one element do not count. */
+/* Whether the elements of each sum are contiguous. Axes of size 1 do not matter. */
 static bool is_contiguous(const ls_ref_call *call)
 {
     const ls_shape *shape = &call->in[0].shape;
@@ -164,7 +164,8 @@ static bool is_contiguous(const ls_ref_call *call)
     return true;
 }
 
-/* n elements in blocks of 4,096, each of 16 interleaved sums; the blocks are added in order. */
+/* Sums n elements in blocks of 4,096 with 16 interleaved sums each; the blocks are added in
+ * order. */
 static double sum_contiguous(const real *x, int64_t n)
 {
     double sum = 0;
@@ -218,7 +219,8 @@ ls_status LS_REF(argmax)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* ---- The k largest of the last axis, by insertion: the output is the list; of equals the lower index is first ---- */
+/* ---- The k largest of the last axis, by insertion into the output; of equal values the lower
+ * index comes first ---- */
 
 static void insert_value(real *list, int64_t k, int64_t held, real x)
 {

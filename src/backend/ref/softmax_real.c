@@ -1,5 +1,5 @@
-/* Softmax and what is built on it. The largest element is subtracted first, sums and exponentials are in double; what
- * comes out is rounded once. */
+/* Softmax and ops based on it. They subtract the largest element first, use double for sums and
+ * exponentials, and round the result once. */
 #include "backend/ref/array.h"
 #include "backend/ref/functions.h"
 #include "backend/ref/interleaved.h"
@@ -16,7 +16,7 @@ static row_sum sum_row(const real *x, int64_t n, int64_t step)
     ls_ref_interleaved sums = { { 0 } };
     for (int64_t i = 0; i < n; i++)
         row.largest = x[i * step] > row.largest ? x[i * step] : row.largest;
-    for (int64_t i = 0; i < n; i++) /* a NaN that the comparisons passed over comes out here */
+    for (int64_t i = 0; i < n; i++) /* a NaN that the comparisons ignored shows up here */
         sums.part[i % LS_REF_PARTS] += wide_exp(x[i * step] - row.largest);
     row.sum = ls_ref_interleaved_total(&sums);
     return row;
@@ -54,7 +54,7 @@ ls_status LS_REF(log_softmax)(const ls_ref_call *call)
 
 /* ---- Cross-entropy of logits with a class number ---- */
 
-/* Label i of in[1], when it is one of 0 .. classes-1. */
+/* Reads label i of in[1]; fails if it is not within 0 .. classes-1. */
 static ls_status label_within(const ls_ref_call *call, int64_t i, int64_t classes, int64_t *out)
 {
     const ls_ref_array *labels = &call->in[1];

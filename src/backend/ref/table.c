@@ -1,4 +1,5 @@
-/* The table of reference kernels, made from ops.def. A kernel that ops.def promises and no file has does not link. */
+/* The table of reference kernels, generated from ops.def. A kernel missing in all files fails at
+ * link time. */
 #include "backend/ref/ref.h"
 
 /* ---- Declarations ---- */

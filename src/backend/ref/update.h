@@ -1,5 +1,5 @@
-/* What the rule of an update (graph/apply.def) needs beside its arrays, in the variable's type. update_real.c makes it,
- * for the reference kernel and for the vector kernels alike. */
+/* Scalars of an update rule (graph/apply.def) in the variable's type. update_real.c computes them
+ * for both the reference kernel and the vector kernels. */
 #ifndef LS_BACKEND_REF_UPDATE_H
 #define LS_BACKEND_REF_UPDATE_H
 
@@ -10,12 +10,12 @@
         real rate, step, momentum, rho, epsilon, beta_1, beta_2;                                                       \
         real one_minus_rho, one_minus_beta_1, one_minus_beta_2;                                                        \
         real decay; /* learning rate times weight decay */                                                             \
-        real alpha; /* the rate of a step, corrected as Adam does it */                                                \
+        real alpha; /* learning rate with Adam's bias correction */                                                    \
     }
 typedef struct ls_ref_update_f32 LS_UPDATE_SCALARS(float) ls_ref_update_f32;
 typedef struct ls_ref_update_f64 LS_UPDATE_SCALARS(double) ls_ref_update_f64;
 
-/* rate and step: inputs of the node (ls_apply_step); a rule without a step may be given any. */
+/* rate and step: inputs of the node (ls_apply_step); `step` is ignored by rules without one. */
 ls_ref_update_f32 ls_ref_update_scalars_f32(const ls_tensor *node, float rate, float step);
 ls_ref_update_f64 ls_ref_update_scalars_f64(const ls_tensor *node, double rate, double step);
 

@@ -1,4 +1,4 @@
-/* Optimizer updates: one node writes a variable and its slots. The rules are those of graph/apply.def. */
+/* Optimizer updates: one node writes a variable and its slots. The rules are in graph/apply.def. */
 #include <string.h>
 
 #include "backend/ref/array.h"
@@ -23,12 +23,14 @@ scalars LS_REF(update_scalars)(const ls_tensor *node, real rate, real step)
         .one_minus_beta_2 = (real)(1 - beta_2),
         .decay = rate * (real)node->attr.apply.weight_decay,
     };
-    if (ls_apply_step(node) >= 0) /* Keras rounds the betas to the variable's type before it raises them */
+    /* Keras rounds the betas to the variable's type before the power */
+    if (ls_apply_step(node) >= 0)
         u.alpha = (real)(rate * sqrt(1 - ls_pow(u.beta_2, step)) / (1 - ls_pow(u.beta_1, step)));
     return u;
 }
 
-/* Old values are read, new ones written, perhaps to the same place; slots that the rule has not are NULL. */
+/* Old values are read and new ones written, possibly at the same place. Slots that the rule does
+ * not have are NULL. */
 typedef struct update {
     int64_t n;
     const real *g, *w, *slot[2];
@@ -66,7 +68,7 @@ static void keep(void *new, const void *old, int64_t n)
         memcpy(new, old, (size_t)n * sizeof(real));
 }
 
-/* in: gradient, learning rate [], step [] (of rules that take one), bool [] (where it may be left out) */
+/* in: gradient, learning rate [], step [] (if the rule needs one), bool [] predicate (if given) */
 ls_status LS_REF(apply)(const ls_ref_call *call)
 {
     const ls_tensor *node = call->node;
