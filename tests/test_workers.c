@@ -336,8 +336,10 @@ static void *run_member(void *user)
     ls_model *model = NULL;
     ls_status status = open_member(w, &g, &ctx);
     w->m.peers.weights = w->m.weights;
-    if (status == LS_OK) /* while it is alone */
-        status = ls_bit_class(ctx, &ctx->bit_class);
+    char *bit_class = NULL;
+    if (status == LS_OK) /* while it is alone; the context keeps it */
+        status = ls_bit_class(ctx, &bit_class);
+    free(bit_class);
     if (status == LS_OK && w->m.c)
         ctx->peers = &w->m.peers;
     if (status == LS_OK)
