@@ -395,8 +395,11 @@ bits: all bits-program $(filter %/test_reference_bits,$(TEST_PROGRAMS))
 bits-program: $(B)/tests/test_step_bits
 
 .PHONY: demo
-demo: $(B)/examples/demo
+demo: $(B)/examples/demo $(COMMAND)
 	@$(B)/examples/demo
+	@printf '\nTry next:\n  %s\n  %s\n' \
+	    '$(B)/lockstep train mnist-cnn --data fashion-mnist --epochs 1 --devices 2 --save cnn.safetensors' \
+	    '$(B)/lockstep evaluate mnist-cnn --data fashion-mnist --weights cnn.safetensors'
 
 .PHONY: bench
 bench: $(BENCH_PROGRAMS) $(COMMAND)
