@@ -18,7 +18,9 @@ stub pkg-config 'case $* in *jansson* | *cmocka*) exit 1 ;; esac'
 stub apt-get "echo \"\$DEBIAN_FRONTEND apt-get \$*\" >>'$TMP/apt'"
 stub sudo "echo sudo >>'$TMP/apt'; exec \"\$@\""
 stub id 'echo 0'
-stub gcc "exec $(command -v gcc || command -v "$CC") \"\$@\""
+# A gcc that is a link to ccache would look for the next gcc in PATH, and find the stub again.
+real=$(for each in $(which -a gcc "$CC"); do [ "$(basename "$(readlink -f "$each")")" = ccache ] || { echo "$each"; break; }; done)
+stub gcc "exec $real \"\$@\""
 
 # deps OS EXPECTED_STATUS ARGUMENTS...: runs tools/deps.sh; its output is in $TMP/out, what apt was asked in $TMP/apt.
 deps() {
