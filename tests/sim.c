@@ -275,11 +275,16 @@ static void take_events_up_to(ls_sim *sim, double time)
 static void take_events_of_call(ls_sim_worker *w)
 {
     ls_sim *sim = w->sim;
-    for (size_t i = 0; i < sim->event_count;)
-        if (sim->events[i].worker == w->number && sim->events[i].call == w->calls)
+    for (size_t i = 0; i < sim->event_count;) {
+        ls_sim_event *e = &sim->events[i];
+        bool now = e->worker == w->number && e->call == w->calls;
+        if (now && (w->in_wait || !e->waiting)) {
             take_event(sim, i);
-        else
-            i++;
+            continue;
+        }
+        e->call += now; /* it waits for a wait */
+        i++;
+    }
 }
 
 /* ---- Whose turn it is ---- */

@@ -42,6 +42,7 @@ typedef struct ls_sim_event {
     int64_t call;   /* when this worker makes its call number `call` of the transport, the first is 1; 0: at `time` */
     double time;    /* simulated seconds */
     double seconds; /* STOP, SPLIT: for so long; may be INFINITY */
+    bool waiting;   /* with `call`: at the worker's next wait from that call on */
     int other;      /* CUT */
     uint32_t side;  /* SPLIT: one bit for each worker */
     bool one_way;   /* SPLIT: what comes from `side` is lost, what goes there arrives */

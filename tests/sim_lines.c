@@ -552,7 +552,10 @@ static ls_status sim_wait(ls_transport *t, ls_want *wants, int count, double sec
 {
     ls_sim_worker *w = t->worker;
     ls_sim *sim = w->sim;
-    LS_TRY(ls_sim_enter(w));
+    w->in_wait = true;
+    ls_status entered = ls_sim_enter(w);
+    w->in_wait = false;
+    LS_TRY(entered);
     for (int i = 0; i < count; i++)
         if (wants[i].line && wants[i].line->closed)
             return ls_sim_blame(w, "it waits for line %d, which it has hung up", wants[i].line->wire->number);

@@ -76,6 +76,7 @@ struct ls_sim_worker {
     bool dead;
     double vanished; /* when; INFINITY: it did not */
     int64_t calls, late_calls;
+    bool in_wait; /* its call is a wait */
     int clusters; /* transports that it has opened */
 };
 

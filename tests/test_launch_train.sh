@@ -152,9 +152,9 @@ check "what other workers send is counted" counted
 
 simulated() {
     if LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RENDEZVOUS=x LOCKSTEP_TRANSPORT=sim "$LOCKSTEP" train mlp --data synthetic --take 32 2>"$TMP/err"; then return 1; fi
-    grep -q 'sim is a simulated network of threads in one process, for tests' "$TMP/err"
+    grep -q 'the transport "sim" is not known: there are auto, shm' "$TMP/err" || { cat "$TMP/err"; return 1; }
 }
-check "the simulated network is refused for jobs, with what it is for" simulated
+check "the simulated network of the tests is no transport of jobs" simulated
 
 # ---- Jobs that are not the same ----
 

@@ -107,6 +107,12 @@ kill_worker() { # the timeout's child is unshare, whose child is the worker
 killed() { job 21500 $ONE $TWO && kill_worker 0 && ended && went_on " 1 0" 1; } # 1 is the status of unshare
 check "of two workers one is killed: its kernel says so, and the other goes on" killed
 
+# The two that are left lose their connection for a moment, when nobody can tell them where the other one is.
+without_the_first() {
+    job 21550 $ONE $ONE $TWO && kill_worker 0 && sleep 0.4 && black_hole && reset && sleep 0.3 && mend && ended && went_on " 1 0 0" 1
+}
+check "workers reconnect without worker 0, which told them where they are" without_the_first
+
 # Asynchronous parameter servers: a process whose connections are reset calls again, and no batch is lost or counted twice. Those
 # that are cut off from the chief end with a status, and write nothing.
 asynchronous() {

@@ -31,6 +31,7 @@
 #define MOST_LOG   1000
 #define MOST_STEPS 64
 #define TWINS      5   /* schedules with two processes of one rank */
+#define STOPPED    40  /* schedules with a stopped worker on one machine */
 #define REAL_TIME  250 /* seconds that a schedule may take, on a machine that does much else */
 
 static uint8_t features[SAMPLES * FEATURES];
@@ -534,6 +535,31 @@ static void at_most_one_side_of_a_split_goes_on(void **state)
         fail_msg("%d bad schedules; LS_SPLIT=SEED %s tells one's story", bad, "build/tests/test_worker_schedules");
 }
 
+/* On one machine a worker that was stopped finds closed connections, and may have missed the announcement: its peers
+ * filled the small window with heartbeats. It must not take them for dead and go on alone. */
+static void a_stopped_worker_does_not_go_on_alone(void **state)
+{
+    (void)state;
+    uint64_t only = number_of("LS_STOPPED", 0);
+    for (uint64_t seed = only ? only : 3; seed <= (only ? only : 3 * STOPPED); seed += 3) { /* a window of 300 bytes */
+        static run r;
+        draw_schedule(seed, STOP, &r.s);
+        size_t j = (size_t)(r.s.job - jobs);
+        ls_sim_event *stop = &r.s.events[0];
+        *stop =
+            (ls_sim_event){ .fate = LS_SIM_STOP, .worker = stop->worker, .other = -1, .seconds = 3, .waiting = true };
+        stop->call = usual_calls[j][r.s.size] / 2; /* well after the handshake */
+        r.s.local = true;
+        r.s.more = 0;
+        r.s.event_count = 1;
+        current = seed;
+        if (!run_one(&r, only > 0))
+            fail_msg("LS_STOPPED=%llu %s tells its story", (unsigned long long)seed,
+                     "build/tests/test_worker_schedules");
+        ls_sim_destroy(r.sim);
+    }
+}
+
 /* While workers meet one of them dies, and new processes come under its rank and under two others that are still there.
  * They must not begin two jobs that have members in common: those then wait for each other without an end. */
 static void two_processes_of_one_rank_begin_no_two_jobs(void **state)
@@ -559,6 +585,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(survivors_have_the_bits_of_one_process),
                                         cmocka_unit_test(at_most_one_side_of_a_split_goes_on),
+                                        cmocka_unit_test(a_stopped_worker_does_not_go_on_alone),
                                         cmocka_unit_test(two_processes_of_one_rank_begin_no_two_jobs) };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

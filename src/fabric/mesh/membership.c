@@ -111,6 +111,12 @@ static bool was_held_up(ls_mesh *mesh, double late)
     return mesh->beats ? ls_heartbeat_slept(mesh->beats) : late > mesh->silence_limit;
 }
 
+static void note_sleep(ls_mesh *mesh)
+{
+    mesh->slept = true;
+    mesh->slept_in = mesh->number;
+}
+
 /* If this process itself was stopped, the silence of others proves nothing. */
 ls_status ls_mesh_wait(ls_mesh *mesh)
 {
@@ -120,7 +126,7 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
     if (mesh->over.status != LS_OK)
         return ls_error_give(&mesh->over);
     if (was_held_up(mesh, now - before - LS_BEAT_EVERY)) {
-        mesh->slept = true;
+        note_sleep(mesh);
         ls_mesh_wait_begins(mesh);
     }
     check_silence(mesh, now);
@@ -282,9 +288,9 @@ static ls_status commit_all(ls_mesh *mesh, const char *what)
 
 static void end_collective(ls_mesh *mesh)
 {
+    mesh->slept = mesh->slept && mesh->slept_in == mesh->number;
     mesh->number++;
     mesh->ready = mesh->committed = false;
-    mesh->slept = false;
     mesh->outside = 0;
     mesh->peers.wishes &= ~mesh->peers.decided;
     memset(mesh->readies, 0, (size_t)mesh->peers.size * sizeof(*mesh->readies));
@@ -582,7 +588,8 @@ static ls_status check_quorum(ls_mesh *mesh)
 {
     uint64_t members[LS_MAX_CLUSTER / 64] = { 0 };
     int here = 0;
-    mesh->slept |= was_held_up(mesh, 0);
+    if (was_held_up(mesh, 0))
+        note_sleep(mesh);
     look_for_proofs(mesh);
     for (int i = 0; i < mesh->peers.count; i++) {
         ls_set_bit(members, mesh->peers.members[i]);

@@ -188,13 +188,15 @@ typedef struct ls_mesh {
     uint64_t their_fit; /* joining worker: fit of the members; 0: unknown */
     /* Joining worker: ranks that sent the announcement, a bit set. */
     uint64_t heard_from[LS_MAX_CLUSTER / 64];
-    /* This process was stopped since the last commit, so that others may have lost it. */
+    /* This process was stopped, so that others may have lost it. A commit of the collective in which it woke up may
+     * have been decided before: only the next one shows that the others still count on it. */
     bool slept;
-    double beat;   /* when BEAT was last sent */
-    char why[160]; /* first loss that made the members regroup */
-    bool regroup;  /* a member is lost, or the members have changed */
-    bool leaves;   /* a failure is this worker's only: the others continue */
-    ls_error over; /* why the mesh ended; status LS_OK: it has not */
+    uint64_t slept_in; /* number of that collective */
+    double beat;       /* when BEAT was last sent */
+    char why[160];     /* first loss that made the members regroup */
+    bool regroup;      /* a member is lost, or the members have changed */
+    bool leaves;       /* a failure is this worker's only: the others continue */
+    ls_error over;     /* why the mesh ended; status LS_OK: it has not */
 } ls_mesh;
 
 /* Connects to the other workers. about: library version and bit class, which must be equal on all.

@@ -399,13 +399,9 @@ ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out)
     } else if (tcp->options.rank > 0 && rank == 0) {
         *out = next_meeting(tcp);
     } else {
-        if (tcp->options.rank > 0 && (place->address.bytes == 0 || place->stale)) {
+        if (tcp->options.rank > 0 && (place->address.bytes == 0 || place->stale))
             ask(tcp, rank);
-        }
-        if (place->address.bytes > 0 && !place->stale)
-            *out = place->address;
-        else if (tcp->options.rank == 0)
-            place->stale = false; /* no other source exists: try it again */
+        *out = place->address; /* a stale one, too: worker 0 may be lost, and the worker there again */
     }
     return LS_OK;
 }
