@@ -67,6 +67,22 @@ worker_of() {
 # its own arguments do not have it.
 have_argument() { printf '%s\n' "$1" | grep -l -a -F -f - /proc/[0-9]*/cmdline 2>/dev/null || :; }
 
+# two_machines NAME ONE TWO NETWORK: two network namespaces with a cable between them, at NETWORK.1 and NETWORK.2. Where that
+# is impossible the tests NAME are skipped, and the script ends.
+two_machines() {
+    command -v ip >/dev/null 2>&1 || { skip "$1" "there is no ip command"; finish; }
+    make_machines $2 $3 $4 >"$TMP/why" 2>&1 ||
+        { skip "$1" "network namespaces are not permitted here: $(tail -n 1 "$TMP/why")"; finish; }
+}
+make_machines() {
+    ip netns add $1 && ip netns add $2 && ip link add $1 type veth peer name $2 && ip link set $1 netns $1 &&
+        ip link set $2 netns $2 && ip -n $1 address add $3.1/24 dev $1 && ip -n $2 address add $3.2/24 dev $2 || return 1
+    for each in $1 $2; do
+        ip -n $each link set lo up && ip -n $each link set $each up && ip netns exec $each true || return 1
+    done
+}
+remove_machines() { for each in "$@"; do ip netns del $each 2>/dev/null || true; done; }
+
 # small_model FILTERS: a convolution, a batch norm and dropout over 12x12x1, as Keras writes it
 small_model() {
     cat <<END_OF_MODEL

@@ -6,19 +6,9 @@
 LOCKSTEP=$ROOT/$LS_BUILD/lockstep
 ONE=ls$$a TWO=ls$$b
 cd "$TMP"
-command -v ip >/dev/null 2>&1 || { skip "two machines" "there is no ip command"; finish; }
-remove() { for name in $ONE $TWO; do ip netns del $name 2>/dev/null || true; done; }
-trap 'remove; rm -rf "$TMP"' EXIT
-make_machines() {
-    ip netns add $ONE && ip netns add $TWO &&
-        ip link add $ONE type veth peer name $TWO && ip link set $ONE netns $ONE && ip link set $TWO netns $TWO &&
-        ip -n $ONE address add 10.77.7.1/24 dev $ONE && ip -n $TWO address add 10.77.7.2/24 dev $TWO &&
-        ip -n $ONE address add fd77::1/64 dev $ONE nodad && ip -n $TWO address add fd77::2/64 dev $TWO nodad || return 1
-    for name in $ONE $TWO; do
-        ip -n $name link set lo up && ip -n $name link set $name up && ip netns exec $name true || return 1
-    done
-}
-make_machines >why 2>&1 || { skip "two machines" "network namespaces are not permitted here: $(tail -n 1 why)"; finish; }
+trap 'remove_machines $ONE $TWO; rm -rf "$TMP"' EXIT
+two_machines "two machines" $ONE $TWO 10.77.7
+ip -n $ONE address add fd77::1/64 dev $ONE nodad && ip -n $TWO address add fd77::2/64 dev $TWO nodad
 
 TRAIN="timeout -k 5 60 $LOCKSTEP train mnist-cnn --data synthetic --take 64 --verbose 0"
 $TRAIN >alone 2>&1 && grep sha256 alone >wanted || { not_ok "one process trains" "$(cat alone)"; finish; }

@@ -7,21 +7,13 @@
 LOCKSTEP=$ROOT/$LS_BUILD/lockstep
 ONE=lp$$a TWO=lp$$b
 cd "$TMP"
-for command in ip ss unshare; do
+for command in ss unshare; do
     command -v $command >/dev/null 2>&1 || { skip "partitions" "there is no command $command"; finish; }
 done
-remove() { for name in $ONE $TWO; do ip netns del $name 2>/dev/null || true; done; }
-trap 'end_of_script; remove; rm -rf "$TMP"' EXIT
-make_machines() {
-    ip netns add $ONE && ip netns add $TWO &&
-        ip link add $ONE type veth peer name $TWO && ip link set $ONE netns $ONE && ip link set $TWO netns $TWO &&
-        ip -n $ONE address add 10.77.8.1/24 dev $ONE && ip -n $TWO address add 10.77.8.2/24 dev $TWO || return 1
-    for name in $ONE $TWO; do
-        ip -n $name link set lo up && ip -n $name link set $name up || return 1
-    done
-    ip netns exec $ONE unshare --pid --fork --mount-proc true
-}
-make_machines >why 2>&1 || { skip "partitions" "namespaces are not permitted here: $(tail -n 1 why)"; finish; }
+trap 'end_of_script; remove_machines $ONE $TWO; rm -rf "$TMP"' EXIT
+two_machines "partitions" $ONE $TWO 10.77.8
+ip netns exec $ONE unshare --pid --fork --mount-proc true 2>why ||
+    { skip "partitions" "pid namespaces are not permitted here: $(tail -n 1 why)"; finish; }
 
 # ss lists the connections that it has reset.
 reset() {
