@@ -108,19 +108,19 @@ check "workers reconnect without worker 0, which told them where they are" witho
 # Asynchronous parameter servers: a process whose connections are reset calls again, and no batch is lost or counted twice. Those
 # that are cut off from the chief end with a status, and write nothing.
 asynchronous() {
-    LONG="train mnist-cnn --data synthetic --take 800 --epochs 3 --verbose 0 --strategy parameter-server --staleness 4"
+    LONG="train mnist-cnn --data synthetic --take 800 --epochs 12 --verbose 0 --strategy parameter-server --staleness 4"
     servers="LOCKSTEP_SERVERS=1" job "$@"
 }
 resets_of_servers() {
     asynchronous 21600 $ONE $TWO $TWO && reset && sleep 0.3 && reset && ended || return 1
     [ "$statuses" = " 0 0 0" ] && [ "$(grep -l '^saved:' out?)" = out0 ] || { echo "statuses$statuses"; tail -n 20 out? err?; return 1; }
-    [ "$(grep -c '"event":"step"' log)" = 75 ] || { tail -n 3 log; return 1; }
+    [ "$(grep -c '"event":"step"' log)" = 300 ] || { tail -n 3 log; return 1; }
 }
 check "asynchronous processes whose connections are reset call again, and every batch counts once" resets_of_servers
 cut_off() {
     asynchronous 21700 $ONE $TWO $ONE && black_hole && reset && ended || return 1
     [ "$statuses" = " 0 1 0" ] && [ "$(grep -l '^saved:' out?)" = out0 ] || { echo "statuses$statuses"; tail -n 20 out? err?; return 1; }
-    [ "$(grep -c '"event":"step"' log)" = 75 ] || { tail -n 3 log; return 1; }
+    [ "$(grep -c '"event":"step"' log)" = 300 ] || { tail -n 3 log; return 1; }
 }
 check "an asynchronous worker that is cut off ends, and the others go on" cut_off
 finish
