@@ -13,7 +13,7 @@ LDFLAGS  ?=
 SANITIZE ?=
 # V=1 shows whole commands.
 V        ?=
-# Programs and scripts of tests/ to run; all when empty, as in `make test TESTS="test_layers test_base"`.
+# Programs and scripts of tests/ to run, by name; all when empty, as in `make test TESTS="test_layers test_cpu"`.
 TESTS    ?=
 PREFIX     ?= /usr/local
 BINDIR     ?= $(PREFIX)/bin
@@ -47,7 +47,10 @@ B := build$(if $(filter-out gcc,$(CC)),-$(subst $(space),_,$(notdir $(CC))))$(if
 # packages and asking pkg-config. While it is there, set-up costs nothing.
 
 GOALS := $(or $(MAKECMDGOALS),all)
-TESTING := test quick surface verify faults kills schedules random-jobs soak-workers bits bits-program everything
+# tests/ has a folder for each layer of src, and one for the whole; `make test-fabric` runs one of them.
+TEST_FOLDERS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*))))
+FOLDER_GOALS := $(TEST_FOLDERS:%=test-%)
+TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program everything
 NEEDS := build
 ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test
@@ -109,10 +112,15 @@ LIB_OBJECTS  := $(call object,$(PLAIN_SOURCES)) $(call typed,$(REAL_SOURCES),f32
                 $(call typed,$(NUMBER_SOURCES),f32 f64 i32 i64)
 TOOL_OBJECTS := $(call object,$(TOOL_SOURCES))
 
-TEST_SOURCES   := $(sort $(wildcard tests/test_*.c))
-HELPER_SOURCES := $(filter-out $(TEST_SOURCES),$(sort $(wildcard tests/*.c)))
-TEST_SCRIPTS   := $(sort $(wildcard tests/test_*.sh))
-TEST_PROGRAMS  := $(TEST_SOURCES:tests/%.c=$(B)/tests/%)
+TEST_SOURCES   := $(sort $(wildcard tests/*/test_*.c))
+HELPER_SOURCES := $(sort $(wildcard tests/support/*.c))
+TEST_SCRIPTS   := $(sort $(wildcard tests/*/test_*.sh))
+# All programs are in one folder: a test is called by its name alone.
+test_program   = $(patsubst %.c,$(B)/tests/%,$(notdir $(1)))
+TEST_PROGRAMS  := $(call test_program,$(TEST_SOURCES))
+ifneq ($(words $(sort $(TEST_PROGRAMS))),$(words $(TEST_SOURCES)))
+$(error two programs of tests/ have the same name)
+endif
 BENCH_SOURCES  := $(sort $(wildcard bench/bench_*.c))
 BENCH_PROGRAMS := $(BENCH_SOURCES:bench/%.c=$(B)/bench/%)
 BENCH_HELPERS  := $(filter-out $(BENCH_SOURCES),$(sort $(wildcard bench/*.c)))
@@ -162,7 +170,7 @@ arch_flags = $(if $(filter src/backend/cpu/%_avx2.c,$<),$(AVX2_FLAGS))$(if $(fil
 # three times as long. (The address sanitizer does not look into them, and gcc takes minutes for them with -O2 and both.)
 vector_flags = $(if $(filter thread,$(SANITIZE)),$(if $(filter src/backend/cpu/gemm_%.c src/backend/cpu/simd_%.c,$<),-O2))
 # src/ is not for examples: they see what users see.
-include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -Itests $(CMOCKA_CFLAGS))$(if $(filter fuzz/%,$<), -Itests)
+include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -Itests/support $(CMOCKA_CFLAGS))$(if $(filter fuzz/%,$<), -Itests/support)
 # ccache, where it is installed, keeps objects across folders and branches; `make CCACHE=` does without it.
 ifeq ($(origin CCACHE),undefined)
 CCACHE := $(shell command -v ccache 2>/dev/null)
@@ -219,21 +227,22 @@ $(B)/lockstep: $(TOOL_OBJECTS) $(STATIC)
 
 # ---- tests, examples, benchmarks ----------------------------------------------------------------------------------------
 
-$(TEST_PROGRAMS): $(B)/tests/%: $(B)/obj/tests/%.o $(call object,$(HELPER_SOURCES)) $(STATIC)
+$(foreach source,$(TEST_SOURCES),$(eval $(call test_program,$(source)): $(call object,$(source))))
+$(TEST_PROGRAMS): $(call object,$(HELPER_SOURCES)) $(STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(call link,$(CMOCKA_LIBS))
 
-# A stand-in for CUDA's driver and NVRTC (tests/standin_cuda/standin.h). Its kernels are those of the library, as NVRTC is
+# A stand-in for CUDA's driver and NVRTC (tests/support/standin_cuda/standin.h). Its kernels are those of the library, as NVRTC is
 # given them: a program writes the modules' sources, and each is compiled as C++ behind kernel.h.
 STANDIN  := $(B)/tests/standin_cuda
 STANDIN_LIBRARIES := $(STANDIN)/libcuda.so.1 $(STANDIN)/libnvrtc.so $(STANDIN)/libnccl.so.2 $(STANDIN)/libcublas.so.13 \
                      $(STANDIN)/libcudnn.so.9
 STANDIN_CXX := $(if $(findstring clang,$(CC)),clang++,g++)
-STANDIN_FLAGS := -fPIC -g -ffp-contract=off -fvisibility=hidden -pthread $(OPTIMIZE) -Isrc -Itests/standin_cuda -I$(STANDIN) \
+STANDIN_FLAGS := -fPIC -g -ffp-contract=off -fvisibility=hidden -pthread $(OPTIMIZE) -Isrc -Itests/support/standin_cuda -I$(STANDIN) \
                  -DLS_VECTOR=1 -DLS_ROWS=4
 
-$(STANDIN)/sources: $(B)/obj/tests/standin_cuda/sources.o $(STATIC)
+$(STANDIN)/sources: $(B)/obj/tests/support/standin_cuda/sources.o $(STATIC)
 	@mkdir -p $(@D)
 	$(Q)$(call link)
 
@@ -244,24 +253,24 @@ $(STANDIN)/modules.inc: $(STANDIN)/sources
 	@cmp -s $(STANDIN)/new/modules.inc $@ || mv $(STANDIN)/new/* $(STANDIN)/
 
 # <module>.cc: the source, then a table of what stands behind __global__ when the preprocessor is through with it.
-$(STANDIN)/kernels.stamp: $(STANDIN)/modules.inc tests/standin_cuda/kernels.sh tests/standin_cuda/kernel.h tests/standin_cuda/standin.h $(B)/flags
+$(STANDIN)/kernels.stamp: $(STANDIN)/modules.inc tests/support/standin_cuda/kernels.sh tests/support/standin_cuda/kernel.h tests/support/standin_cuda/standin.h $(B)/flags
 	$(call say,CXX,$(STANDIN)/*.cu)
-	$(Q)tests/standin_cuda/kernels.sh '$(STANDIN)' $(STANDIN_CXX) -std=c++17 -w $(STANDIN_FLAGS)
+	$(Q)tests/support/standin_cuda/kernels.sh '$(STANDIN)' $(STANDIN_CXX) -std=c++17 -w $(STANDIN_FLAGS)
 	@touch $@
 
-$(STANDIN)/libcuda.so.1: tests/standin_cuda/driver.c $(STANDIN)/kernels.stamp
+$(STANDIN)/libcuda.so.1: tests/support/standin_cuda/driver.c $(STANDIN)/kernels.stamp
 	$(call say,LD,$@)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -c $< -o $(STANDIN)/driver.o
 	$(Q)$(STANDIN_CXX) -shared $(ALL_LDFLAGS) $(STANDIN)/*.o -o $@
 
-$(STANDIN)/libnccl.so.2: tests/standin_cuda/nccl.c
-$(STANDIN)/libcublas.so.13: tests/standin_cuda/cublas.c
-$(STANDIN)/libcudnn.so.9: tests/standin_cuda/cudnn.c
-$(STANDIN)/libnccl.so.2 $(STANDIN)/libcublas.so.13 $(STANDIN)/libcudnn.so.9: $(STANDIN)/libcuda.so.1 tests/standin_cuda/standin.h
+$(STANDIN)/libnccl.so.2: tests/support/standin_cuda/nccl.c
+$(STANDIN)/libcublas.so.13: tests/support/standin_cuda/cublas.c
+$(STANDIN)/libcudnn.so.9: tests/support/standin_cuda/cudnn.c
+$(STANDIN)/libnccl.so.2 $(STANDIN)/libcublas.so.13 $(STANDIN)/libcudnn.so.9: $(STANDIN)/libcuda.so.1 tests/support/standin_cuda/standin.h
 	$(call say,LD,$@)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -shared $(ALL_LDFLAGS) $(filter %.c,$^) -o $@ -L$(STANDIN) -l:libcuda.so.1 -Wl,-rpath,'$$ORIGIN'
 
-$(STANDIN)/libnvrtc.so: tests/standin_cuda/nvrtc.c $(STANDIN)/modules.inc tests/standin_cuda/standin.h
+$(STANDIN)/libnvrtc.so: tests/support/standin_cuda/nvrtc.c $(STANDIN)/modules.inc tests/support/standin_cuda/standin.h
 	$(call say,LD,$@)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra $(STANDIN_FLAGS) -shared $(ALL_LDFLAGS) $< -o $@
 
@@ -285,7 +294,7 @@ $(BENCH_PROGRAMS): $(B)/bench/%: $(B)/obj/bench/%.o $(call object,$(BENCH_HELPER
 	$(Q)$(call link)
 
 # Devices that are not CPUs are the tests'.
-$(B)/fuzz/fuzz_devices: $(call object,tests/gpu.c)
+$(B)/fuzz/fuzz_devices: $(call object,tests/support/gpu.c)
 # The report is the command's.
 $(B)/fuzz/fuzz_report: $(filter-out %/main.o,$(TOOL_OBJECTS))
 $(FUZZ_PROGRAMS): $(B)/fuzz/%: $(B)/obj/fuzz/%.o $(call object,$(FUZZ_HELPERS)) $(STATIC)
@@ -309,6 +318,11 @@ named = $(strip $(filter %/$(1),$(TEST_PROGRAMS)) $(filter %/$(1).sh,$(TEST_SCRI
 RUN_TESTS := $(foreach t,$(TESTS),$(or $(call named,$(basename $(notdir $(t)))),$(error no test named $(t) in tests/)))
 endif
 
+ifneq ($(filter $(FOLDER_GOALS),$(GOALS)),)
+in_folder = $(call test_program,$(filter tests/$(1)/%,$(TEST_SOURCES))) $(filter tests/$(1)/%,$(TEST_SCRIPTS))
+RUN_TESTS := $(foreach folder,$(TEST_FOLDERS),$(if $(filter test-$(folder),$(GOALS)),$(call in_folder,$(folder))))
+endif
+
 # `make quick` runs the programs that need fewer than 5 seconds of a processor: tests/slow.list has the others.
 ifneq ($(filter quick,$(GOALS)),)
 RUN_TESTS := $(filter-out $(addprefix $(B)/tests/,$(file <tests/slow.list)),$(TEST_PROGRAMS))
@@ -323,8 +337,8 @@ test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(i
       $(if $(findstring /test_cuda,$(RUN_TESTS))$(findstring /test_kinds,$(RUN_TESTS)),$(STANDIN_LIBRARIES))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
 
-.PHONY: quick
-quick: test
+.PHONY: quick $(FOLDER_GOALS)
+quick $(FOLDER_GOALS): test
 
 # Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise by the small driver of ours; in both cases
 # under sanitizers. What is found stays in the build folder; FUZZ="npy graph" chooses targets.
@@ -340,12 +354,12 @@ fuzz-programs: $(FUZZ:%=$(B)/fuzz/fuzz_%)
 # Every call of a kind fails once; `make test` runs a sample of it.
 .PHONY: faults
 faults: all $(B)/fuzz/libfaults.so
-	@LS_BUILD='$(B)' CC='$(CC)' LS_FAULTS=all LS_TEST_TIMEOUT=7200 tests/run.sh tests/test_faults.sh
+	@LS_BUILD='$(B)' CC='$(CC)' LS_FAULTS=all LS_TEST_TIMEOUT=7200 tests/run.sh tests/whole/test_faults.sh
 
 # Runs that save checkpoints are killed at random moments; `make test` does so for a while.
 .PHONY: kills
 kills: all
-	@LS_BUILD='$(B)' CC='$(CC)' LS_KILLS=100 LS_TEST_TIMEOUT=3600 tests/run.sh tests/test_checkpoint_kill.sh
+	@LS_BUILD='$(B)' CC='$(CC)' LS_KILLS=100 LS_TEST_TIMEOUT=3600 tests/run.sh tests/train/test_checkpoint_kill.sh
 
 # Seeded schedules of simulated workers; `make test` runs 1,000.
 SCHEDULES ?= 100000
@@ -372,25 +386,25 @@ mutants:
 .PHONY: soak-workers
 soak-workers: all $(B)/tests/test_worker_kills
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_WORKERS=all LS_WORKER_KILLS=all LS_REPLAYS=20 LS_TEST_JOBS=1 LS_TEST_TIMEOUT=36000 \
-	    tests/run.sh tests/test_launch_train.sh tests/test_replay_command.sh $(B)/tests/test_worker_kills
+	    tests/run.sh tests/tool/test_launch_train.sh tests/tool/test_replay_command.sh $(B)/tests/test_worker_kills
 
 # Every command at every size that test_surface.sh knows; `make test` runs a sample of it.
 .PHONY: surface
 surface: all $(B)/tests/test_ends
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_SURFACE=all LS_TEST_TIMEOUT=3600 tests/run.sh $(B)/tests/test_ends \
-	    tests/test_surface.sh
+	    tests/tool/test_surface.sh
 
 # Every model that test_verify.sh knows, under every strategy and number of devices; `make test` runs a sample of it.
 .PHONY: verify
 verify: all
-	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_VERIFY=all LS_TEST_TIMEOUT=10800 tests/run.sh tests/test_verify.sh
+	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' LS_VERIFY=all LS_TEST_TIMEOUT=10800 tests/run.sh tests/tool/test_verify.sh
 
 # Whole training steps in builds of every compiler and optimization, with every instruction set and under valgrind: the bits are
 # those written down. `make test` runs a sample of it.
 .PHONY: bits bits-program
 bits: all bits-program $(filter %/test_reference_bits,$(TEST_PROGRAMS))
 	@LS_BUILD='$(B)' CC='$(CC)' LS_BITS=all LS_TEST_TIMEOUT=10800 tests/run.sh $(B)/tests/test_step_bits \
-	    $(filter %/test_reference_bits,$(TEST_PROGRAMS)) tests/test_bits_matrix.sh
+	    $(filter %/test_reference_bits,$(TEST_PROGRAMS)) tests/whole/test_bits_matrix.sh
 
 bits-program: $(B)/tests/test_step_bits
 
@@ -430,7 +444,7 @@ install: all
 
 # ---- the rest -----------------------------------------------------------------------------------------------------------
 
-FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*.[ch] tests/standin_cuda/*.[ch] tests/*.cc bench/*.[ch] examples/*.[ch] examples/*.cc \
+FORMATTED := $(wildcard include/*.h include/*/*.h src/*/*.[ch] src/*/*/*.[ch] tests/*/*.[ch] tests/*/*.cc tests/support/standin_cuda/*.[ch] bench/*.[ch] examples/*.[ch] examples/*.cc \
                         fuzz/*.[ch])
 
 .PHONY: format
@@ -455,4 +469,4 @@ clean:
 help:
 	@cat tools/help.txt
 
--include $(OBJECTS:.o=.d) $(B)/obj/tests/standin_cuda/sources.d
+-include $(OBJECTS:.o=.d) $(B)/obj/tests/support/standin_cuda/sources.d

@@ -1,4 +1,4 @@
-/* Makes one call fail, for programs that are run with this library in LD_PRELOAD (tests/test_faults.sh does).
+/* Makes one call fail, for programs that are run with this library in LD_PRELOAD (tests/whole/test_faults.sh does).
  *
  *     LS_FAULT=malloc:17        the 17th allocation of the program fails
  *     LS_FAULT=malloc:17+       and so do all later ones

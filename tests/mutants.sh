@@ -62,14 +62,18 @@ copy_tree() {
     cp -a "$TREE/src" "$CLEAN/"
 }
 
-# Where a test is, from its name.
-test_path() { [ -e "$TREE/tests/$1.sh" ] && echo "tests/$1.sh" || echo "build/tests/$1"; }
+# Where a test is, from its name: a script in one of the folders, or a program.
+test_path() {
+    local script=("$TREE"/tests/*/"$1.sh")
+    [ -e "${script[0]}" ] && echo "${script[0]#"$TREE/"}" || echo "build/tests/$1"
+}
 
 # build_and_run TEST...: 0: all passed, 1: a test failed, 2: it could not be built
 build_and_run() {
     local each programs=() log=$WORK/log
     for each in "$@"; do
-        [ -e "$TREE/tests/$each.sh" ] || programs+=("build/tests/$each")
+        each=$(test_path "$each")
+        [[ $each == *.sh ]] || programs+=("$each")
     done
     # NEEDS: the packages of `make test`, whose other programs are not built
     make -C "$TREE" NEEDS='build demo test' build/lockstep "${programs[@]}" >"$log" 2>&1 || return 2

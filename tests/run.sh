@@ -16,7 +16,7 @@ JOBS=${LS_TEST_JOBS:-$(($(nproc 2>/dev/null || echo 2) + 1))} # one more than co
 LOGS=$LS_BUILD/test-logs
 export LOCKSTEP_SILENCE_LIMIT=${LOCKSTEP_SILENCE_LIMIT:-20} # workers on a crowded machine are slow, not dead
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}
-export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/leaks:print_suppressions=0}
+export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/support/leaks:print_suppressions=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-second_deadlock_stack=1}
 

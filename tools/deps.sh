@@ -29,7 +29,7 @@ END
     clang) printf '%s\n' "clang command:clang" "libclang-rt-14-dev with:clang" ;; # the second: its sanitizers
     format) echo "clang-format command:clang-format" ;;
     peers) echo "python3-venv python-venv" ;;
-    # Programs that start workers, for tests/test_started.sh and test_slurm.sh, which are skipped without them: 33 MB, with
+    # Programs that start workers, for tests/fabric/test_started.sh and test_slurm.sh, which are skipped without them: 33 MB, with
     # daemons. CI asks for them; no target does.
     starters) printf '%s\n' "openmpi-bin command:mpirun" "slurm-wlm command:srun" ;;
     # The transport ucx (docs/clusters.md), for fabrics that have RDMA: a build that finds its header has it, and others say
@@ -37,7 +37,7 @@ END
     ucx) echo "libucx-dev header:ucp/api/ucp.h" ;;
     # Runs a sample of the bits on a processor without AVX-512, which it plays. CI asks for it; the test is skipped without.
     valgrind) echo "valgrind command:valgrind" ;;
-    # OpenCL on the CPU, for tests/test_opencl*, which are skipped without it: 120 MB. CI asks for it; no target does.
+    # OpenCL on the CPU, for test_opencl*, which are skipped without it: 120 MB. CI asks for it; no target does.
     opencl) printf '%s\n' "pocl-opencl-icd opencl-driver:pocl" "ocl-icd-libopencl1 library:libOpenCL.so.1" "opencl-headers header:CL/cl.h" ;;
     # Looks at pages that `lockstep report` writes. No target asks for it: 300 MB for three tests, which are skipped
     # without it, and say so.

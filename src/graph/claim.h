@@ -2,7 +2,7 @@
  * reads or changes mutable state begins with LS_CLAIM or one of its variants and holds the claim
  * until it returns. The same thread may nest calls. A call from another thread fails with
  * LS_ERR_STATE and a message that names both calls. Calls that read only immutable data (a tensor's
- * shape, a model's name) need no claim; tests/claimed_calls.def lists them. */
+ * shape, a model's name) need no claim; tests/whole/claimed_calls.def lists them. */
 #ifndef LS_GRAPH_CLAIM_H
 #define LS_GRAPH_CLAIM_H
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes callbacks.json: what Keras's callbacks do with given values, for tests/test_callbacks.c.
+"""Writes callbacks.json: what Keras's callbacks do with given values, for tests/train/test_callbacks.c.
 
 Needs TensorFlow (with Keras 3) and tensorboard: pip install tensorflow-cpu tensorboard. The callbacks are called as
 model.fit calls them; the weights of the model are set to the epoch's number before, so that restored ones can be told.

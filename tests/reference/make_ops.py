@@ -8,7 +8,7 @@ Running it twice gives identical files: each case draws its inputs from a seed m
 in float64; a float32 case has its inputs rounded to float32 first, so its results are what exact arithmetic would give.
 Where both libraries offer an op the two are compared here, and a disagreement stops the script.
 
-A file is a list of cases. tests/test_values.c builds each one and says in its own header how. A case has
+A file is a list of cases. tests/backend/test_values.c builds each one and says in its own header how. A case has
     name, op        op is the builder's name without ls_op_
     by              who computed it: "tensorflow", "torch" or "both"
     options         arguments that are no tensors, named as in lockstep/graph.h; enums by their lower-case ends; in shapes

@@ -31,7 +31,7 @@ from safetensors.torch import save_file
 
 
 class Network(torch.nn.Module):
-    """Its layers' names are those of the model in tests/test_weights.c."""
+    """Its layers' names are those of the model in tests/nn/test_weights.c."""
 
     def __init__(self):
         super().__init__()

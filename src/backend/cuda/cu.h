@@ -1,6 +1,6 @@
 /* Declarations of what this library uses of the CUDA driver, NVRTC, NCCL, cuBLAS and cuDNN, so that
  * building needs neither headers nor libraries of CUDA. library.c loads them at run time.
- * tests/test_cuda.c and tests/test_cuda_headers.c compare the declarations with the toolkit's
+ * test_cuda.c and test_cuda_headers.c of tests/backend compare the declarations with the toolkit's
  * headers if they are installed. */
 #ifndef LS_BACKEND_CUDA_CU_H
 #define LS_BACKEND_CUDA_CU_H

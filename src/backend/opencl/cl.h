@@ -1,6 +1,6 @@
 /* Declarations of what this library uses of OpenCL 1.2, so that building needs neither its headers
- * nor a library. library.c loads libOpenCL at run time. tests/test_opencl.c compares the constants
- * with the official headers if they are installed. */
+ * nor a library. library.c loads libOpenCL at run time. tests/backend/test_opencl.c compares the
+ * constants with the official headers if they are installed. */
 #ifndef LS_BACKEND_OPENCL_CL_H
 #define LS_BACKEND_OPENCL_CL_H
 

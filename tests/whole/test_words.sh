@@ -1,0 +1,69 @@
+#!/bin/bash
+# The text that people read is plain English (docs/STYLE.md). Counts turns of an old dialect (words.list) per 1,000 words in the
+# comments of each folder of src, in public headers, in documents and in what the command prints, and holds each to its bound
+# (words.bounds). A bound may be lowered, never raised.
+. "$(dirname "$0")/../support/lib.sh"
+
+# Text of C comments.
+comments() {
+    cat "$@" | awk '
+        { line = $0
+          while (1) {
+            if (!inside) {
+                at = index(line, "/*"); slashes = index(line, "//")
+                if (slashes && (!at || slashes < at)) { if (substr(line, slashes - 1, 1) != ":") print substr(line, slashes + 2); break }
+                if (!at) break
+                line = "@@" substr(line, at + 2); inside = 1 # where a comment begins
+            }
+            end = index(line, "*/")
+            if (!end) { print line; break }
+            print substr(line, 1, end - 1); line = substr(line, end + 2); inside = 0
+          } }' | tr '\n' ' ' | sed 's/ \* / /g'
+}
+# Text of Markdown without code.
+prose() { awk '/^```/ { code = !code; next } !code && !/^    /' "$@" | sed 's/`[^`]*`/CODE/g' | tr '\n' ' '; }
+# Text of string literals.
+literals() { grep -ohE '"([^"\\]|\\.)*"' "$@" | tr '\n' ' '; }
+
+text_of() {
+    case $1 in
+    include) comments include/*.h include/lockstep/*.h ;;
+    docs) prose docs/*.md ;;
+    readme) prose README.md ;;
+    help) literals src/tool/*.c src/tool/*/*.c 2>/dev/null ;;
+    tests) comments tests/*/*.[ch] ;;
+    src/*) comments $(find "$1" -name '*.[ch]') ;;
+    esac
+}
+
+# Turns per 1,000 words, times ten.
+density() {
+    text_of "$1" >"$TMP/text"
+    local words turns
+    words=$(wc -w <"$TMP/text")
+    turns=$(grep -oiE -f <(grep -v '^#' tests/whole/words.list) "$TMP/text" | wc -l)
+    echo $((words > 0 ? turns * 10000 / words : 0))
+}
+
+is_plain() {
+    local found
+    found=$(density "$1")
+    [ "$found" -lt $(($2 * 10)) ] || { echo "$((found / 10)).$((found % 10)) turns in 1,000 words, fewer than $2 are allowed"; return 1; }
+}
+if [ "${1:-}" = --print ]; then
+    while read -r place bound; do echo "$place $(density "$place") $bound"; done <tests/whole/words.bounds
+    exit 0
+fi
+while read -r place bound; do
+    check "$place" is_plain "$place" "$bound"
+done <tests/whole/words.bounds
+
+# The check can fail.
+notices() {
+    mkdir -p "$TMP/src"
+    echo '/* Who is waited for is told, whoever that may be, and nobody else. */' >"$TMP/src/bad.c"
+    text_of() { comments "$TMP/src/bad.c"; }
+    ! is_plain bad 3
+}
+check "the dialect is noticed" notices
+finish
