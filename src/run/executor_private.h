@@ -3,7 +3,8 @@
  *   units.c       lists the units of each phase
  *   dispatcher.c  decides which thread runs which unit and when; handles failures
  *   host.c        runs units on CPU threads
- *   driver.c      runs units on other devices
+ *   driver.c      runs units on other devices, with driver_copies.c, driver_joins.c and
+ *                 driver_updates.c
  *   partials.c    slots of lanes, and joins of siblings
  *   audit.c       compares a lane that two workers of a cluster compute
  *
