@@ -1,5 +1,7 @@
 /* Runs a graph: checks feeds, finds or compiles a plan, runs it; then writes variables and stores
  * fetched values. Eager runs use single-use plans and store all values that they compute. */
+#include "run/eval.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +12,6 @@
 #include "device/context.h"
 #include "graph/claim.h"
 #include "graph/context.h"
-#include "lockstep/run.h"
-#include "run/run.h"
 #include "run/memory_check.h"
 #include "run/peers.h"
 

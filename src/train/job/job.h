@@ -19,7 +19,7 @@
 #include "lockstep/cluster.h"
 #include "lockstep/train.h"
 #include "nn/optimizer.h"
-#include "run/runs.h"
+#include "run/eval.h"
 
 typedef struct ls_job ls_job;
 typedef struct ls_fit_seconds ls_fit_seconds;
