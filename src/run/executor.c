@@ -396,7 +396,7 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
 }
 
 /* Updates have written host memory, or the new state of devices. */
-void ls_executor_commit(ls_executor *e)
+static void commit_updates(ls_executor *e)
 {
     for (int i = 0; i < e->plan->update_count; i++) {
         ls_variable *written[LS_MAX_WRITES];
@@ -410,4 +410,20 @@ void ls_executor_commit(ls_executor *e)
             e->before[i].versions[k] = atomic_load(&e->before[i].large) ? 0 : written[k]->version;
         }
     }
+}
+
+static void commit_assignments(ls_executor *e)
+{
+    for (int i = 0; i < e->plan->write_count; i++) {
+        ls_variable *variable = e->plan->writes[i].variable;
+        if (variable->bytes)
+            memcpy(variable->data, ls_executor_locate(e, &e->plan->writes[i].from, 0, 0, 0), variable->bytes);
+        ls_variable_written(variable, true);
+    }
+}
+
+void ls_executor_commit(ls_executor *e)
+{
+    commit_updates(e);
+    commit_assignments(e);
 }

@@ -44,17 +44,12 @@ char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, 
     return NULL;
 }
 
-const void *ls_executor_operand(ls_executor *e, const ls_operand *operand)
-{
-    return ls_executor_locate(e, operand, 0, 0, 0);
-}
-
 void ls_executor_copy_value(ls_executor *e, int value, void *to)
 {
     const ls_plan *plan = e->plan;
     const ls_operand *o = &plan->value_of[value];
     if (o->storage != LS_KEPT) {
-        memcpy(to, ls_executor_operand(e, o), o->unit * (o->per_sample ? (size_t)plan->batch : 1));
+        memcpy(to, ls_executor_locate(e, o, 0, 0, 0), o->unit * (o->per_sample ? (size_t)plan->batch : 1));
         return;
     }
     for (int lane = 0; lane < plan->lanes; lane++) { /* Lanes may be on different devices. */
@@ -288,7 +283,7 @@ static ls_status run_finish(ls_executor *e, const ls_join *join, int worker)
 static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int worker)
 {
     ls_kernel *kernel = prepared->group->kernel;
-    const void *from = ls_executor_operand(e, &e->plan->value_of[prepared->value]);
+    const void *from = ls_executor_locate(e, &e->plan->value_of[prepared->value], 0, 0, 0);
     return explain(kernel->prepare.run(kernel, from, e->whole + prepared->offset, worker, scratch_of(e, worker)),
                    prepared->group);
 }
@@ -395,7 +390,7 @@ static ls_status run_guard(ls_executor *e, int node)
 {
     const ls_operand *o = &e->plan->value_of[node];
     const ls_tensor *tensor = e->plan->nodes[node].node;
-    const char *value = ls_executor_operand(e, o);
+    const char *value = ls_executor_locate(e, o, 0, 0, 0);
     int64_t count = (int64_t)(o->unit / ls_dtype_bytes(tensor->dtype));
     char label[LS_NODE_TEXT];
     /* Integers are always finite. */
