@@ -9,6 +9,7 @@
 #include "device/calls.h"
 #include "run/driver_copies.h"
 #include "run/driver_updates.h"
+#include "run/host_joins.h"
 #include "run/partials.h"
 
 static ls_status explain_join(const ls_driver *d, const ls_join *join, const char *what, ls_status status)

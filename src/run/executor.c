@@ -245,6 +245,8 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_p
     if (status == LS_OK && plan->options.workers > 0 && plan->segment_count > 0)
         status = ls_exchange_create(plan, placement->ctx->peers, placement->ctx->devices[placement->home].memory,
                                     &e->exchange);
+    if (e->exchange)
+        e->received = ls_exchange_received(e->exchange);
     if (status != LS_OK) {
         ls_executor_destroy(e);
         return status;
