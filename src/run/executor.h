@@ -37,9 +37,6 @@ void ls_executor_commit(ls_executor *executor);
 /* After a run: copies a fetched value, sample by sample if it has samples. */
 void ls_executor_copy_value(ls_executor *executor, int value, void *to);
 
-/* Returns the number of units that a device ran in the last run; for tests. */
-int64_t ls_executor_units_of(const ls_executor *executor, int device);
-
 /* Measures time summed over runs and threads: by phase kind and by group, most expensive first. */
 void ls_executor_profile(ls_executor *executor, bool on);
 ls_status ls_executor_print_profile(const ls_executor *executor, ls_text *text);

@@ -103,7 +103,6 @@ struct ls_executor {
      * lane; NULL: none. NULL without a cluster; owned by `exchange`. */
     char *const *received;
     ls_mutation mutation;
-    int64_t *units_of;                 /* By device: number of units done. */
     double *group_seconds;             /* By thread and group; NULL: not measured. */
     double *phase_seconds;             /* By thread and phase kind, summed over all runs. */
     double *lane_flops, *lane_seconds; /* By device, in the current run. */
