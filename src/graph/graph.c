@@ -135,7 +135,8 @@ ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable)
     return LS_OK;
 }
 
-uint32_t ls_graph_next_mark(ls_graph *graph)
+/* Returns a mark that no node carries. */
+static uint32_t next_mark(ls_graph *graph)
 {
     if (++graph->mark == 0) { /* after 2^32 walks old marks could match again */
         for (size_t i = 0; i < graph->node_count; i++)
@@ -390,7 +391,7 @@ static int by_creation(const void *a, const void *b)
 ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count,
                          bool (*stop)(const ls_tensor *, void *), void *user, ls_tensor ***out, size_t *out_count)
 {
-    uint32_t mark = ls_graph_next_mark(graph);
+    uint32_t mark = next_mark(graph);
     frame *stack = NULL;
     ls_tensor **order = NULL;
     size_t depth = 0, room = 0, found = 0, order_room = 0;

@@ -306,9 +306,6 @@ static inline ls_status ls_graph_fill(ls_graph *graph)
 uint64_t ls_scope_number(const ls_graph *graph);
 bool ls_scope_is_open(const ls_graph *graph, uint64_t number);
 
-/* Returns a mark that no node carries. */
-uint32_t ls_graph_next_mark(ls_graph *graph);
-
 /* Lists the nodes that `roots` need in order of creation, so each comes after its inputs. The
  * caller frees *out. If `stop` (may be NULL) returns true for a node, its inputs are not
  * visited. */

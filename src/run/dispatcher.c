@@ -395,7 +395,6 @@ static void do_units(ls_executor *e, const int *which, int count, int worker)
         e->lane_flops[u->device] += units[which[i]].flops;
     if (phase->kind == LS_PHASE_LANES)
         e->lane_seconds[u->device] += seconds;
-    e->units_of[e->device_of[worker]] += count;
     if (phase->kind == LS_PHASE_LANES)
         end_lane_units(e, which, count, failed, worker, status);
     else if (status != LS_OK)
@@ -456,7 +455,6 @@ void ls_dispatch(ls_executor *e)
 {
     e->failure.status = LS_OK;
     e->phase = 0;
-    memset(e->units_of, 0, (size_t)e->devices * sizeof(*e->units_of));
     start_phase(e);
     if (e->crew)
         ls_thread_pool_run(e->crew, e->wanted, worker_loop, e);

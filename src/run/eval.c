@@ -1,5 +1,7 @@
 /* Runs a graph: checks feeds, finds or compiles a plan, runs it; then writes variables and stores
  * fetched values. Eager runs use single-use plans and store all values that they compute. */
+#include "run/eval.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +12,6 @@
 #include "device/context.h"
 #include "graph/claim.h"
 #include "graph/context.h"
-#include "lockstep/run.h"
-#include "run/run.h"
 #include "run/memory_check.h"
 #include "run/peers.h"
 
@@ -322,12 +322,6 @@ static void commit(run *r, ls_block **rooms)
     for (int i = 0; i < plan->node_count; i++)
         ((ls_tensor *)plan->nodes[i].node)->position = i;
     ls_executor_commit(r->executor);
-    for (int i = 0; i < plan->write_count; i++) {
-        ls_variable *variable = plan->writes[i].variable;
-        if (variable->bytes)
-            memcpy(variable->data, ls_executor_operand(r->executor, &plan->writes[i].from), variable->bytes);
-        ls_variable_written(variable, true);
-    }
     for (size_t i = 0; i < r->fetch_count; i++)
         if (r->fetches[i]->op != LS_OP_variable && !is_held(r->fetches[i], r))
             hold(r, r->fetches[i], rooms[i]);

@@ -34,8 +34,7 @@ ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2]);
 /* Returns when all workers have finished this run with the same results. */
 ls_status ls_exchange_commit(ls_executor *e);
 
-/* Returns the received partial of a join for the subtree that begins with this lane; NULL: none was
- * received. */
-char *ls_exchange_received(const ls_exchange *exchange, const ls_plan *plan, int join, int lane);
+/* Returns the addresses of received partials: see `received` of the executor. */
+char *const *ls_exchange_received(const ls_exchange *exchange);
 
 #endif

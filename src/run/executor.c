@@ -152,7 +152,6 @@ static ls_status make_lists(ls_executor *e)
     e->frame_count = calloc(devices, sizeof(*e->frame_count));
     e->slot_of = calloc(tasks + 1, sizeof(*e->slot_of));
     e->block = calloc(tasks + 1, sizeof(*e->block));
-    e->units_of = calloc(devices, sizeof(*e->units_of));
     e->sleepers = calloc(devices, sizeof(*e->sleepers));
     for (size_t d = 0; e->sleepers && d < devices; d++)
         pthread_cond_init(&e->sleepers[d].wake, NULL);
@@ -172,9 +171,9 @@ static ls_status make_lists(ls_executor *e)
     bool all = e->audit_room && e->outside && e->arena && e->stage && e->arena_block && e->inputs && e->lanes &&
                e->places && e->kept && e->frames && e->partials && e->kept_block && e->frame_block &&
                e->partial_block && e->lane && e->in_flight && e->next && e->next_begin && e->frame_of &&
-               e->free_frames && e->frame_count && e->slot_of && e->block && e->units_of && e->sleepers && e->drivers &&
-               e->ranges && e->before && e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds &&
-               e->taken && e->together && e->complete;
+               e->free_frames && e->frame_count && e->slot_of && e->block && e->sleepers && e->drivers && e->ranges &&
+               e->before && e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds && e->taken &&
+               e->together && e->complete;
     return all ? make_pools(e) : no_memory();
 }
 
@@ -245,6 +244,8 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_p
     if (status == LS_OK && plan->options.workers > 0 && plan->segment_count > 0)
         status = ls_exchange_create(plan, placement->ctx->peers, placement->ctx->devices[placement->home].memory,
                                     &e->exchange);
+    if (e->exchange)
+        e->received = ls_exchange_received(e->exchange);
     if (status != LS_OK) {
         ls_executor_destroy(e);
         return status;
@@ -292,13 +293,13 @@ void ls_executor_destroy(ls_executor *e)
     give(e, e->placement->home, e->whole_block);
     for (size_t i = 0; e->pools && i < (size_t)e->plan->segment_count * (size_t)e->devices; i++)
         free(e->pools[i].free);
-    void *lists[] = { e->pools,         e->arena,         e->stage,      e->arena_block,  e->inputs,     e->lanes,
-                      e->places,        e->kept,          e->frames,     e->partials,     e->kept_block, e->frame_block,
-                      e->partial_block, e->lane,          e->in_flight,  e->next_begin,   e->frame_of,   e->free_frames,
-                      e->frame_count,   e->slot_of,       e->block,      e->units_of,     e->drivers,    e->ranges,
-                      e->group_seconds, e->phase_seconds, e->phases,     e->outside,      e->device_of,  e->next,
-                      e->audit_room,    e->wanted,        e->lane_flops, e->lane_seconds, e->meters,     e->taken,
-                      e->together,      e->complete,      e->sleepers,   e->before };
+    void *lists[] = { e->pools,         e->arena,      e->stage,        e->arena_block, e->inputs,     e->lanes,
+                      e->places,        e->kept,       e->frames,       e->partials,    e->kept_block, e->frame_block,
+                      e->partial_block, e->lane,       e->in_flight,    e->next_begin,  e->frame_of,   e->free_frames,
+                      e->frame_count,   e->slot_of,    e->block,        e->drivers,     e->ranges,     e->group_seconds,
+                      e->phase_seconds, e->phases,     e->outside,      e->device_of,   e->next,       e->audit_room,
+                      e->wanted,        e->lane_flops, e->lane_seconds, e->meters,      e->taken,      e->together,
+                      e->complete,      e->sleepers,   e->before };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     ls_exchange_destroy(e->exchange);
@@ -321,11 +322,6 @@ ls_plan *ls_executor_plan(ls_executor *e)
 ls_external *ls_executor_outside(ls_executor *e)
 {
     return e->outside;
-}
-
-int64_t ls_executor_units_of(const ls_executor *e, int device)
-{
-    return device < e->devices ? e->units_of[device] : 0;
 }
 
 void ls_executor_mutate(ls_executor *e, ls_mutation mutation)
@@ -396,7 +392,7 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
 }
 
 /* Updates have written host memory, or the new state of devices. */
-void ls_executor_commit(ls_executor *e)
+static void commit_updates(ls_executor *e)
 {
     for (int i = 0; i < e->plan->update_count; i++) {
         ls_variable *written[LS_MAX_WRITES];
@@ -410,4 +406,20 @@ void ls_executor_commit(ls_executor *e)
             e->before[i].versions[k] = atomic_load(&e->before[i].large) ? 0 : written[k]->version;
         }
     }
+}
+
+static void commit_assignments(ls_executor *e)
+{
+    for (int i = 0; i < e->plan->write_count; i++) {
+        ls_variable *variable = e->plan->writes[i].variable;
+        if (variable->bytes)
+            memcpy(variable->data, ls_executor_locate(e, &e->plan->writes[i].from, 0, 0, 0), variable->bytes);
+        ls_variable_written(variable, true);
+    }
+}
+
+void ls_executor_commit(ls_executor *e)
+{
+    commit_updates(e);
+    commit_assignments(e);
 }

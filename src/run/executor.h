@@ -30,16 +30,12 @@ ls_external *ls_executor_outside(ls_executor *executor);
  * assignments are not. Variables that CPUs read or write must be in host memory. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
 
-/* After a successful run: makes the new values of variables current. */
+/* After a successful run: makes the new values of variables current, those that updates have written
+ * and those that are assigned. */
 void ls_executor_commit(ls_executor *executor);
 
-/* After a run: the address of a whole value, and a copy of a fetched value (sample by sample if it
- * has samples). */
-const void *ls_executor_operand(ls_executor *executor, const ls_operand *operand);
+/* After a run: copies a fetched value, sample by sample if it has samples. */
 void ls_executor_copy_value(ls_executor *executor, int value, void *to);
-
-/* Returns the number of units that a device ran in the last run; for tests. */
-int64_t ls_executor_units_of(const ls_executor *executor, int device);
 
 /* Measures time summed over runs and threads: by phase kind and by group, most expensive first. */
 void ls_executor_profile(ls_executor *executor, bool on);

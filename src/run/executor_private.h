@@ -2,8 +2,10 @@
  *   executor.c    creates and destroys an executor; public entry of a run
  *   units.c       lists the units of each phase
  *   dispatcher.c  decides which thread runs which unit and when; handles failures
- *   host.c        runs units on CPU threads
- *   driver.c      runs units on other devices
+ *   host.c        runs units on CPU threads, with host_joins.c
+ *   addresses.c   addresses of values in host memory
+ *   driver.c      runs units on other devices, with driver_copies.c, driver_joins.c and
+ *                 driver_updates.c
  *   partials.c    slots of lanes, and joins of siblings
  *   audit.c       compares a lane that two workers of a cluster compute
  *
@@ -97,8 +99,10 @@ struct ls_executor {
     ls_memory_place **places;
     ls_state **states;     /* State of the graph by device; owned by ls_runs. */
     ls_exchange *exchange; /* Exchange with other workers of a cluster; NULL: no cluster. */
+    /* By join and lane: the partial that another worker sent for the subtree that begins with the
+     * lane; NULL: none. NULL without a cluster; owned by `exchange`. */
+    char *const *received;
     ls_mutation mutation;
-    int64_t *units_of;                 /* By device: number of units done. */
     double *group_seconds;             /* By thread and group; NULL: not measured. */
     double *phase_seconds;             /* By thread and phase kind, summed over all runs. */
     double *lane_flops, *lane_seconds; /* By device, in the current run. */
@@ -158,16 +162,7 @@ void ls_units_drop_lane(ls_phase_units *work, int lane);
 /* Runs all phases, on the thread pool or on the calling thread. Leaves the error in e->failure. */
 void ls_dispatch(ls_executor *e);
 
-/* ls_host_join joins a range of elements from the partials of all lanes, own and received.
- * ls_host_join_block computes T of a block of lanes, or of a pair of blocks, into the first lane
- * that has partials. */
-ls_status ls_host_join(ls_executor *e, int join, int worker, int64_t from, int64_t to);
-void ls_host_join_block(ls_executor *e, int segment, int first, int count, int worker);
-
 ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *unit, int worker);
-
-/* Address of an operand in host memory, at sample `first` of a lane. */
-char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first);
 
 /* Reports that the gradient of an update is not finite. */
 ls_status ls_executor_not_finite(const ls_step *update);
@@ -175,8 +170,13 @@ ls_status ls_executor_not_finite(const ls_step *update);
 /* Reports that the new value of a variable or slot would not be finite. */
 ls_status ls_executor_overflows(const ls_variable *variable);
 
-/* Records the range of some results of a join, from any thread. */
-void ls_executor_note_range(ls_executor *e, int join, ls_range range);
+/* ---- Host memory (addresses.c) ---- */
+
+/* Address of an operand, at sample `first` of a lane. */
+char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first);
+
+/* Address of the first sample of a lane's kept value: in its frame, or among those of the batch. */
+char *ls_executor_kept(const ls_executor *e, size_t kept, int lane);
 
 /* Copies the rows of consecutive samples of a fed data set into the thread's arena. */
 void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples);

@@ -4,67 +4,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "run/audit.h"
 #include "run/exchange.h"
-#include "run/partials.h"
-
-/* ---- Addresses ---- */
-
-/* First sample of a lane's kept value: in its frame, or among those of the batch. */
-static char *kept_lane(const ls_executor *e, size_t value, int lane)
-{
-    const ls_kept *kept = &e->plan->kept[value];
-    int host = e->placement->host[value * (size_t)e->plan->lanes + (size_t)lane];
-    const ls_place *place = &e->placement->places[host];
-    if (!kept->framed)
-        return e->kept[host] + place->kept[value] + kept->unit * (size_t)place->row[lane];
-    int frame = e->frame_of[(size_t)host * (size_t)e->plan->lanes + (size_t)lane];
-    return e->frames[host] + (size_t)frame * place->frame_bytes + place->kept[value];
-}
-
-char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first)
-{
-    const ls_plan *plan = e->plan;
-    size_t skip = o->per_sample ? o->unit * (size_t)first : 0;
-    switch (o->storage) {
-    case LS_OUTSIDE:
-        if (o->per_sample && e->outside[o->value].rows)
-            return e->stage[worker] + plan->stage[o->value];
-        return (char *)e->outside[o->value].data + skip;
-    case LS_WHOLE:
-        return e->whole + o->offset + skip;
-    case LS_KEPT:
-        if (o->per_sample)
-            skip = o->unit * (size_t)(first - ls_lane_first(plan->batch, plan->lanes, lane));
-        return kept_lane(e, o->offset, lane) + skip;
-    case LS_MICRO:
-        return e->arena[worker] + o->offset;
-    case LS_PARTIAL:
-        return ls_partials_of(e, plan->groups[plan->nodes[o->value].group].segment, lane) + o->offset;
-    }
-    return NULL;
-}
-
-const void *ls_executor_operand(ls_executor *e, const ls_operand *operand)
-{
-    return ls_executor_locate(e, operand, 0, 0, 0);
-}
-
-void ls_executor_copy_value(ls_executor *e, int value, void *to)
-{
-    const ls_plan *plan = e->plan;
-    const ls_operand *o = &plan->value_of[value];
-    if (o->storage != LS_KEPT) {
-        memcpy(to, ls_executor_operand(e, o), o->unit * (o->per_sample ? (size_t)plan->batch : 1));
-        return;
-    }
-    for (int lane = 0; lane < plan->lanes; lane++) { /* Lanes may be on different devices. */
-        int64_t first = ls_lane_first(plan->batch, plan->lanes, lane);
-        int64_t end = ls_lane_first(plan->batch, plan->lanes, lane + 1);
-        if (end > first)
-            memcpy((char *)to + o->unit * (size_t)first, ls_executor_locate(e, o, 0, lane, first),
-                   o->unit * (size_t)(end - first));
-    }
-}
+#include "run/host_joins.h"
 
 /* Scratch memory, after the micro-batch values; NULL: the plan needs neither. */
 static void *scratch_of(const ls_executor *e, int worker)
@@ -180,15 +122,6 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
     return LS_OK;
 }
 
-void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples)
-{
-    const ls_external *from = &e->outside[in->value];
-    size_t unit = ls_plan_unit(e->plan, e->plan->nodes[in->value].node);
-    char *to = e->stage[worker] + e->plan->stage[in->value];
-    for (int64_t i = 0; i < samples; i++)
-        memcpy(to + unit * (size_t)i, (const char *)from->data + unit * (size_t)from->rows[first + i], unit);
-}
-
 static void pick_inputs(ls_executor *e, const ls_step *step, int worker, int64_t first, int64_t samples)
 {
     for (int k = 0; k < step->group->in_count; k++) {
@@ -203,7 +136,7 @@ static void keep_lane_part(ls_executor *e, const ls_step *step, int worker, int 
 {
     const ls_group *group = step->group;
     if (group->lane_kept >= 0)
-        memcpy(kept_lane(e, (size_t)group->lane_kept, lane), ls_executor_locate(e, &step->out, worker, lane, 0),
+        memcpy(ls_executor_kept(e, (size_t)group->lane_kept, lane), ls_executor_locate(e, &step->out, worker, lane, 0),
                e->plan->kept[group->lane_kept].unit);
 }
 
@@ -225,56 +158,6 @@ static ls_status compute_task(ls_executor *e, const ls_segment *segment, int wor
     return LS_OK;
 }
 
-/* Lists the partials of a join, NULL for empty lanes. A mutation swaps two of them. */
-static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
-{
-    int count = e->plan->lanes;
-    for (int v = 0; v < count; v++) {
-        /* Joined lanes have one slot, at the first of them. */
-        char *slot = ls_partials_of(e, join->group->segment, v);
-        lanes[v] =
-            slot ? slot + join->partial : ls_exchange_received(e->exchange, e->plan, (int)(join - e->plan->joins), v);
-    }
-    if ((e->mutation != LS_MUTATE_SWAP && e->mutation != LS_MUTATE_ARRIVAL) || count < 3)
-        return;
-    int a = e->mutation == LS_MUTATE_SWAP ? 1 : 0, b = e->mutation == LS_MUTATE_SWAP ? 2 : count - 1;
-    const void *swap = lanes[a];
-    lanes[a] = lanes[b];
-    lanes[b] = swap;
-}
-
-void ls_host_join_block(ls_executor *e, int segment, int first, int count, int worker)
-{
-    const void **lanes = e->lanes[worker];
-    const ls_kernel_source *host = &e->plan->source;
-    for (int i = 0; i < e->plan->join_count; i++) {
-        const ls_join *join = &e->plan->joins[i];
-        char *to = NULL;
-        if (join->group->segment != segment)
-            continue;
-        for (int v = 0; v < count; v++) {
-            char *slot = ls_partials_of(e, segment, first + v);
-            lanes[v] = slot ? slot + join->partial : NULL;
-            to = to || !slot ? to : slot + join->partial;
-        }
-        if (to)
-            host->join_lanes(host->backend, join->kind, join->dtype, to, lanes, count, 0, (size_t)join->count);
-    }
-    ls_partials_merge(e, segment, first, count);
-}
-
-ls_status ls_host_join(ls_executor *e, int index, int worker, int64_t from, int64_t to)
-{
-    const ls_join *join = &e->plan->joins[index];
-    const void **lanes = e->lanes[worker];
-    const ls_kernel_source *host = &e->plan->source;
-    list_lanes(e, join, lanes);
-    ls_executor_note_range(e, index,
-                           host->join_lanes(host->backend, join->kind, join->dtype, e->whole + join->joined, lanes,
-                                            e->plan->lanes, (size_t)from, (size_t)to));
-    return LS_OK;
-}
-
 static ls_status run_finish(ls_executor *e, const ls_join *join, int worker)
 {
     ls_kernel *kernel = join->group->kernel;
@@ -288,7 +171,7 @@ static ls_status run_finish(ls_executor *e, const ls_join *join, int worker)
 static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int worker)
 {
     ls_kernel *kernel = prepared->group->kernel;
-    const void *from = ls_executor_operand(e, &e->plan->value_of[prepared->value]);
+    const void *from = ls_executor_locate(e, &e->plan->value_of[prepared->value], 0, 0, 0);
     return explain(kernel->prepare.run(kernel, from, e->whole + prepared->offset, worker, scratch_of(e, worker)),
                    prepared->group);
 }
@@ -299,14 +182,6 @@ static ls_range range_of(const ls_executor *e, ls_dtype dtype, const char *x, in
 {
     const ls_kernel_source *host = &e->plan->source;
     return host->range(host->backend, dtype, x + (size_t)from * ls_dtype_bytes(dtype), (size_t)(to - from));
-}
-
-void ls_executor_note_range(ls_executor *e, int join, ls_range range)
-{
-    int seen = atomic_load_explicit(&e->ranges[join], memory_order_relaxed);
-    while (seen < (int)range && !atomic_compare_exchange_weak_explicit(&e->ranges[join], &seen, (int)range,
-                                                                       memory_order_relaxed, memory_order_relaxed))
-        ;
 }
 
 ls_status ls_executor_not_finite(const ls_step *update)
@@ -395,7 +270,7 @@ static ls_status run_guard(ls_executor *e, int node)
 {
     const ls_operand *o = &e->plan->value_of[node];
     const ls_tensor *tensor = e->plan->nodes[node].node;
-    const char *value = ls_executor_operand(e, o);
+    const char *value = ls_executor_locate(e, o, 0, 0, 0);
     int64_t count = (int64_t)(o->unit / ls_dtype_bytes(tensor->dtype));
     char label[LS_NODE_TEXT];
     /* Integers are always finite. */
@@ -446,6 +321,7 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
     case LS_PHASE_COLLECT:
         return ls_exchange_fetches(e);
     case LS_PHASE_COMMIT:
+        LS_TRY(ls_audit_compare(e));
         return ls_exchange_commit(e);
     case LS_PHASE_JOIN:
         return ls_host_join(e, u->index, worker, u->from, u->to);

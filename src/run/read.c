@@ -1,4 +1,6 @@
 /* Reads tensors: views, copies, scalars and text. */
+#include "run/read.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -7,8 +9,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "graph/claim.h"
-#include "lockstep/run.h"
-#include "run/run.h"
+#include "run/eval.h"
 
 ls_status ls_value(ls_tensor *tensor, ls_array *out)
 {

@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "run/exchange_private.h"
+#include "run/host_joins.h"
 
 #define GRAIN 64 /* Ranges begin at multiples of this many elements. */
 

@@ -1,4 +1,4 @@
-/* The job that a fit is made of: a step's two halves have the bits of the whole, everything that must be saved is in
+/* The job that a fit is made of: computing gradients writes nothing, everything that must be saved is in
  * one list, and settings go with each run. */
 #include <math.h>
 #include <setjmp.h>
@@ -56,16 +56,14 @@ static ls_model *make_model(ls_context *ctx, ls_optimizer optimizer)
     return model;
 }
 
-/* ---- Two halves ---- */
+/* ---- Steps ---- */
 
-static void hashes_of(ls_optimizer optimizer, bool apart, ls_strategy strategy, char state[65], char weights[65],
-                      double *loss)
+static void hashes_of(ls_optimizer optimizer, ls_strategy strategy, char state[65], char weights[65], double *loss)
 {
     ls_context *ctx = open_context();
     ls_model *model = make_model(ctx, optimizer);
     ls_dataset *d = images();
     ls_history *history = NULL;
-    model->job->apart = apart;
     OK(ls_fit(model, d, .epochs = 2, .batch_size = 25, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
               .strategy = strategy, .history = &history));
     OK(ls_model_state_sha256(model, state));
@@ -77,7 +75,7 @@ static void hashes_of(ls_optimizer optimizer, bool apart, ls_strategy strategy, 
     ls_context_close(ctx);
 }
 
-static void two_halves_have_the_bits_of_one_step(void **state)
+static void one_device_has_the_bits_of_two_with_every_optimizer(void **state)
 {
     (void)state;
     const ls_optimizer optimizers[] = {
@@ -91,20 +89,17 @@ static void two_halves_have_the_bits_of_one_step(void **state)
         ls_rmsprop(.schedule = ls_exponential_decay(0.01, 2, 0.5, false)),
     };
     for (size_t i = 0; i < sizeof(optimizers) / sizeof(*optimizers); i++) {
-        char one[2][65], two[2][65], other[2][65];
-        double losses[3];
-        hashes_of(optimizers[i], false, ls_mirrored(), one[0], one[1], &losses[0]);
-        hashes_of(optimizers[i], true, ls_mirrored(), two[0], two[1], &losses[1]);
-        hashes_of(optimizers[i], true, ls_one_device(.devices = "cpu:1"), other[0], other[1], &losses[2]);
-        for (int k = 0; k < 2; k++) {
-            assert_string_equal(one[k], two[k]);
-            assert_string_equal(one[k], other[k]);
-        }
-        assert_true(losses[0] == losses[1] && losses[0] == losses[2]);
+        char two[2][65], one[2][65];
+        double losses[2];
+        hashes_of(optimizers[i], ls_mirrored(), two[0], two[1], &losses[0]);
+        hashes_of(optimizers[i], ls_one_device(.devices = "cpu:1"), one[0], one[1], &losses[1]);
+        assert_string_equal(two[0], one[0]);
+        assert_string_equal(two[1], one[1]);
+        assert_true(losses[0] == losses[1]);
     }
 }
 
-/* One batch of the data, and what is needed to run a half of a step on it. */
+/* One batch of the data, and what is needed to compute its gradients. */
 typedef struct bench {
     ls_context *ctx;
     ls_model *model;
@@ -137,69 +132,49 @@ static void close_bench(bench *b)
     ls_context_close(b->ctx);
 }
 
+/* Twice, with the same random numbers; then a whole step, whose loss is the same. */
 static void gradients_write_nothing(void **state)
 {
     (void)state;
     bench b;
     char before[65], after[65];
-    ls_step_gradients first = { .values = NULL }, second = { .values = NULL };
-    open_bench(&b, ls_adam());
-    ls_job *job = b.model->job;
-    OK(ls_model_state_sha256(b.model, before));
-    OK(ls_job_gradients(job, b.function, &b.settings, &b.batch, NULL, &first));
-    size_t count = b.function->halves.passed_count, elements = 0;
-    assert_true(count == 1 + 6 + 2); /* the loss, gradients, the batch's mean and variance */
     double sums[16] = { 0 };
-    for (int again = 0; again < 2; again++) /* the same random numbers, too */
+    open_bench(&b, ls_adam());
+    const ls_step_nodes *step = &b.function->step;
+    ls_tensor *fetches[16] = { b.function->loss };
+    size_t count = 1 + step->count, elements = 0;
+    assert_true(count == 1 + 6);
+    memcpy(fetches + 1, step->gradients, step->count * sizeof(*fetches));
+    OK(ls_model_state_sha256(b.model, before));
+    for (int again = 0; again < 2; again++) {
+        OK(ls_job_fetch(b.model->job, b.function, &b.settings, &b.batch, NULL, fetches, count));
         for (size_t i = 0; i < count; i++) {
+            ls_array a;
             int64_t n;
-            const ls_array *a = &first.values[i];
-            assert_true(ls_shape_count(&a->shape, 0, &n));
+            OK(ls_value(fetches[i], &a));
+            assert_true(ls_shape_count(&a.shape, 0, &n));
             double sum = 0;
             for (int64_t k = 0; k < n; k++)
-                sum += (double)(k + 1) * (a->dtype == LS_F64 ? ((double *)a->data)[k] : (double)((float *)a->data)[k]);
+                sum += (double)(k + 1) * (double)((float *)a.data)[k];
             assert_true(isfinite(sum));
             assert_true(again == 0 || sums[i] == sum);
             sums[i] = sum;
             elements += (size_t)n;
-            if (again == 0 && i + 1 == count)
-                OK(ls_job_gradients(job, b.function, &b.settings, &b.batch, NULL, &second));
         }
+    }
     assert_true(elements > 100);
     OK(ls_model_state_sha256(b.model, after));
     assert_string_equal(before, after);
     assert_true(ls_model_graph(b.model)->step == 0 && ls_model_graph(b.model)->run == 0);
-    OK(ls_job_apply(job, b.function, &b.settings, &second));
+    OK(ls_function_run(b.model->job, b.function, &b.settings, &b.batch, NULL));
+    ls_array loss;
+    OK(ls_value(b.function->loss, &loss));
+    assert_true(*(float *)loss.data == (float)sums[0]);
     OK(ls_model_state_sha256(b.model, after));
     assert_string_not_equal(before, after);
-    int64_t step;
-    OK(ls_model_steps(b.model, &step));
-    assert_true(step == 1 && ls_model_graph(b.model)->step == 1 && ls_model_graph(b.model)->run == 0);
-    free(first.values);
-    free(second.values);
-    close_bench(&b);
-}
-
-/* Whatever is passed on and not finite: a loss, a gradient. */
-static void apply_checks_before_it_writes(void **state)
-{
-    (void)state;
-    bench b;
-    char before[65], after[65];
-    open_bench(&b, ls_sgd(.momentum = 0.9));
-    OK(ls_model_state_sha256(b.model, before));
-    for (size_t bad = 0; bad < 1 + 6; bad++) {
-        ls_step_gradients given = { .values = NULL };
-        OK(ls_job_gradients(b.model->job, b.function, &b.settings, &b.batch, NULL, &given));
-        float *values = given.values[bad].data;
-        float kept = values[0];
-        values[0] = bad % 2 ? NAN : INFINITY;
-        assert_int_equal(ls_job_apply(b.model->job, b.function, &b.settings, &given), LS_ERR_NOT_FINITE);
-        values[0] = kept;
-        free(given.values);
-        OK(ls_model_state_sha256(b.model, after));
-        assert_string_equal(before, after);
-    }
+    int64_t steps;
+    OK(ls_model_steps(b.model, &steps));
+    assert_true(steps == 1 && ls_model_graph(b.model)->step == 1 && ls_model_graph(b.model)->run == 0);
     close_bench(&b);
 }
 
@@ -294,7 +269,7 @@ static ls_status load_watcher(void *user, const void *bytes, size_t count)
 
 typedef struct way {
     ls_optimizer optimizer;
-    bool sets_rate, apart, streamed;
+    bool sets_rate, streamed;
     int64_t steps_per_epoch;
 } way;
 
@@ -306,7 +281,6 @@ static void fit_watched(ls_model *model, const way *at, watcher *w)
     };
     if (at->streamed) /* elements of an iterator, not rows */
         d = ls_batch(ls_prefetch(ls_shuffle(d, 50, 9), 2), 25, false);
-    model->job->apart = at->apart;
     w->sets_rate = at->sets_rate;
     OK(ls_fit(model, d, .epochs = 4, .batch_size = 25, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
               .steps_per_epoch = at->steps_per_epoch, .callbacks = &callback, .callback_count = 1));
@@ -348,7 +322,7 @@ static void what_is_saved_is_all_that_a_job_is(void **state)
     const way ways[] = {
         { .optimizer = ls_adam() },
         { .optimizer = ls_sgd(.momentum = 0.9), .sets_rate = true },
-        { .optimizer = ls_adam(.gradient_accumulation_steps = 3, .global_clipnorm = 0.3), .apart = true },
+        { .optimizer = ls_adam(.gradient_accumulation_steps = 3, .global_clipnorm = 0.3) },
         { .optimizer = ls_rmsprop(.schedule = ls_exponential_decay(0.01, 4, 0.5, false)), .steps_per_epoch = 7 },
         { .optimizer = ls_adam(), .streamed = true },
     };
@@ -578,9 +552,8 @@ int main(void)
 {
     make_data();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_halves_have_the_bits_of_one_step),
+        cmocka_unit_test(one_device_has_the_bits_of_two_with_every_optimizer),
         cmocka_unit_test(gradients_write_nothing),
-        cmocka_unit_test(apply_checks_before_it_writes),
         cmocka_unit_test(slots_are_made_when_a_model_is_compiled),
         cmocka_unit_test(what_is_saved_is_all_that_a_job_is),
         cmocka_unit_test(another_job_s_snapshot_is_refused),

@@ -117,10 +117,10 @@ refuses() {
 }
 check "an include that goes up is refused" refuses src/base/bad.c '#include "graph/graph.h"'
 check "a public header of a higher layer is refused" refuses src/base/bad.h '#include "lockstep/graph.h"'
-check "angle brackets are no way around" refuses src/graph/bad.c '  #  include <run/run.h>'
+check "angle brackets are no way around" refuses src/graph/bad.c '  #  include <run/runs.h>'
 check "the umbrella is refused below the command" refuses src/graph/bad.c '#include <lockstep.h>'
 check "a path out of the layer is refused" refuses src/base/bad.c '#include "../graph/graph.h"'
-check "a folder below a layer belongs to it" refuses src/backend/ref/bad.c '#include "run/run.h"'
+check "a folder below a layer belongs to it" refuses src/backend/ref/bad.c '#include "run/runs.h"'
 check "public headers have layers too" refuses include/lockstep/base.h '#include "lockstep/graph.h"'
 check "runs know the CPU backend by its table alone" refuses src/run/bad.c '#include "backend/cpu/simd.h"'
 check "the command has no way into the library" refuses src/tool/bad.c '#include "device/context.h"'

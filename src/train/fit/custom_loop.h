@@ -3,7 +3,7 @@
 #define LS_TRAIN_FIT_CUSTOM_LOOP_H
 
 #include "lockstep/train.h"
-#include "run/runs.h"
+#include "run/eval.h"
 
 #define LS_MAX_STEP_OUTPUTS 1024
 

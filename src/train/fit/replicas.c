@@ -7,7 +7,7 @@
 #include "device/context.h"
 #include "graph/claim.h"
 #include "graph/node.h"
-#include "run/run.h"
+#include "run/read.h"
 #include "train/fit/custom_loop.h"
 
 static int count_replicas(const ls_task_map *map, const ls_context *ctx)

@@ -1,15 +1,11 @@
 /* The job: state of a compiled model. It holds the traced functions, the position in the data, the
  * settings, and everything that a checkpoint saves (checkpoint/state_list.c lists that).
  *
- * A *function* is a set of nodes for one kind of data: inputs to feed and tensors to fetch. A
- * training step has two halves:
- *     GRADIENTS  writes nothing; returns the loss, the joined gradients, the batch statistics for
- *                moving averages, and the sums of metrics
- *     APPLY      checks that all values are finite, then does every write: variables, slots, moving
- *                averages, the step and the random number counter
- *
- * ls_fit runs both as one plan. They can also run separately: APPLY is then fed with the results of
- * GRADIENTS, and the bits are the same (step.c). */
+ * A *function* is a set of nodes for one kind of data: inputs to feed and tensors to fetch. One run
+ * of the train function is a training step: it computes the loss, the joined gradients and the sums
+ * of metrics, checks that all values are finite, and then does every write: variables, slots,
+ * moving averages, the step and the random number counter. Asynchronous workers fetch only what a
+ * step computes (ls_job_fetch), and servers do the writes (server/). */
 #ifndef LS_TRAIN_JOB_JOB_H
 #define LS_TRAIN_JOB_JOB_H
 
@@ -19,7 +15,7 @@
 #include "lockstep/cluster.h"
 #include "lockstep/train.h"
 #include "nn/optimizer.h"
-#include "run/runs.h"
+#include "run/eval.h"
 
 typedef struct ls_job ls_job;
 typedef struct ls_fit_seconds ls_fit_seconds;
@@ -27,18 +23,6 @@ typedef struct ls_fit_seconds ls_fit_seconds;
 /* ---- Functions (trace.c) ---- */
 
 typedef enum ls_function_kind { LS_FUNCTION_TRAIN, LS_FUNCTION_EVALUATE, LS_FUNCTION_PREDICT } ls_function_kind;
-
-/* The two halves of a training step; traced when they first run separately. */
-typedef struct ls_halves {
-    /* fetches of GRADIENTS: losses and metrics, then the tensors in `passed` */
-    ls_tensor **fetches;
-    size_t fetch_count;
-    ls_tensor **passed; /* points into `fetches`: the loss, gradients, statistics */
-    ls_tensor **inputs; /* inputs of APPLY, one for each tensor in `passed` */
-    size_t passed_count;
-    ls_tensor *samples, *learning_rate; /* further inputs of APPLY */
-    ls_tensor *apply[2];                /* fetches of APPLY: the checked loss, and the update */
-} ls_halves;
 
 /* Nodes that a training step is built from. */
 typedef struct ls_step_nodes {
@@ -62,7 +46,6 @@ typedef struct ls_function {
     size_t fetch_count;
     ls_tensor *loss, *losses[LS_MAX_OUTPUTS], *sums[LS_MAX_METRICS];
     ls_step_nodes step; /* train functions only */
-    ls_halves halves;   /* train functions only; `fetches` is NULL until traced */
 } ls_function;
 
 #define LS_MAX_FUNCTIONS 8
@@ -73,7 +56,6 @@ typedef struct ls_function_choice {
 } ls_function_choice;
 ls_status ls_job_function(ls_job *job, ls_function_kind kind, const ls_element_spec *spec, ls_function_choice choice,
                           ls_function **out);
-ls_status ls_function_halve(ls_job *job, ls_function *function);
 void ls_function_free(ls_function *function);
 
 /* ---- The job ---- */
@@ -126,7 +108,6 @@ struct ls_job {
     const ls_scope_frame *frame;
     ls_function functions[LS_MAX_FUNCTIONS];
     int function_count;
-    bool apart; /* run each step as two halves; only tests set it */
 
     ls_optimizer_state state; /* slots and the step */
     double rate;              /* set by ls_set_learning_rate; NAN: the optimizer's rate */

@@ -1,4 +1,4 @@
-/* Runs the functions of a job: a training step as one plan or as its two halves. */
+/* Runs the functions of a job. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,9 +211,7 @@ static ls_run_request request_of(const maker *m, const ls_settings *settings, co
                              .seconds = seconds_of(job, f) };
 }
 
-/* ---- One plan ---- */
-
-static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
+static ls_status run_function(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
                               const double *class_weights)
 {
     feeds fed = { .count = 0 };
@@ -237,25 +235,6 @@ static ls_status run_together(ls_job *job, ls_function *f, const ls_settings *se
     return status;
 }
 
-/* ---- Two halves ---- */
-
-static ls_status take_given(const ls_function *f, ls_step_gradients *out)
-{
-    const ls_halves *h = &f->halves;
-    ls_array *values = calloc(h->passed_count, sizeof(*values));
-    if (!values)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu gradients", h->passed_count);
-    for (size_t i = 0; i < h->passed_count; i++) {
-        ls_status status = ls_value(h->passed[i], &values[i]);
-        if (status != LS_OK) {
-            free(values);
-            return status;
-        }
-    }
-    out->values = values;
-    return LS_OK;
-}
-
 ls_status ls_job_fetch(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
                        const double *class_weights, ls_tensor *const *fetches, size_t count)
 {
@@ -276,58 +255,8 @@ ls_status ls_job_fetch(ls_job *job, ls_function *f, const ls_settings *settings,
     return LS_OK;
 }
 
-ls_status ls_job_gradients(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
-                           const double *class_weights, ls_step_gradients *out)
-{
-    LS_TRY(ls_function_halve(job, f));
-    LS_TRY(ls_job_fetch(job, f, settings, batch, class_weights, f->halves.fetches, f->halves.fetch_count));
-    out->samples = batch->samples;
-    return take_given(f, out);
-}
-
-ls_status ls_job_apply(ls_job *job, ls_function *f, const ls_settings *settings, const ls_step_gradients *given)
-{
-    const ls_halves *h = &f->halves;
-    ls_run_report report;
-    float rate;
-    int64_t samples = given->samples;
-    LS_TRY(find_rate(job, &rate));
-    ls_feed *fed = calloc(h->passed_count + 2, sizeof(*fed));
-    if (!fed)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu gradients", h->passed_count);
-    for (size_t i = 0; i < h->passed_count; i++)
-        fed[i] = (ls_feed){ h->inputs[i], given->values[i] };
-    fed[h->passed_count] = (ls_feed){ h->learning_rate, ls_array_of(LS_F32, LS_SCALAR, &rate) };
-    fed[h->passed_count + 1] = (ls_feed){ h->samples, ls_array_of(LS_I64, LS_SCALAR, &samples) };
-    const ls_run_request request = { .graph = ls_model_graph(job->model),
-                                     .settings = &settings->run,
-                                     .feeds = fed,
-                                     .feed_count = h->passed_count + 2,
-                                     .fetches = h->apply,
-                                     .fetch_count = 2,
-                                     .timeline = job->timeline,
-                                     .seconds = seconds_of(job, f) };
-    ls_status status = ls_run(&request, &report);
-    free(fed);
-    if (status == LS_OK)
-        note_times(job, &report);
-    return status;
-}
-
-static ls_status run_apart(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
-                           const double *class_weights)
-{
-    ls_step_gradients given = { .values = NULL };
-    LS_TRY(ls_job_gradients(job, f, settings, batch, class_weights, &given));
-    ls_status status = ls_job_apply(job, f, settings, &given);
-    free(given.values);
-    return status;
-}
-
 ls_status ls_function_run(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,
                           const double *class_weights)
 {
-    bool apart = f->kind == LS_FUNCTION_TRAIN && job->apart;
-    return ls_explain_failure(job, f, batch,
-                              (apart ? run_apart : run_together)(job, f, settings, batch, class_weights));
+    return ls_explain_failure(job, f, batch, run_function(job, f, settings, batch, class_weights));
 }

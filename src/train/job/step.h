@@ -15,18 +15,10 @@ typedef struct ls_batch_view {
 ls_status ls_function_run(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
                           const double *class_weights);
 
-/* Results of GRADIENTS: views that are valid until it runs again. */
-typedef struct ls_step_gradients {
-    ls_array *values; /* in the order of ls_halves.passed; free() the array */
-    int64_t samples;
-} ls_step_gradients;
-ls_status ls_job_gradients(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
-                           const double *class_weights, ls_step_gradients *out);
 /* Runs part of the next training step without writing anything; the fetched tensors hold the
  * results. */
 ls_status ls_job_fetch(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
                        const double *class_weights, ls_tensor *const *fetches, size_t count);
-ls_status ls_job_apply(ls_job *job, ls_function *function, const ls_settings *settings, const ls_step_gradients *given);
 
 /* Number of training steps (batches) since the model was compiled. */
 ls_status ls_job_step(const ls_job *job, int64_t *out);
