@@ -78,7 +78,7 @@ struct ls_handshake {
     uint64_t begins[LS_MAX_CLUSTER / 64]; /* bit set: workers that begin the job */
     bool joins;                           /* the job has begun without this worker */
     uint64_t members[LS_MAX_CLUSTER / 64];
-    uint32_t epoch;
+    uint32_t generation;
     double since; /* when `members` was learnt */
 };
 
@@ -127,7 +127,7 @@ static void say(const ls_handshake *d, hello *h, int line)
     h->out.bytes = strlen(d->about);
     h->out.hash[0] = d->mark;
     h->out.hash[1] = mesh->begun ? mesh->peers.job : 0;
-    h->out.wishes = d->joins ? LS_HELLO_JOINS : 0;
+    h->out.requests = d->joins ? LS_HELLO_JOINS : 0;
     h->out.process = d->process;
     if (!mesh->begun)
         return;
@@ -173,7 +173,7 @@ static ls_status call_on_all(ls_handshake *d)
                 continue;
             say(d, h, line);
             if (d->mesh->begun)
-                h->out.wishes = LS_HELLO_RECONNECTS;
+                h->out.requests = LS_HELLO_RECONNECTS;
         }
     return LS_OK;
 }
@@ -282,7 +282,7 @@ void ls_handshake_learn(ls_handshake *d, const ls_frame *in)
     bool first = !d->joins; /* earlier connections are not to members */
     d->joins = true;
     d->met = false;
-    d->epoch = in->epoch;
+    d->generation = in->generation;
     d->since = d->mesh->table->now(d->mesh->transport);
     memcpy(d->members, in->members, sizeof(d->members));
     for (int r = 0; r < d->options->size; r++)
@@ -297,7 +297,7 @@ static void learn(ls_handshake *d, const ls_frame *in)
         return;
     d->mesh->since[in->from] = (uint32_t)in->tag;
     d->mesh->peers.job = in->hash[1];
-    if (!d->joins || in->epoch > d->epoch)
+    if (!d->joins || in->generation > d->generation)
         ls_handshake_learn(d, in);
 }
 
@@ -326,14 +326,14 @@ static bool fits(const ls_handshake *d, const hello *h, int rank, int line)
 static bool is_same_member(const ls_handshake *d, const hello *h)
 {
     int rank = (int)h->in.from;
-    return ls_peers_has(&d->mesh->peers, rank) && h->in.epoch == d->mesh->peers.epoch && h->in.tag > 0 &&
+    return ls_peers_has(&d->mesh->peers, rank) && h->in.generation == d->mesh->peers.generation && h->in.tag > 0 &&
            h->in.hash[0] == d->marks[rank];
 }
 
 /* Handles a member's answer to a reconnecting call. */
 static void hear_reconnected(ls_handshake *d, hello *h, int rank, int line)
 {
-    bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
+    bool refused = (h->in.requests & LS_HELLO_REFUSES) != 0;
     if (!refused && is_same_member(d, h) && should_reconnect(d, rank, line) && !has_line(d, rank, line))
         meet(d, h);
     else
@@ -356,7 +356,7 @@ static ls_status hear_called(ls_handshake *d, int rank, int line)
         learn(d, &h->in);
         bool wanted = d->joins ? h->in.tag > 0 && ls_has_bit(d->members, rank)
                                : rank < d->options->rank && begins(d, d->options->rank);
-        bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
+        bool refused = (h->in.requests & LS_HELLO_REFUSES) != 0;
         if (wanted && refused && line == 0)
             snprintf(d->why, sizeof(d->why), "worker %d has met a worker %d already", rank, d->options->rank);
         if (wanted && !refused && !has_line(d, rank, line) && fits(d, h, rank, line))
@@ -389,7 +389,7 @@ static welcome judge_guest(const ls_handshake *d, const hello *h)
     int from = (int)h->in.from, line = h->in.sequence == 1;
     if (from == d->options->rank || from >= d->options->size)
         return NEVER;
-    if (h->in.wishes & LS_HELLO_RECONNECTS)
+    if (h->in.requests & LS_HELLO_RECONNECTS)
         return d->mesh->begun && is_same_member(d, h) && (line ? !d->mesh->lost[from] : may_return(d, from)) ? WELCOME
                                                                                                              : NEVER;
     if (d->mesh->begun && (ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line)))
@@ -397,7 +397,7 @@ static welcome judge_guest(const ls_handshake *d, const hello *h)
     if (d->mesh->begun)
         return fits(d, h, from, line) ? WELCOME : NEVER;
     return from > d->options->rank && begins(d, from) && !d->joins && !d->met && !has_line(d, from, line) &&
-                   fits(d, h, from, line) && !(h->in.wishes & LS_HELLO_JOINS)
+                   fits(d, h, from, line) && !(h->in.requests & LS_HELLO_JOINS)
                ? WELCOME
                : NEVER;
 }
@@ -427,7 +427,7 @@ static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
             return LS_OK;
         if (!h->speaks) {
             say(d, h, h->in.sequence == 1);
-            h->out.wishes = how == NEVER ? LS_HELLO_REFUSES : 0;
+            h->out.requests = how == NEVER ? LS_HELLO_REFUSES : 0;
             if (how == NEVER)
                 note_refused(d, h);
         }
@@ -435,8 +435,8 @@ static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
         *gone = has_spoken(h);
         if (*gone)
             status = compare(d, h);
-        if (*gone && status == LS_OK && how == WELCOME && h->out.wishes == 0) {
-            if (h->in.wishes & LS_HELLO_RECONNECTS && h->in.sequence == 0)
+        if (*gone && status == LS_OK && how == WELCOME && h->out.requests == 0) {
+            if (h->in.requests & LS_HELLO_RECONNECTS && h->in.sequence == 0)
                 drop_broken(d, (int)h->in.from);
             meet(d, h);
         }
@@ -601,7 +601,7 @@ static void look_again(ls_handshake *d)
     if (!d->joins || now - d->since < LOOK_AGAIN)
         return;
     d->joins = false;
-    d->epoch = 0;
+    d->generation = 0;
     for (int r = 0; r < d->options->size; r++)
         ls_mesh_hang_up(d->mesh, r);
 }
@@ -929,7 +929,7 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
     }
     mesh->peers.slice = mesh->table->slice;
     if (d->joins)
-        ls_mesh_come_later(mesh, d->members, d->epoch);
+        ls_mesh_come_later(mesh, d->members, d->generation);
     *out = mesh;
     return LS_OK;
 }

@@ -10,7 +10,7 @@
  * A connection carries frames: a head of fixed size (ls_frame), then head.bytes bytes. In the
  * handshake each side sends one HELLO. In an exchange each worker sends one PIECES frame to every
  * other worker, even without data, so both sides notice at once if workers diverged. Frames of an
- * older generation (field `epoch`) are dropped. */
+ * older generation (field `generation`) are dropped. */
 #ifndef LS_FABRIC_MESH_MESH_H
 #define LS_FABRIC_MESH_MESH_H
 
@@ -48,21 +48,21 @@ typedef struct ls_frame {
     uint32_t magic;
     uint16_t version, kind;
     uint32_t from; /* rank */
-    uint32_t epoch;
+    uint32_t generation;
     uint64_t number; /* number of the collective; HELLO: size of the cluster */
     /* HELLO: 1 for a heartbeat connection, else 0. PIECES, READY: number of exchanges in this
      * generation so far. STATE: 1 if the sender is READY for `number`. */
     uint64_t sequence;
     /* PIECES: identifies the exchange; a difference is an error. READY: nanoseconds of the sender's
-     * own work. STATE: the sender's peers.decided. HELLO: generation in which the sender became a
+     * own work. STATE: the sender's peers.granted. HELLO: generation in which the sender became a
      * member, 0: it is none. JOIN, MEMBERS: number of the fit. */
     uint64_t tag;
     uint64_t bytes; /* size of the body that follows */
     /* READY, STATE: hash of the sender's result. HELLO: [0] mark of the sender (handshake.c), [1]
      * id of the job, 0 until it begins. MET, BEGIN: hash of all ranks and marks. */
     uint64_t hash[2];
-    /* READY, STATE: of the sender. COMMIT, ANNOUNCE: decided ones. HELLO: bits of ls_hello_wish. */
-    uint64_t wishes;
+    /* READY, STATE: of the sender. COMMIT, ANNOUNCE: decided ones. HELLO: bits of ls_hello_flag. */
+    uint64_t requests;
     union {
         /* PIECES, READY: what is done, for messages. OVER, LEFT: the reason. Ends with a zero. */
         char what[LS_FRAME_WHAT];
@@ -74,12 +74,12 @@ typedef struct ls_frame {
     };
 } ls_frame;
 
-/* Flags in `wishes` of a HELLO. */
-typedef enum ls_hello_wish {
+/* Flags in `requests` of a HELLO. */
+typedef enum ls_hello_flag {
     LS_HELLO_REFUSES = 1,   /* the sender closes this connection; call again later */
     LS_HELLO_JOINS = 2,     /* the caller wants to join a running job */
     LS_HELLO_RECONNECTS = 4 /* the caller is a member whose connection broke */
-} ls_hello_wish;
+} ls_hello_flag;
 
 #define LS_BEAT_EVERY 0.1 /* seconds between heartbeats of a waiting worker */
 
@@ -301,9 +301,9 @@ ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const
 /* Forwards a frame of another worker to `rank`. */
 ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame);
 
-/* Puts an announcement into effect and forwards it to all members. *newcomer: the new member, or
+/* Puts an announcement into effect and forwards it to all members. *new_member: the new member, or
  * -1. */
-ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *announcement, int *newcomer);
+ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *announcement, int *new_member);
 
 /* Handles a frame without a body. */
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);
@@ -329,17 +329,17 @@ ls_status ls_mesh_regroup(ls_mesh *mesh);
 /* ---- late_join.c ---- */
 
 /* Makes this worker a joining worker of a job with these members. */
-void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t epoch);
+void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t generation);
 
 ls_status ls_mesh_join(ls_peers *peers, ls_answer *answer);
 ls_status ls_mesh_welcome(ls_peers *peers);
 
 /* For the coordinator: returns a worker that can join now, or -1. Sends MEMBERS to workers whose
  * JOIN is outdated. */
-int ls_mesh_find_newcomer(ls_mesh *mesh);
+int ls_mesh_find_joining(ls_mesh *mesh);
 
 /* Handle a frame from a joining worker; as a joining worker, a frame from a member. */
-void ls_mesh_hear_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
-void ls_mesh_hear_as_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
+void ls_mesh_hear_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
+void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
 
 #endif
