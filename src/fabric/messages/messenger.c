@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -716,11 +715,7 @@ ls_status ls_messenger_open(const ls_messenger_options *options, ls_messenger **
     post->limit = post->cluster.silence_limit > 0 ? post->cluster.silence_limit : SILENCE;
     post->beat = post->limit / 5 < BEAT_EVERY ? post->limit / 5 : BEAT_EVERY;
     post->bell = -1;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&post->come, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    ls_cond_init(&post->come);
     pthread_mutex_init(&post->mutex, NULL);
     *out = post; /* before the thread starts, as options.hear may send */
     ls_status status = start(post);
@@ -763,26 +758,14 @@ void ls_messenger_why(ls_messenger *post, char text[LS_MESSENGER_WHY])
     pthread_mutex_unlock(&post->mutex);
 }
 
-static struct timespec after(double seconds)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    double whole = (double)(int64_t)seconds;
-    t.tv_sec += (time_t)whole;
-    t.tv_nsec += (long)(1e9 * (seconds - whole));
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
 ls_status ls_messenger_receive(ls_messenger *post, double seconds, ls_message *out, bool *got)
 {
-    struct timespec end = after(seconds > 0 ? seconds : 0);
-    int waited = 0;
+    double end = ls_clock_now() + seconds;
+    bool in_time = true;
     *got = false;
     pthread_mutex_lock(&post->mutex);
-    while (!post->in.first && !post->over && waited == 0)
-        waited = pthread_cond_timedwait(&post->come, &post->mutex, &end);
+    while (!post->in.first && !post->over && in_time)
+        in_time = ls_cond_wait_until(&post->come, &post->mutex, end);
     item *i = take(&post->in);
     bool full = i && i->letter.kind >= LS_MESSAGE_FIRST && post->waiting[i->letter.rank]-- == MOST_WAITING;
     bool over = post->over;
