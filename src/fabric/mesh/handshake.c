@@ -26,8 +26,6 @@
 #include "fabric/start/launcher.h"
 #include "fabric/mesh/mesh.h"
 
-#define MOST_ABOUT   4096 /* bytes of the text in a HELLO */
-#define MOST_GUESTS  64   /* callers without a HELLO; above it the oldest is dropped */
 #define CALL_AGAIN   0.01 /* seconds until missing workers are called again */
 #define ASK_HIGHER   0.2  /* seconds between calls that ask higher ranks whether the job runs */
 #define TELL_REFUSED 10.0 /* seconds between two log lines about refused callers */
@@ -36,30 +34,16 @@
 #define SAY_AGAIN    10.0 /* seconds between two such log lines */
 #define LOOK_AGAIN   2.0  /* seconds after which a joining worker asks for the members again */
 
-/* A connection on which HELLOs are exchanged. */
-typedef struct hello {
-    ls_connection *at;
-    size_t sent, got;
-    bool speaks;  /* this side sends its HELLO */
-    ls_frame out; /* its head; sequence 1: a heartbeat connection */
-    ls_frame in;
-    char about[MOST_ABOUT + 1]; /* text of the other side */
-} hello;
-
 struct ls_handshake {
     ls_mesh *mesh;
     ls_cluster_options copy;
     const ls_cluster_options *options;
-    char about[MOST_ABOUT + 1];
-    double end;     /* deadline for the workers that begin the job */
-    double say_at;  /* when the log next names the missing workers */
-    double asked;   /* when higher ranks were last called */
-    double tell_at; /* when refused callers may be logged again */
-    /* First outgoing data connections by rank, then outgoing heartbeat connections by rank, then
-     * callers, oldest first. */
-    hello *hellos;
-    int lines; /* connections to each worker: 2 with heartbeats, else 1 */
-    int guests;
+    double end;       /* deadline for the workers that begin the job */
+    double say_at;    /* when the log next names the missing workers */
+    double asked;     /* when higher ranks were last called */
+    double tell_at;   /* when refused callers may be logged again */
+    ls_hellos hellos; /* calls: data connections by rank, then heartbeat connections by rank */
+    int lines;        /* connections to each worker: 2 with heartbeats, else 1 */
     ls_want *wants;
     char why[300]; /* why the last call failed or was refused */
     ls_process_id process;
@@ -81,14 +65,6 @@ struct ls_handshake {
     uint32_t generation;
     double since; /* when `members` was learnt */
 };
-
-static void forget(const ls_handshake *d, hello *h)
-{
-    if (!h->at)
-        return;
-    d->mesh->table->hang_up(h->at);
-    *h = (hello){ 0 };
-}
 
 /* ---- Calling and answering ---- */
 
@@ -112,19 +88,17 @@ static bool has_line(const ls_handshake *d, int rank, int line)
     return line ? d->mesh->links[rank].lives : d->mesh->links[rank].line != NULL;
 }
 
-static hello *call_to(const ls_handshake *d, int rank, int line)
+static ls_hello *call_to(const ls_handshake *d, int rank, int line)
 {
-    return &d->hellos[line * d->options->size + rank];
+    return &d->hellos.calls[line * d->options->size + rank];
 }
 
-static void say(const ls_handshake *d, hello *h, int line)
+static void say(const ls_handshake *d, ls_hello *h, int line)
 {
     const ls_mesh *mesh = d->mesh;
-    h->speaks = true;
-    h->out = ls_mesh_frame(mesh, LS_FRAME_HELLO, "");
-    h->out.number = (uint64_t)d->options->size;
+    ls_hello_say(&d->hellos, h);
+    h->out.generation = mesh->peers.generation;
     h->out.sequence = (uint64_t)line;
-    h->out.bytes = strlen(d->about);
     h->out.hash[0] = d->mark;
     h->out.hash[1] = mesh->begun ? mesh->peers.job : 0;
     h->out.requests = d->joins ? LS_HELLO_JOINS : 0;
@@ -165,115 +139,16 @@ static ls_status call_on_all(ls_handshake *d)
         d->asked = now;
     for (int line = 0; line < d->lines; line++)
         for (int r = 0; r < d->options->size; r++) {
-            hello *h = call_to(d, r, line);
+            ls_hello *h = call_to(d, r, line);
             if (h->at || has_line(d, r, line) || (line > 0 && !has_line(d, r, 0)) || !should_call(d, r, line, asks))
                 continue;
-            LS_TRY(d->mesh->table->call(d->mesh->transport, r, &h->at));
+            LS_TRY(ls_hello_call(&d->hellos, h, r));
             if (!h->at)
                 continue;
             say(d, h, line);
             if (d->mesh->begun)
                 h->out.requests = LS_HELLO_RECONNECTS;
         }
-    return LS_OK;
-}
-
-static hello *guest(const ls_handshake *d, int index)
-{
-    return &d->hellos[2 * d->options->size + index];
-}
-
-static void drop_guest(ls_handshake *d, int index)
-{
-    forget(d, guest(d, index));
-    memmove(guest(d, index), guest(d, index + 1), (size_t)(d->guests - index - 1) * sizeof(hello));
-    *guest(d, --d->guests) = (hello){ 0 }; /* it was moved */
-}
-
-static ls_status answer_all(ls_handshake *d)
-{
-    for (;;) {
-        ls_connection *line;
-        LS_TRY(d->mesh->table->answer(d->mesh->transport, &line));
-        if (!line)
-            return LS_OK;
-        if (d->guests == MOST_GUESTS)
-            drop_guest(d, 0);
-        guest(d, d->guests++)->at = line;
-    }
-}
-
-/* ---- HELLOs ---- */
-
-typedef enum hearing { HEARD_PART, HEARD_ALL, HEARD_NONSENSE } hearing;
-
-static bool is_ours(const ls_frame *head)
-{
-    return head->magic == LS_FRAME_MAGIC && head->kind == LS_FRAME_HELLO && head->bytes <= MOST_ABOUT &&
-           head->from < LS_MAX_CLUSTER && head->number <= LS_MAX_CLUSTER;
-}
-
-/* Reads a HELLO. Checks the head before reading the text that follows. */
-static hearing listen_to(ls_handshake *d, hello *h)
-{
-    const size_t head = sizeof(h->in);
-    for (;;) {
-        size_t wanted = h->got < head ? head : head + h->in.bytes, moved = 0;
-        if (h->got >= head && h->got == wanted) {
-            h->about[h->in.bytes] = '\0';
-            return HEARD_ALL;
-        }
-        char *to = h->got < head ? (char *)&h->in + h->got : h->about + (h->got - head);
-        if (d->mesh->table->read(h->at, &(struct iovec){ to, wanted - h->got }, 1, &moved) != LS_OK) {
-            snprintf(d->why, sizeof(d->why), "%s", ls_last_error());
-            return HEARD_NONSENSE;
-        }
-        if (moved == 0)
-            return HEARD_PART;
-        h->got += moved;
-        if (h->got == head && !is_ours(&h->in))
-            return HEARD_NONSENSE;
-    }
-}
-
-static bool has_spoken(const hello *h)
-{
-    return h->speaks && h->sent == sizeof(h->out) + h->out.bytes;
-}
-
-/* If writing fails, the connection has ended, and reading will notice. */
-static void speak(const ls_handshake *d, hello *h)
-{
-    const size_t head = sizeof(h->out), all = head + h->out.bytes;
-    size_t moved = 0;
-    struct iovec parts[2];
-    int n = 0;
-    if (h->sent == all)
-        return;
-    if (h->sent < head)
-        parts[n++] = (struct iovec){ (char *)&h->out + h->sent, head - h->sent };
-    size_t from = h->sent < head ? 0 : h->sent - head;
-    parts[n++] = (struct iovec){ (char *)d->about + from, h->out.bytes - from };
-    if (d->mesh->table->write(h->at, parts, n, &moved) == LS_OK)
-        h->sent += moved;
-}
-
-static ls_status compare(const ls_handshake *d, const hello *h)
-{
-    const ls_cluster_options *o = d->options;
-    char about[MOST_ABOUT + 1];
-    if (h->in.version != LS_FRAME_VERSION)
-        return ls_fail(LS_ERR_PEER, "worker %u speaks version %u of the protocol, worker %d (this one) version %d",
-                       h->in.from, h->in.version, o->rank, LS_FRAME_VERSION);
-    if (h->in.number != (uint64_t)o->size)
-        return ls_fail(LS_ERR_PEER, "worker %u is one of %llu, worker %d (this one) is one of %d", h->in.from,
-                       (unsigned long long)h->in.number, o->rank, o->size);
-    memcpy(about, h->about, sizeof(about));
-    ls_make_printable(about, strlen(about));
-    if (strcmp(h->about, d->about) != 0)
-        return ls_fail(LS_ERR_PEER,
-                       "workers would not compute the same bits: worker %u has %s; worker %d (this one) has %s",
-                       h->in.from, about, o->rank, d->about);
     return LS_OK;
 }
 
@@ -301,7 +176,7 @@ static void learn(ls_handshake *d, const ls_frame *in)
         ls_handshake_learn(d, in);
 }
 
-static void meet(ls_handshake *d, hello *h)
+static void meet(ls_handshake *d, ls_hello *h)
 {
     int rank = (int)h->in.from;
     if (h->out.sequence == 0) {
@@ -312,18 +187,18 @@ static void meet(ls_handshake *d, hello *h)
     } else {
         ls_mesh_hear_life(d->mesh, rank, h->at);
     }
-    *h = (hello){ 0 };
+    *h = (ls_hello){ 0 };
 }
 
 /* Returns whether a heartbeat connection is from the same process as the data connection. */
-static bool fits(const ls_handshake *d, const hello *h, int rank, int line)
+static bool fits(const ls_handshake *d, const ls_hello *h, int rank, int line)
 {
     return line == 0 || (has_line(d, rank, 0) && d->marks[rank] == h->in.hash[0]);
 }
 
 /* Returns whether a HELLO comes from the process that this worker had met, in the same
  * generation. */
-static bool is_same_member(const ls_handshake *d, const hello *h)
+static bool is_same_member(const ls_handshake *d, const ls_hello *h)
 {
     int rank = (int)h->in.from;
     return ls_peers_has(&d->mesh->peers, rank) && h->in.generation == d->mesh->peers.generation && h->in.tag > 0 &&
@@ -331,28 +206,30 @@ static bool is_same_member(const ls_handshake *d, const hello *h)
 }
 
 /* Handles a member's answer to a reconnecting call. */
-static void hear_reconnected(ls_handshake *d, hello *h, int rank, int line)
+static void hear_reconnected(ls_handshake *d, ls_hello *h, int rank, int line)
 {
     bool refused = (h->in.requests & LS_HELLO_REFUSES) != 0;
     if (!refused && is_same_member(d, h) && should_reconnect(d, rank, line) && !has_line(d, rank, line))
         meet(d, h);
     else
-        forget(d, h);
+        ls_hello_forget(&d->hellos, h);
 }
 
 /* Handles an outgoing call. A failed one is repeated, as is one to a higher rank that has not
  * begun. */
 static ls_status hear_called(ls_handshake *d, int rank, int line)
 {
-    hello *h = call_to(d, rank, line);
-    speak(d, h);
-    hearing heard = listen_to(d, h);
-    if (heard == HEARD_NONSENSE || (heard == HEARD_ALL && h->in.from != (uint32_t)rank)) {
-        forget(d, h);
-    } else if (heard == HEARD_ALL && has_spoken(h) && d->mesh->begun) {
+    ls_hello *h = call_to(d, rank, line);
+    bool heard, spoken = ls_hello_speak(&d->hellos, h);
+    if (ls_hello_listen(&d->hellos, h, &heard) != LS_OK) {
+        snprintf(d->why, sizeof(d->why), "%s", ls_last_error());
+        ls_hello_forget(&d->hellos, h);
+    } else if (heard && h->in.from != (uint32_t)rank) {
+        ls_hello_forget(&d->hellos, h);
+    } else if (heard && spoken && d->mesh->begun) {
         hear_reconnected(d, h, rank, line);
-    } else if (heard == HEARD_ALL && has_spoken(h)) {
-        LS_TRY(compare(d, h));
+    } else if (heard && spoken) {
+        LS_TRY(ls_hello_compare(&d->hellos, h));
         learn(d, &h->in);
         bool wanted = d->joins ? h->in.tag > 0 && ls_has_bit(d->members, rank)
                                : rank < d->options->rank && begins(d, d->options->rank);
@@ -362,7 +239,7 @@ static ls_status hear_called(ls_handshake *d, int rank, int line)
         if (wanted && !refused && !has_line(d, rank, line) && fits(d, h, rank, line))
             meet(d, h);
         else
-            forget(d, h);
+            ls_hello_forget(&d->hellos, h);
     }
     return LS_OK;
 }
@@ -384,7 +261,7 @@ static void drop_broken(ls_handshake *d, int rank)
 /* Whether to accept a caller: now, later or not at all. */
 typedef enum welcome { WELCOME, LATER, NEVER } welcome;
 
-static welcome judge_guest(const ls_handshake *d, const hello *h)
+static welcome judge_caller(const ls_handshake *d, const ls_hello *h)
 {
     int from = (int)h->in.from, line = h->in.sequence == 1;
     if (from == d->options->rank || from >= d->options->size)
@@ -404,7 +281,7 @@ static welcome judge_guest(const ls_handshake *d, const hello *h)
 
 /* Records that two processes have the same rank, for the message if the workers do not meet in
  * time. */
-static void note_refused(ls_handshake *d, const hello *h)
+static void note_refused(ls_handshake *d, const ls_hello *h)
 {
     int from = (int)h->in.from;
     if (!d->mesh->begun && from < d->options->size && has_line(d, from, 0) && d->marks[from] != h->in.hash[0])
@@ -413,16 +290,16 @@ static void note_refused(ls_handshake *d, const hello *h)
 
 /* Handles a caller. Sends HELLO before comparing, so that the other side sees the difference, too.
  * A mismatch ends only this connection if the job runs, but fails the start of a job. */
-static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
+static ls_status hear_caller(ls_handshake *d, int index, bool *gone)
 {
-    hello *h = guest(d, index);
-    hearing heard = h->speaks ? HEARD_ALL : listen_to(d, h);
-    *gone = heard == HEARD_NONSENSE;
+    ls_hello *h = &d->hellos.callers[index];
+    bool heard = false;
+    *gone = ls_hello_listen(&d->hellos, h, &heard) != LS_OK;
     ls_status status = LS_OK;
-    if (heard == HEARD_ALL && h->speaks && d->mesh->begun != (h->out.tag > 0)) {
+    if (heard && h->speaks && d->mesh->begun != (h->out.tag > 0)) {
         *gone = true; /* the job has begun since: the HELLO sent is outdated */
-    } else if (heard == HEARD_ALL) {
-        welcome how = judge_guest(d, h);
+    } else if (heard) {
+        welcome how = judge_caller(d, h);
         if (how == LATER)
             return LS_OK;
         if (!h->speaks) {
@@ -431,10 +308,9 @@ static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
             if (how == NEVER)
                 note_refused(d, h);
         }
-        speak(d, h);
-        *gone = has_spoken(h);
+        *gone = ls_hello_speak(&d->hellos, h);
         if (*gone)
-            status = compare(d, h);
+            status = ls_hello_compare(&d->hellos, h);
         if (*gone && status == LS_OK && how == WELCOME && h->out.requests == 0) {
             if (h->in.requests & LS_HELLO_RECONNECTS && h->in.sequence == 0)
                 drop_broken(d, (int)h->in.from);
@@ -442,7 +318,7 @@ static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
         }
     }
     if (*gone)
-        drop_guest(d, index);
+        ls_hello_drop_caller(&d->hellos, index);
     if (status == LS_OK || !d->mesh->begun)
         return status;
     if (d->mesh->log)
@@ -452,17 +328,17 @@ static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
 
 static ls_status hear_all(ls_handshake *d)
 {
-    LS_TRY(answer_all(d));
+    LS_TRY(ls_hello_answer(&d->hellos));
     for (int line = 0; line < d->lines; line++)
         for (int r = 0; r < d->options->size; r++) {
             if (d->mesh->begun && !should_call(d, r, line, false))
-                forget(d, call_to(d, r, line)); /* its answer is not needed any more */
+                ls_hello_forget(&d->hellos, call_to(d, r, line)); /* its answer is not needed any more */
             else if (call_to(d, r, line)->at)
                 LS_TRY(hear_called(d, r, line));
         }
-    for (int i = 0; i < d->guests;) {
+    for (int i = 0; i < d->hellos.caller_count;) {
         bool gone = false;
-        LS_TRY(hear_guest(d, i, &gone));
+        LS_TRY(hear_caller(d, i, &gone));
         i += !gone;
     }
     return LS_OK;
@@ -576,14 +452,10 @@ static ls_status wait_for_callers(ls_handshake *d)
         return name_missing(d);
     say_missing(d);
     d->wants[n++] = (ls_want){ .line = NULL, .read = true };
-    for (int i = 0; i < 2 * d->options->size + d->guests; i++) {
-        const hello *h = &d->hellos[i];
-        int rank = i % d->options->size, line = i / d->options->size;
-        if (h->at)
-            d->wants[n++] = (ls_want){ .line = h->at, .read = true, .write = h->speaks && !has_spoken(h) };
-        else
-            complete &= line >= d->lines || has_line(d, rank, line) || !should_call(d, rank, line, false);
-    }
+    n = ls_hellos_list(&d->hellos, d->wants, n);
+    for (int line = 0; line < d->lines; line++)
+        for (int r = 0; r < d->options->size; r++)
+            complete &= call_to(d, r, line)->at || has_line(d, r, line) || !should_call(d, r, line, false);
     for (int r = 0; r < d->options->size; r++)
         if (d->mesh->links[r].line && !d->joins)
             d->wants[n++] = (ls_want){ .line = d->mesh->links[r].line,
@@ -653,10 +525,10 @@ static void meet_again(ls_handshake *d)
         mesh->lost[r] = begins(d, r) || r == d->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
         mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
     }
-    for (int i = 0; i < 2 * d->options->size; i++)
-        forget(d, &d->hellos[i]);
-    while (d->guests > 0)
-        drop_guest(d, 0);
+    for (int i = 0; i < d->hellos.call_count; i++)
+        ls_hello_forget(&d->hellos, &d->hellos.calls[i]);
+    while (d->hellos.caller_count > 0)
+        ls_hello_drop_caller(&d->hellos, 0);
     mesh->regroup = false;
     d->met = false;
     d->lost_at = 0;
@@ -868,20 +740,19 @@ static void give_up(ls_handshake *d)
 static ls_status open_door(ls_handshake *d, int number, const char *about)
 {
     ls_mesh *mesh = d->mesh;
-    size_t count = 2 * (size_t)d->options->size + MOST_GUESTS;
-    if (strlen(about) > MOST_ABOUT)
-        return ls_fail(LS_ERR_INTERNAL, "the bit class has %zu characters, %d are possible", strlen(about), MOST_ABOUT);
-    snprintf(d->about, sizeof(d->about), "%s", about);
+    int size = d->options->size;
     d->lines = mesh->table->beats ? 2 : 1;
-    d->hellos = calloc(count, sizeof(*d->hellos));
-    d->wants = calloc(count + (size_t)d->options->size + 1, sizeof(*d->wants));
+    LS_TRY(ls_hellos_open(&d->hellos, mesh->table, d->options, d->lines * size, about,
+                          "workers would not compute the same bits"));
+    d->wants = calloc((size_t)(d->lines + 1) * (size_t)size + LS_MOST_CALLERS + 1, sizeof(*d->wants));
     d->marks = calloc((size_t)d->options->size, sizeof(*d->marks));
-    if (!d->hellos || !d->wants || !d->marks)
+    if (!d->wants || !d->marks)
         return ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", d->options->size);
     for (int i = 0; i < mesh->peers.count; i++)
         ls_set_bit(d->begins, mesh->peers.members[i]);
     d->process = ls_process_self();
     LS_TRY(mesh->table->open(d->options, number, &mesh->transport));
+    d->hellos.transport = mesh->transport;
     d->launcher = ls_launcher_open(d->options);
     d->asked = mesh->table->now(mesh->transport);
     d->end = d->asked + mesh->join_limit;
@@ -899,9 +770,7 @@ void ls_handshake_close(ls_handshake *d)
 {
     if (!d)
         return;
-    for (int i = 0; d->hellos && i < 2 * d->options->size + MOST_GUESTS; i++)
-        forget(d, &d->hellos[i]);
-    free(d->hellos);
+    ls_hellos_close(&d->hellos);
     free(d->wants);
     free(d->marks);
     free(d);

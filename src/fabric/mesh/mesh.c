@@ -293,12 +293,8 @@ void ls_mesh_hang_up(ls_mesh *mesh, int rank)
 static ls_status check_head(const ls_mesh *mesh, int rank)
 {
     const ls_frame *h = &mesh->links[rank].in;
-    if (h->magic != LS_FRAME_MAGIC || h->version != LS_FRAME_VERSION || h->from != (uint32_t)rank ||
-        h->kind <= LS_FRAME_HELLO || h->kind >= LS_FRAME_KINDS || (h->kind != LS_FRAME_PIECES && h->bytes > 0))
-        return ls_fail(LS_ERR_PEER,
-                       "worker %d sent a frame that is none of ours (magic %08x, version %u, kind %u, from %u)", rank,
-                       h->magic, h->version, h->kind, h->from);
-    return LS_OK;
+    const unsigned kinds = (1u << LS_FRAME_MESSAGE) - (1u << LS_FRAME_PIECES);
+    return ls_frame_check(h, rank, kinds, h->kind == LS_FRAME_PIECES ? UINT64_MAX : 0);
 }
 
 static void expect_head(ls_link *link)

@@ -7,10 +7,9 @@
  *   late_join.c   workers that join while the job runs
  *   heartbeat.h   heartbeats over connections of their own
  *
- * A connection carries frames: a head of fixed size (ls_frame), then head.bytes bytes. In the
- * handshake each side sends one HELLO. In an exchange each worker sends one PIECES frame to every
+ * A connection carries frames (frame.h). In an exchange each worker sends one PIECES frame to every
  * other worker, even without data, so both sides notice at once if workers diverged. Frames of an
- * older generation (field `generation`) are dropped. */
+ * older generation are dropped. */
 #ifndef LS_FABRIC_MESH_MESH_H
 #define LS_FABRIC_MESH_MESH_H
 
@@ -18,68 +17,9 @@
 
 #include "base/bitset.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "fabric/mesh/heartbeat.h"
-#include "fabric/transport/transport.h"
+#include "fabric/protocol/hello.h"
 #include "run/peers.h"
-
-#define LS_FRAME_MAGIC   0x6b63304cu /* "L0ck" */
-#define LS_FRAME_VERSION 5
-#define LS_FRAME_WHAT    80
-
-typedef enum ls_frame_kind {
-    LS_FRAME_HELLO = 1,
-    LS_FRAME_PIECES,
-    LS_FRAME_READY,    /* to the coordinator: the sender has all data of collective `number` */
-    LS_FRAME_COMMIT,   /* from the coordinator: all members were READY */
-    LS_FRAME_STATE,    /* after a loss: the sender's progress, and the workers it has lost */
-    LS_FRAME_ANNOUNCE, /* from the coordinator: the new members, and the next collective */
-    LS_FRAME_OVER,     /* the job ends for all; `what` is the reason */
-    LS_FRAME_BEAT,     /* the sender waits and is alive */
-    LS_FRAME_LEFT,     /* the sender leaves, the others continue; its last frame */
-    LS_FRAME_JOIN,     /* from a joining worker: the members it has met; `tag` is its fit */
-    LS_FRAME_MEMBERS,  /* to a joining worker: the current members; `tag` is their fit */
-    LS_FRAME_MET,      /* to the first worker left: the sender has met all, see `hash` */
-    LS_FRAME_BEGIN,    /* from the first worker, forwarded by all: the job begins */
-    LS_FRAME_KINDS
-} ls_frame_kind;
-
-typedef struct ls_frame {
-    uint32_t magic;
-    uint16_t version, kind;
-    uint32_t from; /* rank */
-    uint32_t generation;
-    uint64_t number; /* number of the collective; HELLO: size of the cluster */
-    /* HELLO: 1 for a heartbeat connection, else 0. PIECES, READY: number of exchanges in this
-     * generation so far. STATE: 1 if the sender is READY for `number`. */
-    uint64_t sequence;
-    /* PIECES: identifies the exchange; a difference is an error. READY: nanoseconds of the sender's
-     * own work. STATE: the sender's peers.granted. HELLO: generation in which the sender became a
-     * member, 0: it is none. JOIN, MEMBERS: number of the fit. */
-    uint64_t tag;
-    uint64_t bytes; /* size of the body that follows */
-    /* READY, STATE: hash of the sender's result. HELLO: [0] mark of the sender (handshake.c), [1]
-     * id of the job, 0 until it begins. MET, BEGIN: hash of all ranks and marks. */
-    uint64_t hash[2];
-    /* READY, STATE: of the sender. COMMIT, ANNOUNCE: decided ones. HELLO: bits of ls_hello_flag. */
-    uint64_t requests;
-    union {
-        /* PIECES, READY: what is done, for messages. OVER, LEFT: the reason. Ends with a zero. */
-        char what[LS_FRAME_WHAT];
-        struct {
-            /* Bit set of ranks. STATE: lost workers. Otherwise: members. */
-            uint64_t members[LS_MAX_CLUSTER / 64];
-            ls_process_id process; /* HELLO: of the sender */
-        };
-    };
-} ls_frame;
-
-/* Flags in `requests` of a HELLO. */
-typedef enum ls_hello_flag {
-    LS_HELLO_REFUSES = 1,   /* the sender closes this connection; call again later */
-    LS_HELLO_JOINS = 2,     /* the caller wants to join a running job */
-    LS_HELLO_RECONNECTS = 4 /* the caller is a member whose connection broke */
-} ls_hello_flag;
 
 #define LS_BEAT_EVERY 0.1 /* seconds between heartbeats of a waiting worker */
 
