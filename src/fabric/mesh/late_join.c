@@ -83,7 +83,7 @@ void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
         mesh->told = mesh->table->now(mesh->transport);
         mesh->announced = (ls_frame){ 0 };
         p->generation = frame->generation;
-        ls_handshake_learn(mesh->door, frame);
+        ls_handshake_learn(mesh->handshake, frame);
         ls_mesh_set_members(mesh, frame->members);
     } else if (frame->kind == LS_FRAME_ANNOUNCE && frame->generation == p->generation + 1 &&
                ls_has_bit(frame->members, p->rank)) {
@@ -104,7 +104,7 @@ static bool should_ask(ls_mesh *mesh, const uint64_t *members)
     double now = mesh->table->now(mesh->transport);
     if (mesh->asked)
         return false;
-    if (!ls_handshake_has_met(mesh->door, members) && now - mesh->told < PATIENCE)
+    if (!ls_handshake_has_met(mesh->handshake, members) && now - mesh->told < PATIENCE)
         return false;
     mesh->told = now;
     return true;
@@ -163,7 +163,7 @@ static ls_status enter(ls_mesh *mesh)
 static ls_status join(ls_mesh *mesh, ls_answer *answer)
 {
     *answer = LS_ANSWER_WAIT;
-    LS_TRY(ls_handshake_visit(mesh->door));
+    LS_TRY(ls_handshake_visit(mesh->handshake));
     LS_TRY(ask(mesh));
     LS_TRY(ls_mesh_wait(mesh));
     if (mesh->their_fit > mesh->peers.fit) {

@@ -198,7 +198,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
         return LS_OK;
     case LS_FRAME_MET:
     case LS_FRAME_BEGIN:
-        ls_handshake_hear(mesh->door, rank, frame);
+        ls_handshake_hear(mesh->handshake, rank, frame);
         return LS_OK;
     default:
         return LS_OK;
@@ -365,7 +365,7 @@ static ls_status wait_for_commit(ls_mesh *mesh, const char *what)
         }
         LS_TRY(ls_mesh_wait(mesh));
         if (mesh->waits_until > 0)
-            LS_TRY(ls_handshake_visit(mesh->door));
+            LS_TRY(ls_handshake_visit(mesh->handshake));
     }
     return LS_OK;
 }
@@ -373,7 +373,7 @@ static ls_status wait_for_commit(ls_mesh *mesh, const char *what)
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what)
 {
     int coordinator = mesh->peers.members[0];
-    LS_TRY(ls_handshake_visit(mesh->door));
+    LS_TRY(ls_handshake_visit(mesh->handshake));
     if (mesh->peers.count == 1) /* no wait will read the frames of joining workers */
         LS_TRY(ls_mesh_turn(mesh, 0));
     if (coordinator == mesh->peers.rank && ls_mesh_find_joining(mesh) >= 0)
@@ -543,7 +543,7 @@ static void part_enemies(ls_mesh *mesh)
 static bool is_proven_dead(ls_mesh *mesh, int rank)
 {
     return (mesh->beats && ls_heartbeat_how_ended(mesh->beats, rank) == LS_CONNECTION_DIED) ||
-           ls_process_has_ended(&mesh->processes[rank]) || ls_handshake_launcher_saw_end(mesh->door, rank);
+           ls_process_has_ended(&mesh->processes[rank]) || ls_handshake_launcher_saw_end(mesh->handshake, rank);
 }
 
 static void look_for_proofs(ls_mesh *mesh)
@@ -696,7 +696,7 @@ ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *frame, int *ne
     }
     LS_TRY(part_from_others(mesh, frame));
     ls_mesh_set_members(mesh, frame->members);
-    ls_handshake_say_chief(mesh->door);
+    ls_handshake_say_chief(mesh->handshake);
     if (p->new_member >= 0 && !ls_peers_has(p, p->new_member))
         p->new_member = -1;
     for (int i = 0; i < p->count; i++) {
@@ -761,7 +761,7 @@ ls_status ls_mesh_regroup(ls_mesh *mesh)
             return LS_OK;
         LS_TRY(check_quorum(mesh));
         mesh->reconnects = is_reconnecting(mesh);
-        LS_TRY(ls_handshake_visit(mesh->door));
+        LS_TRY(ls_handshake_visit(mesh->handshake));
         if (mesh->changes != told)
             LS_TRY(tell_state(mesh));
         told = mesh->changes;

@@ -86,7 +86,7 @@ void ls_mesh_free(ls_mesh *mesh)
     for (int r = 0; mesh->alive && r < mesh->peers.size; r++)
         if (mesh->alive[r])
             mesh->table->hang_up(mesh->alive[r]);
-    ls_handshake_close(mesh->door);
+    ls_handshake_close(mesh->handshake);
     if (mesh->transport)
         mesh->table->close(mesh->transport);
     pthread_mutex_destroy(&mesh->mutex);

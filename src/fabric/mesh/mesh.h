@@ -1,6 +1,7 @@
 /* Connections of one worker to all others, and the protocol on them.
  *
- *   handshake.c   connecting, HELLO, agreement to begin, reconnecting
+ *   handshake.c   connecting, HELLO, reconnecting
+ *   agreement.c   agreement to begin
  *   mesh.c        frames over the connections of a transport
  *   collective.c  exchanges of pieces
  *   membership.c  commits, lost workers, quorum
@@ -88,14 +89,14 @@ typedef struct ls_mesh {
     double join_limit, silence_limit;
     ls_link *links; /* by rank */
     ls_want *wants;
-    ls_connection **alive; /* by rank: heartbeat connections */
-    ls_heartbeat *beats;   /* NULL: workers send BEAT frames while they wait */
-    ls_handshake *door;    /* also serves workers that join later */
-    bool begun;            /* this worker is a member */
-    int *members;          /* earliest member first, then lowest rank */
-    uint32_t *since;       /* by rank: generation in which it became a member */
-    double *seconds;       /* by rank; published as peers.seconds */
-    uint32_t *weights;     /* published as peers.weights */
+    ls_connection **alive;   /* by rank: heartbeat connections */
+    ls_heartbeat *beats;     /* NULL: workers send BEAT frames while they wait */
+    ls_handshake *handshake; /* also serves workers that join later */
+    bool begun;              /* this worker is a member */
+    int *members;            /* earliest member first, then lowest rank */
+    uint32_t *since;         /* by rank: generation in which it became a member */
+    double *seconds;         /* by rank; published as peers.seconds */
+    uint32_t *weights;       /* published as peers.weights */
     /* Seconds of this worker's own work in this collective: between calls of the mesh. */
     double outside;
     double left;          /* when the last call returned; 0: none yet */
@@ -144,20 +145,20 @@ typedef struct ls_mesh {
 ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out);
 void ls_mesh_close(ls_mesh *mesh); /* sends LEFT to the others */
 
-/* ---- handshake.c ---- */
+/* ---- handshake.c, agreement.c ---- */
 
 /* Advances all handshakes without waiting. */
-ls_status ls_handshake_visit(ls_handshake *door);
+ls_status ls_handshake_visit(ls_handshake *handshake);
 /* Sets the members that a joining worker knows; disconnects from others. */
-void ls_handshake_learn(ls_handshake *door, const ls_frame *members);
-bool ls_handshake_has_met(const ls_handshake *door, const uint64_t *members);
+void ls_handshake_learn(ls_handshake *handshake, const ls_frame *members);
+bool ls_handshake_has_met(const ls_handshake *handshake, const uint64_t *members);
 /* Returns whether the launcher saw the worker end for good. */
-bool ls_handshake_launcher_saw_end(const ls_handshake *door, int rank);
+bool ls_handshake_launcher_saw_end(const ls_handshake *handshake, int rank);
 /* Handles MET or BEGIN. */
-void ls_handshake_hear(ls_handshake *door, int rank, const ls_frame *frame);
+void ls_handshake_hear(ls_handshake *handshake, int rank, const ls_frame *frame);
 /* Reports to the launcher, once, that this worker is the chief. */
-void ls_handshake_say_chief(ls_handshake *door);
-void ls_handshake_close(ls_handshake *door);
+void ls_handshake_say_chief(ls_handshake *handshake);
+void ls_handshake_close(ls_handshake *handshake);
 
 /* ---- mesh.c ---- */
 

@@ -313,12 +313,6 @@ static void meet(ls_messenger *m, ls_hello *h)
     *h = (ls_hello){ 0 };
 }
 
-static void say(ls_messenger *m, ls_hello *h)
-{
-    ls_hello_say(&m->hellos, h);
-    memcpy(h->out.numbers, m->options.hello, sizeof(h->out.numbers));
-}
-
 static void call_others(ls_messenger *m)
 {
     for (int r = 0; r < m->cluster.size; r++) {
@@ -329,8 +323,6 @@ static void call_others(ls_messenger *m)
         if (ls_hello_call(&m->hellos, h, r) != LS_OK)
             note_why(m, r, ls_last_error()); /* it may appear later */
         ls_clear_error();
-        if (h->at)
-            say(m, h);
     }
 }
 
@@ -343,13 +335,11 @@ static bool is_late(const ls_messenger *m, const ls_hello *h)
 static void move_call(ls_messenger *m, int rank)
 {
     ls_hello *h = &m->hellos.calls[rank];
-    bool heard, spoken = ls_hello_speak(&m->hellos, h);
-    ls_status status = ls_hello_listen(&m->hellos, h, &heard);
+    bool done;
+    ls_status status = ls_hello_continue(&m->hellos, h, rank, &done);
     if (status == LS_OK && is_late(m, h))
         status = ls_fail(LS_ERR_PEER, "no reply for %g s", HELLO_LIMIT);
-    if (status == LS_OK && heard && h->in.from != (uint32_t)rank)
-        status = ls_fail(LS_ERR_PEER, "process %u replied", h->in.from);
-    if (status == LS_OK && heard && spoken) {
+    if (status == LS_OK && done) {
         status = ls_hello_compare(&m->hellos, h);
         if (status == LS_OK) {
             meet(m, h);
@@ -365,23 +355,26 @@ static void move_call(ls_messenger *m, int rank)
     }
 }
 
+static void log_refused(const ls_messenger *m, const char *why)
+{
+    if (m->options.log)
+        ls_log_write(m->options.log, LS_LOG_WARNING, "refused a connection: %s", why);
+}
+
 /* Continues the handshake with a caller: replies, then compares; *gone: it is over. */
 static void move_caller(ls_messenger *m, int index, bool *gone)
 {
     ls_hello *h = &m->hellos.callers[index];
     bool heard;
-    *gone = ls_hello_listen(&m->hellos, h, &heard) != LS_OK || is_late(m, h);
+    *gone = ls_hello_hear(&m->hellos, h, &heard) != LS_OK || is_late(m, h);
     if (!*gone && heard) {
         if (!h->speaks)
-            say(m, h);
-        *gone = h->in.from >= (uint32_t)m->cluster.size || h->in.from == (uint32_t)m->cluster.rank;
-        if (!*gone && ls_hello_speak(&m->hellos, h)) {
-            *gone = true;
-            if (ls_hello_compare(&m->hellos, h) == LS_OK)
-                meet(m, h);
-            else if (m->options.log)
-                ls_log_write(m->options.log, LS_LOG_WARNING, "refused a connection: %s", ls_last_error());
-        }
+            ls_hello_say(&m->hellos, h);
+        *gone = ls_hello_send(&m->hellos, h);
+        if (*gone && ls_hello_compare(&m->hellos, h) != LS_OK)
+            log_refused(m, ls_last_error());
+        else if (*gone && h->in.from < h->in.number && h->in.from != h->out.from)
+            meet(m, h);
     }
     if (*gone)
         ls_hello_drop_caller(&m->hellos, index);
@@ -542,6 +535,7 @@ static ls_status start(ls_messenger *m)
                           "the processes belong to different jobs"));
     LS_TRY(m->table->open(&m->cluster, m->options.number, &m->transport));
     m->hellos.transport = m->transport;
+    memcpy(m->hellos.frame.numbers, m->options.hello, sizeof(m->options.hello));
     if (ls_thread_start(&m->thread, run, m) != 0)
         return ls_fail(LS_ERR_MEMORY, "cannot start a thread to send messages");
     m->started = true;

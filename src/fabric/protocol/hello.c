@@ -7,9 +7,15 @@
 ls_status ls_hellos_open(ls_hellos *all, const ls_transport_table *table, const ls_cluster_options *options,
                          int call_count, const char *text, const char *difference)
 {
-    *all = (ls_hellos){
-        .table = table, .rank = options->rank, .size = options->size, .difference = difference, .call_count = call_count
-    };
+    *all = (ls_hellos){ .table = table,
+                        .difference = difference,
+                        .call_count = call_count,
+                        .frame = { .magic = LS_FRAME_MAGIC,
+                                   .version = LS_FRAME_VERSION,
+                                   .kind = LS_FRAME_HELLO,
+                                   .from = (uint32_t)options->rank,
+                                   .number = (uint64_t)options->size,
+                                   .bytes = strlen(text) } };
     if (strlen(text) > LS_HELLO_TEXT)
         return ls_fail(LS_ERR_INTERNAL, "the text of a handshake has %zu bytes; the limit is %d", strlen(text),
                        LS_HELLO_TEXT);
@@ -75,36 +81,24 @@ void ls_hello_drop_caller(ls_hellos *all, int index)
     all->callers[all->caller_count] = (ls_hello){ 0 };
 }
 
-int ls_hellos_list(const ls_hellos *all, ls_want *wants, int count)
-{
-    for (int i = 0; i < all->call_count + all->caller_count; i++) {
-        const ls_hello *h = i < all->call_count ? &all->calls[i] : &all->callers[i - all->call_count];
-        bool sent = !h->speaks || h->sent == sizeof(h->out) + h->out.bytes;
-        if (h->at)
-            wants[count++] = (ls_want){ .line = h->at, .read = true, .write = !sent };
-    }
-    return count;
-}
-
 /* ---- HELLOs ---- */
 
 void ls_hello_say(const ls_hellos *all, ls_hello *hello)
 {
     hello->speaks = true;
-    hello->out = (ls_frame){ .magic = LS_FRAME_MAGIC,
-                             .version = LS_FRAME_VERSION,
-                             .kind = LS_FRAME_HELLO,
-                             .from = (uint32_t)all->rank,
-                             .number = (uint64_t)all->size,
-                             .bytes = strlen(all->text) };
+    hello->out = all->frame;
 }
 
-bool ls_hello_speak(const ls_hellos *all, ls_hello *hello)
+static bool is_sent(const ls_hello *hello)
 {
-    size_t whole = sizeof(hello->out) + hello->out.bytes;
-    if (hello->speaks && hello->sent < whole)
+    return hello->speaks && hello->sent == sizeof(hello->out) + hello->out.bytes;
+}
+
+bool ls_hello_send(const ls_hellos *all, ls_hello *hello)
+{
+    if (hello->speaks && !is_sent(hello))
         (void)ls_frame_write(all->table, hello->at, &hello->out, all->text, &hello->sent);
-    return hello->speaks && hello->sent == whole;
+    return is_sent(hello);
 }
 
 static bool is_hello(const ls_frame *head)
@@ -113,7 +107,7 @@ static bool is_hello(const ls_frame *head)
            head->from < LS_MAX_CLUSTER && head->number <= LS_MAX_CLUSTER;
 }
 
-ls_status ls_hello_listen(const ls_hellos *all, ls_hello *hello, bool *heard)
+ls_status ls_hello_hear(const ls_hellos *all, ls_hello *hello, bool *heard)
 {
     const size_t head = sizeof(hello->in);
     *heard = hello->got >= head && hello->got == head + hello->in.bytes;
@@ -131,22 +125,42 @@ ls_status ls_hello_listen(const ls_hellos *all, ls_hello *hello, bool *heard)
     return LS_OK;
 }
 
+ls_status ls_hello_continue(const ls_hellos *all, ls_hello *call, int rank, bool *done)
+{
+    bool sent = ls_hello_send(all, call);
+    LS_TRY(ls_hello_hear(all, call, done));
+    if (*done && call->in.from != (uint32_t)rank)
+        return ls_fail(LS_ERR_PEER, "worker %u replied in place of worker %d", call->in.from, rank);
+    *done = *done && sent;
+    return LS_OK;
+}
+
 ls_status ls_hello_compare(const ls_hellos *all, const ls_hello *hello)
 {
     char text[LS_HELLO_TEXT + 1];
-    uint32_t from = hello->in.from;
+    uint32_t from = hello->in.from, own = all->frame.from;
     if (hello->in.version != LS_FRAME_VERSION)
         return ls_fail(LS_ERR_PEER,
-                       "worker %u uses version %u of the protocol, worker %d (this one) version %d; start all workers "
+                       "worker %u uses version %u of the protocol, worker %u (this one) version %d; start all workers "
                        "with the same version of the library",
-                       from, hello->in.version, all->rank, LS_FRAME_VERSION);
-    if (hello->in.number != (uint64_t)all->size)
-        return ls_fail(LS_ERR_PEER, "worker %u is one of %llu, worker %d (this one) is one of %d", from,
-                       (unsigned long long)hello->in.number, all->rank, all->size);
+                       from, hello->in.version, own, LS_FRAME_VERSION);
+    if (hello->in.number != all->frame.number)
+        return ls_fail(LS_ERR_PEER, "worker %u is one of %llu, worker %u (this one) is one of %llu", from,
+                       (unsigned long long)hello->in.number, own, (unsigned long long)all->frame.number);
     memcpy(text, hello->text, sizeof(text));
     ls_make_printable(text, strlen(text));
     if (strcmp(hello->text, all->text) != 0)
-        return ls_fail(LS_ERR_PEER, "%s: worker %u has %s; worker %d (this one) has %s", all->difference, from, text,
-                       all->rank, all->text);
+        return ls_fail(LS_ERR_PEER, "%s: worker %u has %s; worker %u (this one) has %s", all->difference, from, text,
+                       own, all->text);
     return LS_OK;
+}
+
+int ls_hellos_list(const ls_hellos *all, ls_want *wants, int count)
+{
+    for (int i = 0; i < all->call_count + all->caller_count; i++) {
+        const ls_hello *h = i < all->call_count ? &all->calls[i] : &all->callers[i - all->call_count];
+        if (h->at)
+            wants[count++] = (ls_want){ .line = h->at, .read = true, .write = h->speaks && !is_sent(h) };
+    }
+    return count;
 }

@@ -33,9 +33,9 @@ typedef struct ls_hello {
 typedef struct ls_hellos {
     const ls_transport_table *table;
     ls_transport *transport;
-    int rank, size;
     /* Says what a different text means: "workers would not compute the same bits". */
     const char *difference;
+    ls_frame frame; /* HELLO of this process; its user may add to it */
     char text[LS_HELLO_TEXT + 1];
     ls_hello *calls; /* outgoing, in an order of the user's */
     int call_count;
@@ -49,7 +49,7 @@ ls_status ls_hellos_open(ls_hellos *all, const ls_transport_table *table, const 
 /* Closes all connections; works on zeroed memory. */
 void ls_hellos_close(ls_hellos *all);
 
-/* Calls a worker; call->at stays NULL if it does not listen yet. */
+/* Calls a worker and says HELLO; call->at stays NULL if it does not listen yet. */
 ls_status ls_hello_call(const ls_hellos *all, ls_hello *call, int rank);
 /* Accepts everybody who has called. */
 ls_status ls_hello_answer(ls_hellos *all);
@@ -57,14 +57,14 @@ ls_status ls_hello_answer(ls_hellos *all);
 void ls_hello_forget(const ls_hellos *all, ls_hello *hello);
 void ls_hello_drop_caller(ls_hellos *all, int index);
 
-/* Makes the HELLO of this process; the caller of this function may add to hello->out. */
+/* Begins to send all->frame; the caller may still change hello->out. */
 void ls_hello_say(const ls_hellos *all, ls_hello *hello);
-/* Sends it as far as possible; returns whether all is sent. If writing fails, the connection has
- * ended, and ls_hello_listen reports it. */
-bool ls_hello_speak(const ls_hellos *all, ls_hello *hello);
-/* Reads the HELLO of the other side; *heard: it is complete. Fails if the connection ends or the
- * bytes are not a HELLO; the version may be another one. */
-ls_status ls_hello_listen(const ls_hellos *all, ls_hello *hello, bool *heard);
+/* Continue without waiting. Sending returns whether all is sent; if the connection has ended,
+ * hearing reports it. Hearing fails also if the bytes are not a HELLO, which may be of another
+ * version; *heard: it is complete. ls_hello_continue does both for a call to `rank`. */
+bool ls_hello_send(const ls_hellos *all, ls_hello *hello);
+ls_status ls_hello_hear(const ls_hellos *all, ls_hello *hello, bool *heard);
+ls_status ls_hello_continue(const ls_hellos *all, ls_hello *call, int rank, bool *done);
 /* Compares version, size of the cluster and text with those of this process. */
 ls_status ls_hello_compare(const ls_hellos *all, const ls_hello *hello);
 
