@@ -93,7 +93,7 @@ static void add_frame(fuzz_input *in, int from)
     ls_frame frame = { .magic = LS_FRAME_MAGIC, .version = LS_FRAME_VERSION, .from = (uint32_t)from };
     size_t begin = s->bytes;
     frame.kind = (uint16_t)fuzz_take(in, LS_FRAME_KINDS + 1);
-    frame.epoch = 1 + fuzz_take(in, 3);
+    frame.generation = 1 + fuzz_take(in, 3);
     frame.number = fuzz_take(in, 3);
     frame.sequence = fuzz_take(in, 4);
     frame.tag = fuzz_take(in, 3);

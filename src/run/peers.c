@@ -44,7 +44,7 @@ ls_status ls_peers_any(ls_peers *peers, const char *what, bool *flag)
 {
     if (!peers)
         return LS_OK;
-    peers->decided &= ~(uint64_t)LS_WISH_STOP; /* Clears earlier decisions. */
+    peers->granted &= ~(uint64_t)LS_REQUEST_STOP; /* Clears earlier decisions. */
     ls_peers_stops(peers, flag);
     LS_TRY(ls_peers_share(peers, 2, what, NULL, 0));
     ls_peers_stops(peers, flag);
@@ -56,8 +56,8 @@ void ls_peers_stops(ls_peers *peers, bool *flag)
     if (!peers)
         return;
     if (*flag)
-        peers->wishes |= LS_WISH_STOP;
-    *flag = peers->decided & LS_WISH_STOP;
+        peers->requests |= LS_REQUEST_STOP;
+    *flag = peers->granted & LS_REQUEST_STOP;
 }
 
 bool ls_peers_is_server(const ls_peers *peers, int rank)
@@ -75,7 +75,7 @@ int ls_peers_workers(const ls_peers *peers)
 
 const uint32_t *ls_peers_weights(const ls_peers *peers, uint32_t room[LS_MOST_PEERS])
 {
-    const uint32_t *weights = peers->weights && peers->weighed == peers->epoch ? peers->weights : NULL;
+    const uint32_t *weights = peers->weights && peers->weighed == peers->generation ? peers->weights : NULL;
     int workers = 0, count = peers->count + peers->joins;
     if (peers->servers == 0)
         return weights;
@@ -97,7 +97,7 @@ ls_status ls_peers_weigh(ls_peers *peers, const uint32_t *weights)
     if (!message)
         return ls_fail(LS_ERR_MEMORY, "no memory for the lanes of %d workers", peers->size);
     if (weights && peers->members[0] == peers->rank) {
-        message[0] = peers->epoch;
+        message[0] = peers->generation;
         memcpy(message + 1, weights, (size_t)peers->count * sizeof(*weights));
     }
     do {

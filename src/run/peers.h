@@ -22,9 +22,9 @@ typedef struct ls_piece {
 
 /* Requests of a worker, as bits. A commit combines them into a decision for all workers. */
 enum {
-    LS_WISH_STOP = 1,
-    LS_WISH_WELCOME = 2, /* A worker waits to join. */
-    LS_WISH_TOO_FEW = 4, /* There are too few workers and none joined in time. */
+    LS_REQUEST_STOP = 1,
+    LS_REQUEST_WELCOME = 2, /* A worker waits to join. */
+    LS_REQUEST_TOO_FEW = 4, /* There are too few workers and none joined in time. */
 };
 
 /* Answer to a worker that wants to join. */
@@ -44,17 +44,17 @@ struct ls_peers {
     int first_server, servers;
     /* Preferred bytes of a long vector for one exchange; the same on all workers. */
     size_t slice;
-    int least;    /* Fewer workers than this do not continue. */
-    bool joins;   /* This worker is joining and is not a member yet. */
-    int newcomer; /* Rank of a new member that needs the state; -1: none. */
+    int least;      /* Fewer workers than this do not continue. */
+    bool joins;     /* This worker is joining and is not a member yet. */
+    int new_member; /* Rank of a new member that needs the state; -1: none. */
     /* Index of the current fit of this context; a joining worker enters the same one. */
     uint64_t fit;
     /* Random number drawn when the workers met: the same on all members, new for each meeting. */
     uint64_t job;
-    unsigned epoch;  /* Generation of the membership. */
-    uint64_t wishes; /* Requests of this worker that are not decided yet. */
+    unsigned generation; /* Generation of the membership. */
+    uint64_t requests;   /* Requests of this worker that are not decided yet. */
     /* Decisions of commits, the same on all workers, until a worker clears them. */
-    uint64_t decided;
+    uint64_t granted;
     /* The last failure was the loss of a worker, and the others continue. */
     bool again;
     /* The others continue without this worker, or may: it must not write files any more. */
@@ -90,8 +90,8 @@ struct ls_peers {
      * themselves. */
     void (*end_all)(ls_peers *peers);
 
-    /* Commits and lets a waiting worker join: then sets `again` and `newcomer`. With too few
-     * workers it waits for one, up to the timeout for meeting, then decides LS_WISH_TOO_FEW. */
+    /* Commits and lets a waiting worker join: then sets `again` and `new_member`. With too few
+     * workers it waits for one, up to the timeout for meeting, then decides LS_REQUEST_TOO_FEW. */
     ls_status (*welcome)(ls_peers *peers);
     /* For a worker with `joins` set: waits briefly to be accepted. */
     ls_status (*join)(ls_peers *peers, ls_answer *answer);

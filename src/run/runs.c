@@ -101,9 +101,9 @@ ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
         graph->bring = bring;
     }
     const ls_peers *peers = graph->context->peers;
-    if (peers && (graph->runs->epoch != peers->epoch || graph->runs->split != peers->split)) {
+    if (peers && (graph->runs->generation != peers->generation || graph->runs->split != peers->split)) {
         ls_runs_clear(graph->runs); /* The lanes are divided anew. */
-        graph->runs->epoch = peers->epoch;
+        graph->runs->generation = peers->generation;
         graph->runs->split = peers->split;
     }
     *out = graph->runs;

@@ -31,8 +31,8 @@ typedef struct ls_runs {
     ls_cached cached[LS_CACHED_PLANS];
     int count;
     uint64_t clock;
-    unsigned epoch, split; /* Membership generation and split for which the plans were made. */
-    uint64_t timelines;    /* Number of timelines created so far. */
+    unsigned generation, split; /* Membership generation and split for which the plans were made. */
+    uint64_t timelines;         /* Number of timelines created so far. */
     /* By device: variables on devices that are not CPUs; NULL: none yet. */
     ls_state **states;
     uint64_t warned[LS_WARNED]; /* Hashes of the last warnings about slow plans. */

@@ -384,7 +384,7 @@ static int do_other(int rank, int size, void *user)
                        .version = LS_FRAME_VERSION,
                        .kind = LS_FRAME_PIECES,
                        .from = 1,
-                       .epoch = 1,
+                       .generation = 1,
                        .tag = 2,
                        .sequence = 2,
                        .bytes = how == BYTES_TOO_MANY ? UINT64_MAX : sizeof(data) };

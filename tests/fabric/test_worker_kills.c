@@ -50,7 +50,7 @@ typedef enum point {
     HALF_COMMIT,   /* the coordinator has said COMMIT to one of the others */
     AFTER_COMMIT,  /* it has heard or said COMMIT, and has not made the update */
     IN_CHECKPOINT, /* the second file of a checkpoint is being synced (the chief alone writes) */
-    IN_JOINING,    /* a newcomer gets the state: see joining_names; `exchange` says where, from 1 */
+    IN_JOINING,    /* a new member gets the state: see joining_names; `exchange` says where, from 1 */
     POINTS
 } point;
 
@@ -78,7 +78,7 @@ typedef struct trial {
     net net;
     int size;
     strike strikes[2];
-    bool newcomer;         /* one more worker comes while the job runs */
+    bool new_member;       /* one more worker comes while the job runs */
     int servers;           /* the last ranks of those that begin join for all */
     const char *transport; /* NULL: as workers of one machine choose, shared memory */
 } trial;
@@ -114,7 +114,7 @@ static struct {
     ls_status (*post)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
     atomic_int step;     /* read by the thread that saves, too */
-    bool joining;        /* in the exchange of a newcomer's state */
+    bool joining;        /* in the exchange of a new member's state */
     atomic_int at, sent; /* at: which exchange of the step, waited for or posted; sent: frames of it, or COMMITs */
     int synced;
 } me;
@@ -229,16 +229,16 @@ static ls_status post(ls_peers *peers, uint64_t tag, const char *what, const ls_
 
 static ls_status commit(ls_peers *peers, const uint64_t hash[2], const char *what)
 {
-    bool of_newcomer = strcmp(what, "the state of a newcomer") == 0;
+    bool of_new_member = strcmp(what, "the state for a new member") == 0;
     me.sent = 0;
-    if (of_newcomer && joins_at(JOIN_READY))
+    if (of_new_member && joins_at(JOIN_READY))
         suffer();
-    if (me.step == STRUCK_STEP && me.at > 0 && !me.trial->newcomer)
+    if (me.step == STRUCK_STEP && me.at > 0 && !me.trial->new_member)
         me.out->exchanges = me.at;
     if (is_at(BEFORE_READY))
         suffer();
     ls_status status = me.commit(peers, hash, what);
-    if (status == LS_OK && (is_at(AFTER_COMMIT) || (of_newcomer && joins_at(JOIN_COMMITTED))))
+    if (status == LS_OK && (is_at(AFTER_COMMIT) || (of_new_member && joins_at(JOIN_COMMITTED))))
         suffer();
     me.at = 0;
     return status;
@@ -281,9 +281,10 @@ static ls_status begin_step(void *user, ls_model *model, const ls_logs *logs)
 
 /* Members look at their doors when they commit something, and all decide at the same commit that somebody is welcome.
  */
-static ls_status wait_for_newcomer(ls_context *ctx)
+static ls_status wait_for_new_member(ls_context *ctx)
 {
-    for (int i = 0; i < 20000 && me.mesh->peers.epoch == 1 && !(me.mesh->peers.decided & LS_WISH_WELCOME); i++) {
+    for (int i = 0; i < 20000 && me.mesh->peers.generation == 1 && !(me.mesh->peers.granted & LS_REQUEST_WELCOME);
+         i++) {
         usleep(1000);
         LS_TRY(ls_cluster_barrier(ctx, "until somebody comes"));
     }
@@ -294,12 +295,12 @@ static ls_status end_step(void *user, ls_model *model, const ls_logs *logs, bool
 {
     outcome *out = user;
     (void)stop;
-    if (out->steps == 0 && me.trial->newcomer && out == &outcomes[me.trial->size])
+    if (out->steps == 0 && me.trial->new_member && out == &outcomes[me.trial->size])
         out->steps = logs->step - 1; /* it came in the middle */
     out->disordered |= logs->step != ++out->steps;
     if (out->steps <= STEPS)
         out->ends[out->steps] = ls_clock_now();
-    return me.trial->newcomer && logs->step == 2 ? wait_for_newcomer(ls_model_graph(model)->context) : LS_OK;
+    return me.trial->new_member && logs->step == 2 ? wait_for_new_member(ls_model_graph(model)->context) : LS_OK;
 }
 
 static ls_status make_model(ls_context *ctx, net kind, ls_model **model)
@@ -364,7 +365,7 @@ static void be_worker(const trial *t, int rank)
             me.strike = &t->strikes[i];
     }
     ls_cluster_options cluster = { .rank = rank,
-                                   .size = t->size + t->newcomer,
+                                   .size = t->size + t->new_member,
                                    .begin = t->size,
                                    .servers = t->servers,
                                    .join_limit = LIMIT,
@@ -447,7 +448,7 @@ static void run_workers(const trial *t, const char *what)
     pid_t pids[MOST];
     memset(outcomes, 0, MOST * sizeof(*outcomes));
     make_root(is_tcp(t));
-    int size = t->size + t->newcomer;
+    int size = t->size + t->new_member;
     for (int r = 0; r < size; r++) {
         outcomes[r].status = LS_ERR_PEER;
         pids[r] = fork();
@@ -566,7 +567,7 @@ static void run_trial(const trial *t)
             fail_msg("%s: worker %d was struck, and ended well", what, t->strikes[i].rank);
         struck = out->struck > struck ? out->struck : struck;
     }
-    for (int r = 0; r < t->size + t->newcomer; r++)
+    for (int r = 0; r < t->size + t->new_member; r++)
         if (r != t->strikes[0].rank && (strikes < 2 || r != t->strikes[1].rank))
             check_survivor(t, r, struck, &lost, what);
     read_log(log, what);
@@ -672,7 +673,7 @@ static void at_every_level_of_resnet18(void **state)
         }
 }
 
-/* The giver, another member and the newcomer itself, while it gets the state; it is given by another one then. */
+/* The giver, another member and the new member itself, while it gets the state; it is given by another one then. */
 static void while_a_worker_joins(void **state)
 {
     (void)state;
@@ -681,7 +682,7 @@ static void while_a_worker_joins(void **state)
         for (int where = 1; where <= JOIN_POINTS; where++)
             if ((rank == 0 || where != JOIN_HALF) && (all || rank == 0 || where == JOIN_STATE + rank % 2 * 2))
                 run_trial(&(trial){
-                    .net = SMALL, .size = 3, .newcomer = true, .strikes = { { IN_JOINING, rank, where, SIGKILL } } });
+                    .net = SMALL, .size = 3, .new_member = true, .strikes = { { IN_JOINING, rank, where, SIGKILL } } });
 }
 
 static int finish(void **state)

@@ -229,7 +229,7 @@ static int count_that_must_end_well(const schedule *s)
 }
 
 /* Some that die, or any others, come back; or one more comes. */
-static void draw_newcomers(schedule *s)
+static void draw_joining(schedule *s)
 {
     double time = usual_time[s->job - jobs][s->size];
     s->more = 1 + (int)draw(s, MORE);
@@ -275,7 +275,7 @@ static void draw_schedule(uint64_t seed, disturbance only, schedule *s)
     s->begin = s->size;
     s->servers = seed % 3 == 2 ? 1 + (int)(seed / 3) % (s->size - 1) : 0;
     if (grows)
-        draw_newcomers(s);
+        draw_joining(s);
 }
 
 static void describe(const schedule *s, char *out, size_t bytes)

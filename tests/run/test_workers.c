@@ -41,7 +41,7 @@ static int make_data(void **state)
 typedef struct cluster {
     int size;
     pthread_barrier_t barrier;
-    uint64_t tag[MOST], hash[MOST][2], wishes[MOST];
+    uint64_t tag[MOST], hash[MOST][2], requests[MOST];
     const ls_piece *pieces[MOST];
     size_t count[MOST];
     int servers;        /* the last of them */
@@ -131,11 +131,11 @@ static ls_status commit(ls_peers *peers, const uint64_t hash[2], const char *wha
     cluster *c = ((member *)peers)->c;
     bool same = true;
     memcpy(c->hash[peers->rank], hash, sizeof(c->hash[0]));
-    c->wishes[peers->rank] = peers->wishes;
+    c->requests[peers->rank] = peers->requests;
     pthread_barrier_wait(&c->barrier);
     for (int w = 0; w < c->size; w++)
-        peers->decided |= c->wishes[w];
-    peers->wishes &= ~peers->decided;
+        peers->granted |= c->requests[w];
+    peers->requests &= ~peers->granted;
     for (int w = 0; w < c->size; w++)
         same = same && memcmp(c->hash[w], hash, sizeof(c->hash[0])) == 0;
     pthread_barrier_wait(&c->barrier);
@@ -158,7 +158,7 @@ static member make_member(cluster *c, int rank, int size)
 
                                 .first_server = size - c->servers,
                                 .servers = c->servers,
-                                .epoch = 1,
+                                .generation = 1,
                                 .exchange = exchange,
                                 .post = post,
                                 .settle = settle,
@@ -575,7 +575,7 @@ static void a_signal_to_one_ends_all_at_one_step(void **state)
     pthread_barrier_destroy(&c.barrier);
     for (int w = 0; w < 3; w++) {
         assert_int_equal(workers[w].status, LS_OK);
-        assert_int_equal(workers[w].steps, 4); /* the wish of step 3 goes along with step 4 */
+        assert_int_equal(workers[w].steps, 4); /* the request of step 3 goes along with step 4 */
     }
 }
 

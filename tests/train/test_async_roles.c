@@ -67,21 +67,19 @@ static ls_status fit(const play *p)
 static void learn(play *p)
 {
     ls_unix_door door = { .kind = "unix", .options = process_of(p, 0), .fd = -1 };
-    char head[88];
+    ls_frame head;
     int fd = -1;
     double end = ls_clock_now() + LIMIT;
     OK(ls_unix_door_open(&door));
     for (size_t got = 0; ls_clock_now() < end && got < sizeof(head); usleep(1000)) {
         if (fd < 0)
             fd = ls_unix_door_answer(&door);
-        ssize_t more = fd < 0 ? 0 : read(fd, head + got, sizeof(head) - got);
+        ssize_t more = fd < 0 ? 0 : read(fd, (char *)&head + got, sizeof(head) - got);
         got += more > 0 ? (size_t)more : 0;
     }
-    uint64_t bytes;
-    memcpy(&bytes, head + 80, sizeof(bytes));
-    assert_true(fd >= 0 && bytes < sizeof(p->about));
-    for (size_t got = 0; ls_clock_now() < end && got < bytes;) {
-        ssize_t more = read(fd, p->about + got, bytes - got);
+    assert_true(fd >= 0 && head.kind == LS_FRAME_HELLO && head.bytes < sizeof(p->about));
+    for (size_t got = 0; ls_clock_now() < end && got < head.bytes;) {
+        ssize_t more = read(fd, p->about + got, head.bytes - got);
         got += more > 0 ? (size_t)more : 0;
     }
     close(fd);

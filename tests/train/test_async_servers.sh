@@ -101,10 +101,10 @@ stopped() {
     reached 20 || return 1
     local pid=$(pid_of 1)
     kill -STOP $pid
-    for i in $(seq 1000); do ! grep -q "no sign of life" err || break; sleep 0.01; done
+    for i in $(seq 1000); do ! grep -q "no heartbeat" err || break; sleep 0.01; done
     kill -CONT $pid
     wait $job || { cat err; return 1; }
-    grep -q "worker 1 is lost (no sign of life" err && all_once 2
+    grep -q "worker 1 is lost (no heartbeat" err && all_once 2
 }
 check "a worker that was stopped is held for lost, wakes, and goes on" stopped
 
@@ -210,7 +210,7 @@ other_job() {
     reached 10 || return 1
     ! LOCKSTEP_RANK=2 LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_SERVERS=1 LOCKSTEP_ELASTIC=1:2 LOCKSTEP_RENDEZVOUS=other$$ \
         timeout 60 "$LOCKSTEP" train $(job) --seed 9 "${SERVERS[@]}" 7 >later 2>&1 || return 1
-    grep -q "is of another job" later || { cat later; return 1; }
+    grep -q "belong to different jobs" later || { cat later; return 1; }
     wait $job && all_once 1
 }
 check "a worker of another job is refused, and the job goes on" other_job

@@ -35,8 +35,8 @@ static int open_fixture(void **state)
     assert_non_null(mkdtemp(f->folder));
     snprintf(f->path, sizeof(f->path), "%s/log.lease", f->folder);
     OK(ls_context_open(NULL, &f->ctx));
-    f->a.peers = (ls_peers){ .rank = 0, .size = 4, .count = 2, .members = ranks, .job = 0xfeed, .epoch = 1 };
-    f->b.peers = (ls_peers){ .rank = 2, .size = 4, .count = 2, .members = ranks + 2, .job = 0xfeed, .epoch = 1 };
+    f->a.peers = (ls_peers){ .rank = 0, .size = 4, .count = 2, .members = ranks, .job = 0xfeed, .generation = 1 };
+    f->b.peers = (ls_peers){ .rank = 2, .size = 4, .count = 2, .members = ranks + 2, .job = 0xfeed, .generation = 1 };
     *state = f;
     return 0;
 }
@@ -54,7 +54,7 @@ static int close_fixture(void **state)
 
 static ls_status claim(fixture *f, worker *w, unsigned generation)
 {
-    w->peers.epoch = generation;
+    w->peers.generation = generation;
     f->ctx->peers = &w->peers;
     return ls_lease_claim(&w->lease, f->ctx, f->path);
 }

@@ -4,7 +4,7 @@
 # Symbols follow the same order, but for those that are listed with their reason.
 . "$(dirname "$0")/../support/lib.sh"
 
-LAYERS="base graph device plan backend run fabric/transport fabric/start fabric/mesh fabric/messages data nn train/job train/report
+LAYERS="base graph device plan backend run fabric/transport fabric/start fabric/protocol fabric/mesh fabric/messages data nn train/job train/report
     train/callback train/checkpoint train/server train/fit tool"
 
 # Prints each include under the tree $1 that goes upwards or leads nowhere known; succeeds when there is none.

@@ -26,9 +26,9 @@ static uint64_t bytes_between(const ls_exchange_at *at, int from, int to)
 ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out)
 {
     const ls_frame *h = &mesh->links[rank].in;
-    if (h->epoch != mesh->peers.epoch || mesh->regroup) {
+    if (h->generation != mesh->peers.generation || mesh->regroup) {
         /* Later generation: hold it; the announcement, sent before it, has arrived. */
-        *out = h->epoch > mesh->peers.epoch ? LS_HOLDS : LS_SKIPS;
+        *out = h->generation > mesh->peers.generation ? LS_HOLDS : LS_SKIPS;
         return LS_OK;
     }
     if (h->sequence > mesh->sequence) { /* it is ahead; the next exchange will be compared */

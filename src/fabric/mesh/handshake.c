@@ -1,134 +1,41 @@
-/* How workers connect. At the start each worker calls all lower ranks. Both sides send HELLO and
- * compare.
- *
- * Two processes may have the same rank for a moment, after a restart or by mistake. So each process
- * draws a random number for each attempt to meet: its mark. A worker that has met all others sends
- * MET, with a hash of all marks, to the first worker. When all remaining workers have met the same
- * processes, the first sends BEGIN, and each worker forwards it before anything else. A worker lost
- * between MET and BEGIN counts as lost by a job that has begun; if it is the first, the others send
- * MET to the next one. If a worker is lost before MET, or marks differ, all disconnect, draw new
- * marks and meet again, until the join limit is over. So each mark belongs to one set of processes
- * (the company), and one company begins one job.
- *
- * A worker that comes later, or comes back, learns the members from a HELLO. It calls all of them;
- * they answer between two collectives. Then it may ask to join (late_join.c).
- *
- * When a connection between two members breaks, the higher rank calls the lower one while the
- * members regroup. Mark and generation must be unchanged. So only the same process can reconnect,
- * and only while neither side has continued without the other. */
+/* How a worker connects to the others (handshake.h). At the start each worker calls all lower
+ * ranks; later a worker that joins calls the members, and a member whose connection broke calls the
+ * lower rank again. Each connection begins with HELLOs (hello.h), which decide whether it is kept.
+ */
+#include "fabric/mesh/handshake.h"
+
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "base/hash.h"
 #include "base/text.h"
-#include "fabric/start/launcher.h"
-#include "fabric/mesh/mesh.h"
 
-#define MOST_ABOUT   4096 /* bytes of the text in a HELLO */
-#define MOST_GUESTS  64   /* callers without a HELLO; above it the oldest is dropped */
-#define CALL_AGAIN   0.01 /* seconds until missing workers are called again */
-#define ASK_HIGHER   0.2  /* seconds between calls that ask higher ranks whether the job runs */
-#define TELL_REFUSED 10.0 /* seconds between two log lines about refused callers */
-#define MEET_AGAIN   0.5  /* seconds for the others to send MET after a loss before BEGIN */
-#define SAY_MISSING  3.0  /* seconds until the log names the missing workers */
-#define SAY_AGAIN    10.0 /* seconds between two such log lines */
-#define LOOK_AGAIN   2.0  /* seconds after which a joining worker asks for the members again */
-
-/* A connection on which HELLOs are exchanged. */
-typedef struct hello {
-    ls_connection *at;
-    size_t sent, got;
-    bool speaks;  /* this side sends its HELLO */
-    ls_frame out; /* its head; sequence 1: a heartbeat connection */
-    ls_frame in;
-    char about[MOST_ABOUT + 1]; /* text of the other side */
-} hello;
-
-struct ls_handshake {
-    ls_mesh *mesh;
-    ls_cluster_options copy;
-    const ls_cluster_options *options;
-    char about[MOST_ABOUT + 1];
-    double end;     /* deadline for the workers that begin the job */
-    double say_at;  /* when the log next names the missing workers */
-    double asked;   /* when higher ranks were last called */
-    double tell_at; /* when refused callers may be logged again */
-    /* First outgoing data connections by rank, then outgoing heartbeat connections by rank, then
-     * callers, oldest first. */
-    hello *hellos;
-    int lines; /* connections to each worker: 2 with heartbeats, else 1 */
-    int guests;
-    ls_want *wants;
-    char why[300]; /* why the last call failed or was refused */
-    ls_process_id process;
-    uint64_t mark;                      /* changes with each attempt to meet */
-    uint64_t *marks;                    /* by rank: marks of workers met */
-    uint64_t seen[LS_MAX_CLUSTER / 64]; /* bit set: workers met at least once */
-    bool met;                           /* all workers are met */
-    uint64_t company[2];                /* hash of the ranks and marks of all */
-    int told;                           /* rank that MET was sent to; own rank: none */
-    double lost_at;                     /* when a worker was lost after MET; 0: none */
-    ls_frame begin;                     /* kind 0: not received */
-
-    bool chief;                           /* the launcher knows that this worker is chief */
-    int launcher;                         /* descriptor with the ranks that ended; -1: none */
-    double gone_at;                       /* when the launcher first reported an end; 0: not yet */
-    uint64_t begins[LS_MAX_CLUSTER / 64]; /* bit set: workers that begin the job */
-    bool joins;                           /* the job has begun without this worker */
-    uint64_t members[LS_MAX_CLUSTER / 64];
-    uint32_t epoch;
-    double since; /* when `members` was learnt */
-};
-
-static void forget(const ls_handshake *d, hello *h)
-{
-    if (!h->at)
-        return;
-    d->mesh->table->hang_up(h->at);
-    *h = (hello){ 0 };
-}
+#define CALL_AGAIN  0.01 /* seconds until missing workers are called again */
+#define ASK_HIGHER  0.2  /* seconds between calls that ask higher ranks whether the job runs */
+#define LOG_REFUSED 10.0 /* seconds between two log lines about refused callers */
+#define LOG_AGAIN   10.0 /* seconds between two such log lines */
+#define LOOK_AGAIN  2.0  /* seconds after which a joining worker asks for the members again */
 
 /* ---- Calling and answering ---- */
 
-static bool begins(const ls_handshake *d, int rank)
+static bool is_connected(const ls_handshake *hs, int rank, int channel)
 {
-    return ls_has_bit(d->begins, rank);
+    return channel ? hs->mesh->links[rank].lives : hs->mesh->links[rank].line != NULL;
 }
 
-/* Returns the worker that sends BEGIN: the first that is not lost. */
-static int first_of(const ls_handshake *d)
+static ls_hello *call_to(const ls_handshake *hs, int rank, int channel)
 {
-    const ls_peers *p = &d->mesh->peers;
-    int i = 0;
-    while (i < p->count - 1 && d->mesh->lost[p->members[i]])
-        i++;
-    return p->members[i];
+    return &hs->hellos.calls[channel * hs->options->size + rank];
 }
 
-static bool has_line(const ls_handshake *d, int rank, int line)
+static void say(const ls_handshake *hs, ls_hello *h, int channel)
 {
-    return line ? d->mesh->links[rank].lives : d->mesh->links[rank].line != NULL;
-}
-
-static hello *call_to(const ls_handshake *d, int rank, int line)
-{
-    return &d->hellos[line * d->options->size + rank];
-}
-
-static void say(const ls_handshake *d, hello *h, int line)
-{
-    const ls_mesh *mesh = d->mesh;
-    h->speaks = true;
-    h->out = ls_mesh_frame(mesh, LS_FRAME_HELLO, "");
-    h->out.number = (uint64_t)d->options->size;
-    h->out.sequence = (uint64_t)line;
-    h->out.bytes = strlen(d->about);
-    h->out.hash[0] = d->mark;
+    const ls_mesh *mesh = hs->mesh;
+    ls_hello_say(&hs->hellos, h);
+    h->out.generation = mesh->peers.generation;
+    h->out.sequence = (uint64_t)channel;
+    h->out.hash[0] = hs->mark;
     h->out.hash[1] = mesh->begun ? mesh->peers.job : 0;
-    h->out.wishes = d->joins ? LS_HELLO_JOINS : 0;
-    h->out.process = d->process;
+    h->out.requests = hs->joins ? LS_HELLO_JOINS : 0;
+    h->out.process = hs->process;
     if (!mesh->begun)
         return;
     h->out.tag = mesh->since[mesh->peers.rank];
@@ -136,333 +43,235 @@ static void say(const ls_handshake *d, hello *h, int line)
 }
 
 /* Returns whether to reconnect to a member of lower rank: first for data, then for heartbeats. */
-static bool should_reconnect(const ls_handshake *d, int rank, int line)
+static bool should_reconnect(const ls_handshake *hs, int rank, int channel)
 {
-    const ls_mesh *mesh = d->mesh;
-    return rank < d->options->rank && ls_peers_has(&mesh->peers, rank) &&
-           mesh->lost[rank] == (line ? LS_NOT_LOST : LS_LOST_BROKEN);
+    const ls_mesh *mesh = hs->mesh;
+    return rank < hs->options->rank && ls_peers_has(&mesh->peers, rank) &&
+           mesh->lost[rank] == (channel ? LS_NOT_LOST : LS_LOST_BROKEN);
 }
 
 /* Lower ranks are always called. Higher ranks call themselves; this worker calls them now and then
  * (asks) to learn whether the job has begun. */
-static bool should_call(const ls_handshake *d, int rank, int line, bool asks)
+static bool should_call(const ls_handshake *hs, int rank, int channel, bool asks)
 {
-    if (d->mesh->begun)
-        return should_reconnect(d, rank, line);
-    if (rank == d->options->rank || d->met)
+    if (hs->mesh->begun)
+        return should_reconnect(hs, rank, channel);
+    if (rank == hs->options->rank || hs->met)
         return false;
-    if (d->joins)
-        return ls_has_bit(d->members, rank);
-    return asks || (rank < d->options->rank && begins(d, rank));
+    if (hs->joins)
+        return ls_has_bit(hs->members, rank);
+    return asks || (rank < hs->options->rank && ls_handshake_begins(hs, rank));
 }
 
 /* Calls for heartbeats only after the data connection exists, so that both end together. */
-static ls_status call_on_all(ls_handshake *d)
+static ls_status call_on_all(ls_handshake *hs)
 {
-    double now = d->mesh->table->now(d->mesh->transport);
-    bool asks = !d->mesh->begun && now - d->asked >= ASK_HIGHER;
+    double now = hs->mesh->table->now(hs->mesh->transport);
+    bool asks = !hs->mesh->begun && now - hs->asked >= ASK_HIGHER;
     if (asks)
-        d->asked = now;
-    for (int line = 0; line < d->lines; line++)
-        for (int r = 0; r < d->options->size; r++) {
-            hello *h = call_to(d, r, line);
-            if (h->at || has_line(d, r, line) || (line > 0 && !has_line(d, r, 0)) || !should_call(d, r, line, asks))
+        hs->asked = now;
+    for (int channel = 0; channel < hs->channels; channel++)
+        for (int r = 0; r < hs->options->size; r++) {
+            ls_hello *h = call_to(hs, r, channel);
+            if (h->at || is_connected(hs, r, channel) || (channel > 0 && !is_connected(hs, r, 0)) ||
+                !should_call(hs, r, channel, asks))
                 continue;
-            LS_TRY(d->mesh->table->call(d->mesh->transport, r, &h->at));
+            LS_TRY(ls_hello_call(&hs->hellos, h, r));
             if (!h->at)
                 continue;
-            say(d, h, line);
-            if (d->mesh->begun)
-                h->out.wishes = LS_HELLO_RECONNECTS;
+            say(hs, h, channel);
+            if (hs->mesh->begun)
+                h->out.requests = LS_HELLO_RECONNECTS;
         }
     return LS_OK;
 }
 
-static hello *guest(const ls_handshake *d, int index)
+void ls_handshake_learn(ls_handshake *hs, const ls_frame *in)
 {
-    return &d->hellos[2 * d->options->size + index];
-}
-
-static void drop_guest(ls_handshake *d, int index)
-{
-    forget(d, guest(d, index));
-    memmove(guest(d, index), guest(d, index + 1), (size_t)(d->guests - index - 1) * sizeof(hello));
-    *guest(d, --d->guests) = (hello){ 0 }; /* it was moved */
-}
-
-static ls_status answer_all(ls_handshake *d)
-{
-    for (;;) {
-        ls_connection *line;
-        LS_TRY(d->mesh->table->answer(d->mesh->transport, &line));
-        if (!line)
-            return LS_OK;
-        if (d->guests == MOST_GUESTS)
-            drop_guest(d, 0);
-        guest(d, d->guests++)->at = line;
-    }
-}
-
-/* ---- HELLOs ---- */
-
-typedef enum hearing { HEARD_PART, HEARD_ALL, HEARD_NONSENSE } hearing;
-
-static bool is_ours(const ls_frame *head)
-{
-    return head->magic == LS_FRAME_MAGIC && head->kind == LS_FRAME_HELLO && head->bytes <= MOST_ABOUT &&
-           head->from < LS_MAX_CLUSTER && head->number <= LS_MAX_CLUSTER;
-}
-
-/* Reads a HELLO. Checks the head before reading the text that follows. */
-static hearing listen_to(ls_handshake *d, hello *h)
-{
-    const size_t head = sizeof(h->in);
-    for (;;) {
-        size_t wanted = h->got < head ? head : head + h->in.bytes, moved = 0;
-        if (h->got >= head && h->got == wanted) {
-            h->about[h->in.bytes] = '\0';
-            return HEARD_ALL;
-        }
-        char *to = h->got < head ? (char *)&h->in + h->got : h->about + (h->got - head);
-        if (d->mesh->table->read(h->at, &(struct iovec){ to, wanted - h->got }, 1, &moved) != LS_OK) {
-            snprintf(d->why, sizeof(d->why), "%s", ls_last_error());
-            return HEARD_NONSENSE;
-        }
-        if (moved == 0)
-            return HEARD_PART;
-        h->got += moved;
-        if (h->got == head && !is_ours(&h->in))
-            return HEARD_NONSENSE;
-    }
-}
-
-static bool has_spoken(const hello *h)
-{
-    return h->speaks && h->sent == sizeof(h->out) + h->out.bytes;
-}
-
-/* If writing fails, the connection has ended, and reading will notice. */
-static void speak(const ls_handshake *d, hello *h)
-{
-    const size_t head = sizeof(h->out), all = head + h->out.bytes;
-    size_t moved = 0;
-    struct iovec parts[2];
-    int n = 0;
-    if (h->sent == all)
-        return;
-    if (h->sent < head)
-        parts[n++] = (struct iovec){ (char *)&h->out + h->sent, head - h->sent };
-    size_t from = h->sent < head ? 0 : h->sent - head;
-    parts[n++] = (struct iovec){ (char *)d->about + from, h->out.bytes - from };
-    if (d->mesh->table->write(h->at, parts, n, &moved) == LS_OK)
-        h->sent += moved;
-}
-
-static ls_status compare(const ls_handshake *d, const hello *h)
-{
-    const ls_cluster_options *o = d->options;
-    char about[MOST_ABOUT + 1];
-    if (h->in.version != LS_FRAME_VERSION)
-        return ls_fail(LS_ERR_PEER, "worker %u speaks version %u of the protocol, worker %d (this one) version %d",
-                       h->in.from, h->in.version, o->rank, LS_FRAME_VERSION);
-    if (h->in.number != (uint64_t)o->size)
-        return ls_fail(LS_ERR_PEER, "worker %u is one of %llu, worker %d (this one) is one of %d", h->in.from,
-                       (unsigned long long)h->in.number, o->rank, o->size);
-    memcpy(about, h->about, sizeof(about));
-    ls_make_printable(about, strlen(about));
-    if (strcmp(h->about, d->about) != 0)
-        return ls_fail(LS_ERR_PEER,
-                       "workers would not compute the same bits: worker %u has %s; worker %d (this one) has %s",
-                       h->in.from, about, o->rank, d->about);
-    return LS_OK;
-}
-
-void ls_handshake_learn(ls_handshake *d, const ls_frame *in)
-{
-    bool first = !d->joins; /* earlier connections are not to members */
-    d->joins = true;
-    d->met = false;
-    d->epoch = in->epoch;
-    d->since = d->mesh->table->now(d->mesh->transport);
-    memcpy(d->members, in->members, sizeof(d->members));
-    for (int r = 0; r < d->options->size; r++)
-        if (first || !ls_has_bit(d->members, r))
-            ls_mesh_hang_up(d->mesh, r);
+    bool first = !hs->joins; /* earlier connections are not to members */
+    hs->joins = true;
+    hs->met = false;
+    hs->generation = in->generation;
+    hs->since = hs->mesh->table->now(hs->mesh->transport);
+    memcpy(hs->members, in->members, sizeof(hs->members));
+    for (int r = 0; r < hs->options->size; r++)
+        if (first || !ls_has_bit(hs->members, r))
+            ls_mesh_hang_up(hs->mesh, r);
 }
 
 /* Learns about the running job from a member's HELLO. */
-static void learn(ls_handshake *d, const ls_frame *in)
+static void learn(ls_handshake *hs, const ls_frame *in)
 {
     if (in->tag == 0 || in->tag > UINT32_MAX)
         return;
-    d->mesh->since[in->from] = (uint32_t)in->tag;
-    d->mesh->peers.job = in->hash[1];
-    if (!d->joins || in->epoch > d->epoch)
-        ls_handshake_learn(d, in);
+    hs->mesh->since[in->from] = (uint32_t)in->tag;
+    hs->mesh->peers.job = in->hash[1];
+    if (!hs->joins || in->generation > hs->generation)
+        ls_handshake_learn(hs, in);
 }
 
-static void meet(ls_handshake *d, hello *h)
+static void meet(ls_handshake *hs, ls_hello *h)
 {
     int rank = (int)h->in.from;
     if (h->out.sequence == 0) {
-        ls_mesh_meet(d->mesh, rank, h->at);
-        d->marks[rank] = h->in.hash[0];
-        d->mesh->processes[rank] = h->in.process;
-        ls_set_bit(d->seen, rank);
+        ls_mesh_meet(hs->mesh, rank, h->at);
+        hs->marks[rank] = h->in.hash[0];
+        hs->mesh->processes[rank] = h->in.process;
+        ls_set_bit(hs->seen, rank);
     } else {
-        ls_mesh_hear_life(d->mesh, rank, h->at);
+        ls_mesh_hear_life(hs->mesh, rank, h->at);
     }
-    *h = (hello){ 0 };
+    *h = (ls_hello){ 0 };
 }
 
 /* Returns whether a heartbeat connection is from the same process as the data connection. */
-static bool fits(const ls_handshake *d, const hello *h, int rank, int line)
+static bool fits(const ls_handshake *hs, const ls_hello *h, int rank, int channel)
 {
-    return line == 0 || (has_line(d, rank, 0) && d->marks[rank] == h->in.hash[0]);
+    return channel == 0 || (is_connected(hs, rank, 0) && hs->marks[rank] == h->in.hash[0]);
 }
 
 /* Returns whether a HELLO comes from the process that this worker had met, in the same
  * generation. */
-static bool is_same_member(const ls_handshake *d, const hello *h)
+static bool is_same_member(const ls_handshake *hs, const ls_hello *h)
 {
     int rank = (int)h->in.from;
-    return ls_peers_has(&d->mesh->peers, rank) && h->in.epoch == d->mesh->peers.epoch && h->in.tag > 0 &&
-           h->in.hash[0] == d->marks[rank];
+    return ls_peers_has(&hs->mesh->peers, rank) && h->in.generation == hs->mesh->peers.generation && h->in.tag > 0 &&
+           h->in.hash[0] == hs->marks[rank];
 }
 
 /* Handles a member's answer to a reconnecting call. */
-static void hear_reconnected(ls_handshake *d, hello *h, int rank, int line)
+static void hear_reconnected(ls_handshake *hs, ls_hello *h, int rank, int channel)
 {
-    bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
-    if (!refused && is_same_member(d, h) && should_reconnect(d, rank, line) && !has_line(d, rank, line))
-        meet(d, h);
+    bool refused = (h->in.requests & LS_HELLO_REFUSES) != 0;
+    if (!refused && is_same_member(hs, h) && should_reconnect(hs, rank, channel) && !is_connected(hs, rank, channel))
+        meet(hs, h);
     else
-        forget(d, h);
+        ls_hello_forget(&hs->hellos, h);
 }
 
 /* Handles an outgoing call. A failed one is repeated, as is one to a higher rank that has not
  * begun. */
-static ls_status hear_called(ls_handshake *d, int rank, int line)
+static ls_status hear_called(ls_handshake *hs, int rank, int channel)
 {
-    hello *h = call_to(d, rank, line);
-    speak(d, h);
-    hearing heard = listen_to(d, h);
-    if (heard == HEARD_NONSENSE || (heard == HEARD_ALL && h->in.from != (uint32_t)rank)) {
-        forget(d, h);
-    } else if (heard == HEARD_ALL && has_spoken(h) && d->mesh->begun) {
-        hear_reconnected(d, h, rank, line);
-    } else if (heard == HEARD_ALL && has_spoken(h)) {
-        LS_TRY(compare(d, h));
-        learn(d, &h->in);
-        bool wanted = d->joins ? h->in.tag > 0 && ls_has_bit(d->members, rank)
-                               : rank < d->options->rank && begins(d, d->options->rank);
-        bool refused = (h->in.wishes & LS_HELLO_REFUSES) != 0;
-        if (wanted && refused && line == 0)
-            snprintf(d->why, sizeof(d->why), "worker %d has met a worker %d already", rank, d->options->rank);
-        if (wanted && !refused && !has_line(d, rank, line) && fits(d, h, rank, line))
-            meet(d, h);
+    ls_hello *h = call_to(hs, rank, channel);
+    bool done;
+    if (ls_hello_continue(&hs->hellos, h, rank, &done) != LS_OK) {
+        snprintf(hs->why, sizeof(hs->why), "%s", ls_last_error());
+        ls_hello_forget(&hs->hellos, h);
+    } else if (done && hs->mesh->begun) {
+        hear_reconnected(hs, h, rank, channel);
+    } else if (done) {
+        LS_TRY(ls_hello_compare(&hs->hellos, h));
+        learn(hs, &h->in);
+        bool wanted = hs->joins ? h->in.tag > 0 && ls_has_bit(hs->members, rank)
+                                : rank < hs->options->rank && ls_handshake_begins(hs, hs->options->rank);
+        bool refused = (h->in.requests & LS_HELLO_REFUSES) != 0;
+        if (wanted && refused && channel == 0)
+            snprintf(hs->why, sizeof(hs->why), "worker %d has met a worker %d already", rank, hs->options->rank);
+        if (wanted && !refused && !is_connected(hs, rank, channel) && fits(hs, h, rank, channel))
+            meet(hs, h);
         else
-            forget(d, h);
+            ls_hello_forget(&hs->hellos, h);
     }
     return LS_OK;
 }
 
 /* Returns whether the connection to a member may be replaced: not if it left or is dead. */
-static bool may_return(const ls_handshake *d, int rank)
+static bool may_return(const ls_handshake *hs, int rank)
 {
-    ls_absence how = d->mesh->lost[rank];
+    ls_absence how = hs->mesh->lost[rank];
     return how != LS_LOST_LEFT && how != LS_LOST_DEAD;
 }
 
 /* The peer has lost this connection, whether or not this side has noticed. */
-static void drop_broken(ls_handshake *d, int rank)
+static void drop_broken(ls_handshake *hs, int rank)
 {
-    ls_mesh_lose(d->mesh, rank, LS_LOST_BROKEN, "its connection broke");
-    ls_mesh_hang_up(d->mesh, rank);
+    ls_mesh_lose(hs->mesh, rank, LS_LOST_BROKEN, "its connection broke");
+    ls_mesh_hang_up(hs->mesh, rank);
 }
 
 /* Whether to accept a caller: now, later or not at all. */
-typedef enum welcome { WELCOME, LATER, NEVER } welcome;
+typedef enum decision { ACCEPT, WAIT, REFUSE } decision;
 
-static welcome judge_guest(const ls_handshake *d, const hello *h)
+static decision classify_caller(const ls_handshake *hs, const ls_hello *h)
 {
-    int from = (int)h->in.from, line = h->in.sequence == 1;
-    if (from == d->options->rank || from >= d->options->size)
-        return NEVER;
-    if (h->in.wishes & LS_HELLO_RECONNECTS)
-        return d->mesh->begun && is_same_member(d, h) && (line ? !d->mesh->lost[from] : may_return(d, from)) ? WELCOME
-                                                                                                             : NEVER;
-    if (d->mesh->begun && (ls_peers_has(&d->mesh->peers, from) || has_line(d, from, line)))
-        return LATER;
-    if (d->mesh->begun)
-        return fits(d, h, from, line) ? WELCOME : NEVER;
-    return from > d->options->rank && begins(d, from) && !d->joins && !d->met && !has_line(d, from, line) &&
-                   fits(d, h, from, line) && !(h->in.wishes & LS_HELLO_JOINS)
-               ? WELCOME
-               : NEVER;
+    int from = (int)h->in.from, channel = h->in.sequence == 1;
+    if (from == hs->options->rank || from >= hs->options->size)
+        return REFUSE;
+    if (h->in.requests & LS_HELLO_RECONNECTS)
+        return hs->mesh->begun && is_same_member(hs, h) && (channel ? !hs->mesh->lost[from] : may_return(hs, from))
+                   ? ACCEPT
+                   : REFUSE;
+    if (hs->mesh->begun && (ls_peers_has(&hs->mesh->peers, from) || is_connected(hs, from, channel)))
+        return WAIT;
+    if (hs->mesh->begun)
+        return fits(hs, h, from, channel) ? ACCEPT : REFUSE;
+    return from > hs->options->rank && ls_handshake_begins(hs, from) && !hs->joins && !hs->met &&
+                   !is_connected(hs, from, channel) && fits(hs, h, from, channel) && !(h->in.requests & LS_HELLO_JOINS)
+               ? ACCEPT
+               : REFUSE;
 }
 
 /* Records that two processes have the same rank, for the message if the workers do not meet in
  * time. */
-static void note_refused(ls_handshake *d, const hello *h)
+static void note_refused(ls_handshake *hs, const ls_hello *h)
 {
     int from = (int)h->in.from;
-    if (!d->mesh->begun && from < d->options->size && has_line(d, from, 0) && d->marks[from] != h->in.hash[0])
-        snprintf(d->why, sizeof(d->why), "two processes call themselves worker %d", from);
+    if (!hs->mesh->begun && from < hs->options->size && is_connected(hs, from, 0) && hs->marks[from] != h->in.hash[0])
+        snprintf(hs->why, sizeof(hs->why), "two processes call themselves worker %d", from);
 }
 
 /* Handles a caller. Sends HELLO before comparing, so that the other side sees the difference, too.
  * A mismatch ends only this connection if the job runs, but fails the start of a job. */
-static ls_status hear_guest(ls_handshake *d, int index, bool *gone)
+static ls_status hear_caller(ls_handshake *hs, int index, bool *gone)
 {
-    hello *h = guest(d, index);
-    hearing heard = h->speaks ? HEARD_ALL : listen_to(d, h);
-    *gone = heard == HEARD_NONSENSE;
+    ls_hello *h = &hs->hellos.callers[index];
+    bool heard = false;
+    *gone = ls_hello_hear(&hs->hellos, h, &heard) != LS_OK;
     ls_status status = LS_OK;
-    if (heard == HEARD_ALL && h->speaks && d->mesh->begun != (h->out.tag > 0)) {
+    if (heard && h->speaks && hs->mesh->begun != (h->out.tag > 0)) {
         *gone = true; /* the job has begun since: the HELLO sent is outdated */
-    } else if (heard == HEARD_ALL) {
-        welcome how = judge_guest(d, h);
-        if (how == LATER)
+    } else if (heard) {
+        decision how = classify_caller(hs, h);
+        if (how == WAIT)
             return LS_OK;
         if (!h->speaks) {
-            say(d, h, h->in.sequence == 1);
-            h->out.wishes = how == NEVER ? LS_HELLO_REFUSES : 0;
-            if (how == NEVER)
-                note_refused(d, h);
+            say(hs, h, h->in.sequence == 1);
+            h->out.requests = how == REFUSE ? LS_HELLO_REFUSES : 0;
+            if (how == REFUSE)
+                note_refused(hs, h);
         }
-        speak(d, h);
-        *gone = has_spoken(h);
+        *gone = ls_hello_send(&hs->hellos, h);
         if (*gone)
-            status = compare(d, h);
-        if (*gone && status == LS_OK && how == WELCOME && h->out.wishes == 0) {
-            if (h->in.wishes & LS_HELLO_RECONNECTS && h->in.sequence == 0)
-                drop_broken(d, (int)h->in.from);
-            meet(d, h);
+            status = ls_hello_compare(&hs->hellos, h);
+        if (*gone && status == LS_OK && how == ACCEPT && h->out.requests == 0) {
+            if (h->in.requests & LS_HELLO_RECONNECTS && h->in.sequence == 0)
+                drop_broken(hs, (int)h->in.from);
+            meet(hs, h);
         }
     }
     if (*gone)
-        drop_guest(d, index);
-    if (status == LS_OK || !d->mesh->begun)
+        ls_hello_drop_caller(&hs->hellos, index);
+    if (status == LS_OK || !hs->mesh->begun)
         return status;
-    if (d->mesh->log)
-        ls_log_write(d->mesh->log, LS_LOG_WARNING, "a worker that came later was sent away: %s", ls_last_error());
+    if (hs->mesh->log)
+        ls_log_write(hs->mesh->log, LS_LOG_WARNING, "a worker that came later was sent away: %s", ls_last_error());
     return LS_OK;
 }
 
-static ls_status hear_all(ls_handshake *d)
+static ls_status hear_all(ls_handshake *hs)
 {
-    LS_TRY(answer_all(d));
-    for (int line = 0; line < d->lines; line++)
-        for (int r = 0; r < d->options->size; r++) {
-            if (d->mesh->begun && !should_call(d, r, line, false))
-                forget(d, call_to(d, r, line)); /* its answer is not needed any more */
-            else if (call_to(d, r, line)->at)
-                LS_TRY(hear_called(d, r, line));
+    LS_TRY(ls_hello_answer(&hs->hellos));
+    for (int channel = 0; channel < hs->channels; channel++)
+        for (int r = 0; r < hs->options->size; r++) {
+            if (hs->mesh->begun && !should_call(hs, r, channel, false))
+                ls_hello_forget(&hs->hellos, call_to(hs, r, channel)); /* its answer is not needed any more */
+            else if (call_to(hs, r, channel)->at)
+                LS_TRY(hear_called(hs, r, channel));
         }
-    for (int i = 0; i < d->guests;) {
+    for (int i = 0; i < hs->hellos.caller_count;) {
         bool gone = false;
-        LS_TRY(hear_guest(d, i, &gone));
+        LS_TRY(hear_caller(hs, i, &gone));
         i += !gone;
     }
     return LS_OK;
@@ -470,466 +279,141 @@ static ls_status hear_all(ls_handshake *d)
 
 /* Logs refused callers of a running job: the first at once, later ones together. The callers
  * themselves know the reason. */
-static void tell_refused(ls_handshake *d)
+static void log_refused(ls_handshake *hs)
 {
     char why[400];
-    double now = d->mesh->table->now(d->mesh->transport);
-    if (!d->mesh->table->refused || !d->mesh->log || now < d->tell_at ||
-        !d->mesh->table->refused(d->mesh->transport, why, sizeof(why)))
+    double now = hs->mesh->table->now(hs->mesh->transport);
+    if (!hs->mesh->table->refused || !hs->mesh->log || now < hs->log_refused_at ||
+        !hs->mesh->table->refused(hs->mesh->transport, why, sizeof(why)))
         return;
-    d->tell_at = now + TELL_REFUSED;
-    ls_log_write(d->mesh->log, LS_LOG_WARNING, "at the door of worker %d: %s", d->options->rank, why);
+    hs->log_refused_at = now + LOG_REFUSED;
+    ls_log_write(hs->mesh->log, LS_LOG_WARNING, "at the door of worker %d: %s", hs->options->rank, why);
 }
 
-ls_status ls_handshake_visit(ls_handshake *d)
+ls_status ls_handshake_visit(ls_handshake *hs)
 {
-    if (!d)
+    if (!hs)
         return LS_OK;
-    tell_refused(d);
-    LS_TRY(call_on_all(d));
-    return hear_all(d);
+    log_refused(hs);
+    LS_TRY(call_on_all(hs));
+    return hear_all(hs);
 }
 
 /* ---- Completeness ---- */
 
-bool ls_handshake_has_met(const ls_handshake *d, const uint64_t *members)
+bool ls_handshake_has_met(const ls_handshake *hs, const uint64_t *members)
 {
-    for (int line = 0; line < d->lines; line++)
-        for (int r = 0; r < d->options->size; r++)
-            if (r != d->options->rank && ls_has_bit(members, r) && !has_line(d, r, line))
+    for (int channel = 0; channel < hs->channels; channel++)
+        for (int r = 0; r < hs->options->size; r++)
+            if (r != hs->options->rank && ls_has_bit(members, r) && !is_connected(hs, r, channel))
                 return false;
     return true;
 }
 
-static bool is_complete(const ls_handshake *d)
+bool ls_handshake_is_complete(const ls_handshake *hs)
 {
-    return d->joins ? ls_handshake_has_met(d, d->members)
-                    : begins(d, d->options->rank) && ls_handshake_has_met(d, d->begins);
+    return hs->joins ? ls_handshake_has_met(hs, hs->members)
+                     : ls_handshake_begins(hs, hs->options->rank) && ls_handshake_has_met(hs, hs->begins);
 }
 
 /* Adds workers that are not connected to `names`. never: only those never met; others may have left
  * after waiting too long for these. */
-static int list_missing(const ls_handshake *d, bool never, ls_text *names)
+static int list_missing(const ls_handshake *hs, bool never, ls_text *names)
 {
     int missing = 0;
-    for (int r = 0; r < d->options->size; r++) {
-        bool needed = d->joins ? ls_has_bit(d->members, r) : begins(d, r);
-        if (r != d->options->rank && needed && !has_line(d, r, 0) && !(never && ls_has_bit(d->seen, r)))
+    for (int r = 0; r < hs->options->size; r++) {
+        bool needed = hs->joins ? ls_has_bit(hs->members, r) : ls_handshake_begins(hs, r);
+        if (r != hs->options->rank && needed && !is_connected(hs, r, 0) && !(never && ls_has_bit(hs->seen, r)))
             ls_text_add(names, "%s%d", missing++ ? ", " : "", r);
     }
     return missing;
 }
 
 /* Lists workers never met or, if all were met once, those not connected now. */
-static int find_missing(const ls_handshake *d, ls_text *names)
+static int find_missing(const ls_handshake *hs, ls_text *names)
 {
-    int missing = list_missing(d, true, names);
-    return missing > 0 ? missing : list_missing(d, false, names);
+    int missing = list_missing(hs, true, names);
+    return missing > 0 ? missing : list_missing(hs, false, names);
 }
 
-static void say_missing(ls_handshake *d)
+static void log_missing(ls_handshake *hs)
 {
     ls_text names = { 0 }, whom = { 0 };
-    double now = d->mesh->table->now(d->mesh->transport);
-    if (now < d->say_at || !d->mesh->log)
+    double now = hs->mesh->table->now(hs->mesh->transport);
+    if (now < hs->log_at || !hs->mesh->log)
         return;
-    d->say_at = now + SAY_AGAIN;
-    int missing = find_missing(d, &names), size = d->options->size;
+    hs->log_at = now + LOG_AGAIN;
+    int missing = find_missing(hs, &names), size = hs->options->size;
     if (missing > 0)
         ls_text_add(&whom, "worker%s %s of %d", missing == 1 ? "" : "s", ls_text_get(&names), size);
     else /* others miss a worker, or have met another process of a rank */
         ls_text_add(&whom, "all %d workers to meet", size);
-    ls_log_write(d->mesh->log, LS_LOG_WARNING,
-                 "worker %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", d->options->rank,
-                 d->options->job, d->mesh->join_limit - (d->end - now), d->mesh->join_limit, ls_text_get(&whom));
+    ls_log_write(hs->mesh->log, LS_LOG_WARNING,
+                 "worker %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", hs->options->rank,
+                 hs->options->job, hs->mesh->join_limit - (hs->end - now), hs->mesh->join_limit, ls_text_get(&whom));
     ls_text_free(&whom);
     ls_text_free(&names);
 }
 
-static ls_status name_missing(const ls_handshake *d)
+static ls_status fail_missing(const ls_handshake *hs)
 {
     ls_text names = { 0 };
-    char strangers[400] = "";
-    int missing = find_missing(d, &names);
-    if (d->mesh->table->refused)
-        d->mesh->table->refused(d->mesh->transport, strangers, sizeof(strangers));
+    char refused[400] = "";
+    int missing = find_missing(hs, &names);
+    if (hs->mesh->table->refused)
+        hs->mesh->table->refused(hs->mesh->transport, refused, sizeof(refused));
     /* With none missing here, another worker misses one, or has met another process of a rank. */
     const char *who = missing == 0 ? "all workers" : missing == 1 ? "worker " : "workers ";
     ls_status status = ls_fail(
         LS_ERR_PEER,
         "%s%s of %d did not %s within %g s (this is worker %d of job \"%s\"%s%s; LOCKSTEP_JOIN_LIMIT sets these "
         "seconds)%s%s%s%s",
-        who, ls_text_get(&names), d->options->size, missing ? "come" : "meet", d->mesh->join_limit, d->options->rank,
-        d->options->job, d->options->rendezvous[0] ? ", which meets at " : "", d->options->rendezvous,
-        d->why[0] ? "; the last call: " : "", d->why, strangers[0] ? "; at this worker's door: " : "", strangers);
+        who, ls_text_get(&names), hs->options->size, missing ? "come" : "meet", hs->mesh->join_limit, hs->options->rank,
+        hs->options->job, hs->options->rendezvous[0] ? ", which meets at " : "", hs->options->rendezvous,
+        hs->why[0] ? "; the last call: " : "", hs->why, refused[0] ? "; at this worker's door: " : "", refused);
     ls_text_free(&names);
     return status;
 }
 
 /* Waits until a caller or bytes arrive; only a moment if workers must be called again. */
-static ls_status wait_for_callers(ls_handshake *d)
+static ls_status wait_for_callers(ls_handshake *hs)
 {
     int n = 0;
     bool complete = true;
-    double now = d->mesh->table->now(d->mesh->transport), left = d->end - now;
+    double now = hs->mesh->table->now(hs->mesh->transport), left = hs->end - now;
     if (left <= 0)
-        return name_missing(d);
-    say_missing(d);
-    d->wants[n++] = (ls_want){ .line = NULL, .read = true };
-    for (int i = 0; i < 2 * d->options->size + d->guests; i++) {
-        const hello *h = &d->hellos[i];
-        int rank = i % d->options->size, line = i / d->options->size;
-        if (h->at)
-            d->wants[n++] = (ls_want){ .line = h->at, .read = true, .write = h->speaks && !has_spoken(h) };
-        else
-            complete &= line >= d->lines || has_line(d, rank, line) || !should_call(d, rank, line, false);
-    }
-    for (int r = 0; r < d->options->size; r++)
-        if (d->mesh->links[r].line && !d->joins)
-            d->wants[n++] = (ls_want){ .line = d->mesh->links[r].line,
-                                       .read = true,
-                                       .write = !ls_mesh_is_sent(&d->mesh->links[r]) };
+        return fail_missing(hs);
+    log_missing(hs);
+    hs->wants[n++] = (ls_want){ .line = NULL, .read = true };
+    n = ls_hellos_list(&hs->hellos, hs->wants, n);
+    for (int channel = 0; channel < hs->channels; channel++)
+        for (int r = 0; r < hs->options->size; r++)
+            complete &=
+                call_to(hs, r, channel)->at || is_connected(hs, r, channel) || !should_call(hs, r, channel, false);
+    for (int r = 0; r < hs->options->size; r++)
+        if (hs->mesh->links[r].line && !hs->joins)
+            hs->wants[n++] = (ls_want){ .line = hs->mesh->links[r].line,
+                                        .read = true,
+                                        .write = !ls_mesh_is_sent(&hs->mesh->links[r]) };
     double limit = complete ? LS_BEAT_EVERY : CALL_AGAIN;
-    LS_TRY(ls_mesh_beat(d->mesh)); /* workers that have met all count silence already */
-    return d->mesh->table->wait(d->mesh->transport, d->wants, n, left < limit ? left : limit);
+    LS_TRY(ls_mesh_beat(hs->mesh)); /* workers that have met all count silence already */
+    return hs->mesh->table->wait(hs->mesh->transport, hs->wants, n, left < limit ? left : limit);
 }
 
-/* Asks again for the members, which may have changed. */
-static void look_again(ls_handshake *d)
+void ls_handshake_look_again(ls_handshake *hs)
 {
-    double now = d->mesh->table->now(d->mesh->transport);
-    if (!d->joins || now - d->since < LOOK_AGAIN)
+    double now = hs->mesh->table->now(hs->mesh->transport);
+    if (!hs->joins || now - hs->since < LOOK_AGAIN)
         return;
-    d->joins = false;
-    d->epoch = 0;
-    for (int r = 0; r < d->options->size; r++)
-        ls_mesh_hang_up(d->mesh, r);
+    hs->joins = false;
+    hs->generation = 0;
+    for (int r = 0; r < hs->options->size; r++)
+        ls_mesh_hang_up(hs->mesh, r);
 }
 
-/* ---- Agreeing on the workers that begin ---- */
-
-static uint64_t draw_mark(void)
+ls_status ls_handshake_turn(ls_handshake *hs)
 {
-    uint64_t mark = 0;
-    if (getrandom(&mark, sizeof(mark), GRND_NONBLOCK) != (ssize_t)sizeof(mark))
-        mark = (uint64_t)(1e9 * ls_clock_now()) ^ (uint64_t)getpid() << 32;
-    return mark;
-}
-
-static void hash_company(const ls_handshake *d, uint64_t out[2])
-{
-    const ls_peers *p = &d->mesh->peers;
-    ls_hash hash;
-    ls_hash_begin(&hash);
-    for (int i = 0; i < p->count; i++) {
-        int r = p->members[i];
-        uint64_t parts[2] = { (uint64_t)r, r == p->rank ? d->mark : d->marks[r] };
-        ls_hash_add(&hash, parts, sizeof(parts));
-    }
-    ls_hash_end(&hash, out);
-}
-
-static bool is_of_company(const ls_handshake *d, const ls_frame *frame)
-{
-    return memcmp(frame->hash, d->company, sizeof(d->company)) == 0;
-}
-
-/* Makes a MET or BEGIN frame. */
-static ls_frame frame_of_company(const ls_handshake *d, ls_frame_kind kind)
-{
-    ls_frame frame = ls_mesh_frame(d->mesh, kind, "");
-    memcpy(frame.hash, d->company, sizeof(d->company));
-    return frame;
-}
-
-/* Starts over with a new mark. Workers that have met this one receive LEFT and do the same. */
-static void meet_again(ls_handshake *d)
-{
-    ls_mesh *mesh = d->mesh;
-    ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it meets the others again");
-    for (int r = 0; r < d->options->size; r++) {
-        (void)ls_mesh_send(mesh, r, &leaves); /* on failure the peer sees the connection end */
-        ls_mesh_hang_up(mesh, r);
-        mesh->lost[r] = begins(d, r) || r == d->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
-        mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
-    }
-    for (int i = 0; i < 2 * d->options->size; i++)
-        forget(d, &d->hellos[i]);
-    while (d->guests > 0)
-        drop_guest(d, 0);
-    mesh->regroup = false;
-    d->met = false;
-    d->lost_at = 0;
-    d->mark = draw_mark();
-}
-
-void ls_handshake_say_chief(ls_handshake *d)
-{
-    if (!d || d->chief || d->mesh->peers.members[0] != d->options->rank)
-        return;
-    d->chief = true;
-    ls_launcher_say_chief(d->options);
-}
-
-static ls_status begin(ls_handshake *d, ls_frame frame)
-{
-    ls_mesh *mesh = d->mesh;
-    mesh->begun = true;
-    mesh->peers.job = frame.hash[0];
-    ls_mesh_confirm_members(mesh);
-    ls_handshake_say_chief(d);
-    for (int r = 0; r < mesh->peers.size; r++)
-        if (mesh->readies[r].kind == LS_FRAME_MET)
-            mesh->readies[r] = (ls_frame){ 0 };
-    for (int i = 0; i < mesh->peers.count; i++)
-        if (mesh->peers.members[i] != mesh->peers.rank)
-            LS_TRY(ls_mesh_pass_on(mesh, mesh->peers.members[i], frame));
-    ls_mesh_push(mesh);
-    return LS_OK;
-}
-
-void ls_handshake_hear(ls_handshake *d, int rank, const ls_frame *frame)
-{
-    if (!d || d->mesh->begun || d->joins)
-        return;
-    if (frame->kind == LS_FRAME_MET)
-        d->mesh->readies[rank] = *frame;
-    else if (d->met && is_of_company(d, frame) && d->begin.kind == 0)
-        d->begin = *frame;
-}
-
-/* Returns whether all remaining workers have sent MET; *same: they met the same processes. */
-static bool all_have_met(const ls_handshake *d, bool *same)
-{
-    const ls_peers *p = &d->mesh->peers;
-    bool all = true;
-    *same = true;
-    for (int i = 0; i < p->count; i++) {
-        int r = p->members[i];
-        const ls_frame *met = &d->mesh->readies[r];
-        all &= met->kind != 0 || r == p->rank || d->mesh->lost[r];
-        *same &= met->kind == 0 || is_of_company(d, met);
-    }
-    return all;
-}
-
-/* Sends MET to the first worker that is not lost. */
-static ls_status say_met(ls_handshake *d)
-{
-    if (!d->met) {
-        d->met = true;
-        hash_company(d, d->company);
-        d->told = d->options->rank;
-    }
-    if (d->told == first_of(d) || first_of(d) == d->options->rank)
-        return LS_OK;
-    ls_frame frame = frame_of_company(d, LS_FRAME_MET);
-    d->told = first_of(d);
-    LS_TRY(ls_mesh_send(d->mesh, d->told, &frame));
-    ls_mesh_push(d->mesh);
-    return LS_OK;
-}
-
-/* Returns whether to start over: a worker was lost that not all have met, or has started over
- * itself. */
-static bool is_broken(ls_handshake *d)
-{
-    const ls_mesh *mesh = d->mesh;
-    if (!mesh->regroup)
-        return false;
-    for (int i = 0; i < mesh->peers.count; i++)
-        if (mesh->lost[mesh->peers.members[i]] == LS_LOST_LEFT)
-            return true;
-    double now = mesh->table->now(mesh->transport);
-    d->lost_at = d->lost_at > 0 ? d->lost_at : now;
-    return !d->met || (first_of(d) == d->options->rank && now - d->lost_at > MEET_AGAIN);
-}
-
-static ls_status agree(ls_handshake *d)
-{
-    bool same;
-    if (d->joins)
-        return LS_OK;
-    LS_TRY(ls_mesh_turn(d->mesh, 0));
-    if (d->begin.kind)
-        return begin(d, d->begin);
-    if (is_broken(d))
-        meet_again(d);
-    if (d->met || is_complete(d))
-        LS_TRY(say_met(d));
-    if (!d->met || first_of(d) != d->options->rank)
-        return LS_OK;
-    bool all = all_have_met(d, &same);
-    if (!same) {
-        snprintf(d->why, sizeof(d->why), "workers have met different processes of the same rank");
-        meet_again(d);
-    } else if (all) {
-        return begin(d, frame_of_company(d, LS_FRAME_BEGIN));
-    }
-    return LS_OK;
-}
-
-/* ---- Reports of the launcher ---- */
-
-/* Returns how many beginning workers ended; *left: workers that remain, without servers. */
-static int count_gone(const ls_handshake *d, const uint64_t *gone, int *left, ls_text *names)
-{
-    int count = 0;
-    *left = 0;
-    for (int r = 0; r < d->options->size; r++)
-        if (begins(d, r) && (r == d->options->rank || !ls_has_bit(gone, r)))
-            *left += !ls_peers_is_server(&d->mesh->peers, r);
-        else if (begins(d, r))
-            ls_text_add(names, "%s%d", count++ ? ", " : "", r);
-    return count;
-}
-
-static void do_without(ls_handshake *d, const uint64_t *gone)
-{
-    for (int r = 0; r < d->options->size; r++)
-        if (r != d->options->rank && ls_has_bit(gone, r))
-            ls_clear_bit(d->begins, r);
-    ls_mesh_set_members(d->mesh, d->begins);
-    d->gone_at = 0;
-    meet_again(d);
-}
-
-/* Begins the job with the remaining workers if they are enough (options->least), else fails.
- * Between MET and BEGIN it waits MEET_AGAIN seconds first, as the others may begin nevertheless. */
-static ls_status heed_launcher(ls_handshake *d)
-{
-    ls_text names = { 0 };
-    ls_status status = LS_OK;
-    uint64_t gone[LS_MAX_CLUSTER / 64];
-    double now = d->mesh->table->now(d->mesh->transport);
-    if (d->launcher < 0 || d->mesh->begun || d->joins)
-        return LS_OK;
-    ls_launcher_read(d->launcher, gone);
-    int left, count = count_gone(d, gone, &left, &names);
-    d->gone_at = count == 0 ? 0 : d->gone_at > 0 ? d->gone_at : now;
-    if (count == 0 || (d->met && now - d->gone_at < MEET_AGAIN)) {
-        /* nothing to do, or not yet */
-    } else if (d->options->least > 0 && left >= d->options->least) {
-        do_without(d, gone);
-    } else {
-        status =
-            ls_fail(LS_ERR_PEER,
-                    "worker%s %s of %d ended before all workers had met, and will not be started again (this is "
-                    "worker %d of job \"%s\")",
-                    count == 1 ? "" : "s", ls_text_get(&names), d->options->size, d->options->rank, d->options->job);
-    }
-    ls_text_free(&names);
-    return status;
-}
-
-bool ls_handshake_launcher_saw_end(const ls_handshake *d, int rank)
-{
-    return d && ls_launcher_has_seen_end(d->options, rank);
-}
-
-/* ---- Until the job begins ---- */
-
-/* Sends BEGIN completely before the program does anything else. */
-static ls_status send_begin(ls_handshake *d)
-{
-    ls_mesh *mesh = d->mesh;
-    double end = mesh->table->now(mesh->transport) + mesh->silence_limit;
-    for (int r = 0; r < d->options->size && mesh->begun; r++)
-        while (!ls_mesh_is_sent(&mesh->links[r]) && mesh->table->now(mesh->transport) < end)
-            LS_TRY(ls_mesh_turn(mesh, LS_BEAT_EVERY));
-    return LS_OK;
-}
-
-static ls_status meet_all(ls_handshake *d)
-{
-    d->mark = draw_mark();
-    LS_TRY(agree(d)); /* a single worker is done here */
-    while (!d->mesh->begun && !(d->joins && is_complete(d))) {
-        LS_TRY(call_on_all(d));
-        LS_TRY(wait_for_callers(d));
-        LS_TRY(hear_all(d));
-        LS_TRY(agree(d));
-        LS_TRY(heed_launcher(d));
-        look_again(d);
-    }
-    return send_begin(d);
-}
-
-/* Sends LEFT, so that workers which have met this one do not begin without it. */
-static void give_up(ls_handshake *d)
-{
-    ls_error why;
-    ls_error_keep(&why, LS_ERR_PEER);
-    if (!d->mesh->begun && !d->joins)
-        meet_again(d);
-    (void)ls_error_give(&why);
-}
-
-static ls_status open_door(ls_handshake *d, int number, const char *about)
-{
-    ls_mesh *mesh = d->mesh;
-    size_t count = 2 * (size_t)d->options->size + MOST_GUESTS;
-    if (strlen(about) > MOST_ABOUT)
-        return ls_fail(LS_ERR_INTERNAL, "the bit class has %zu characters, %d are possible", strlen(about), MOST_ABOUT);
-    snprintf(d->about, sizeof(d->about), "%s", about);
-    d->lines = mesh->table->beats ? 2 : 1;
-    d->hellos = calloc(count, sizeof(*d->hellos));
-    d->wants = calloc(count + (size_t)d->options->size + 1, sizeof(*d->wants));
-    d->marks = calloc((size_t)d->options->size, sizeof(*d->marks));
-    if (!d->hellos || !d->wants || !d->marks)
-        return ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", d->options->size);
-    for (int i = 0; i < mesh->peers.count; i++)
-        ls_set_bit(d->begins, mesh->peers.members[i]);
-    d->process = ls_process_self();
-    LS_TRY(mesh->table->open(d->options, number, &mesh->transport));
-    d->launcher = ls_launcher_open(d->options);
-    d->asked = mesh->table->now(mesh->transport);
-    d->end = d->asked + mesh->join_limit;
-    d->say_at = d->asked + SAY_MISSING;
-    ls_status status = meet_all(d);
-    if (status != LS_OK)
-        give_up(d);
-    if (d->launcher >= 0)
-        close(d->launcher);
-    d->launcher = -1;
-    return status;
-}
-
-void ls_handshake_close(ls_handshake *d)
-{
-    if (!d)
-        return;
-    for (int i = 0; d->hellos && i < 2 * d->options->size + MOST_GUESTS; i++)
-        forget(d, &d->hellos[i]);
-    free(d->hellos);
-    free(d->wants);
-    free(d->marks);
-    free(d);
-}
-
-ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out)
-{
-    ls_mesh *mesh;
-    LS_TRY(ls_mesh_create(options, &mesh));
-    mesh->log = log;
-    ls_handshake *d = mesh->door = calloc(1, sizeof(*d));
-    ls_status status = d ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", options->size);
-    if (d)
-        *d = (ls_handshake){ .mesh = mesh, .copy = *options, .options = &d->copy, .launcher = -1 };
-    if (status == LS_OK)
-        status = ls_transport_choose(options, &mesh->table);
-    if (status == LS_OK)
-        status = open_door(d, number, about);
-    if (status == LS_OK && mesh->table->beats)
-        status = ls_heartbeat_start(mesh->transport, mesh->table, mesh->alive, options->size, mesh->silence_limit,
-                                    &mesh->beats);
-    if (status != LS_OK) {
-        ls_mesh_free(mesh);
-        return status;
-    }
-    mesh->peers.slice = mesh->table->slice;
-    if (d->joins)
-        ls_mesh_come_later(mesh, d->members, d->epoch);
-    *out = mesh;
-    return LS_OK;
+    LS_TRY(call_on_all(hs));
+    LS_TRY(wait_for_callers(hs));
+    return hear_all(hs);
 }

@@ -2,7 +2,7 @@
  *
  * A joining worker is connected to all members by a handshake. It sends JOIN to all: the generation
  * and members that it knows, and the number of the fit that it waits in. If this is current, the
- * coordinator sets LS_WISH_WELCOME, which a commit decides like other wishes. Then all members call
+ * coordinator sets LS_REQUEST_WELCOME, which a commit decides like other requests. Then all members call
  * ls_mesh_welcome between two steps, and in place of a commit the coordinator announces a new
  * generation with the new member. If the JOIN is outdated, the coordinator replies with MEMBERS,
  * and the worker sends JOIN again.
@@ -29,10 +29,10 @@ static bool knows_members(const ls_mesh *mesh, const ls_frame *join)
 {
     ls_frame own = { 0 };
     ls_mesh_put_members(mesh, &own);
-    return join->epoch == mesh->peers.epoch && memcmp(own.members, join->members, sizeof(own.members)) == 0;
+    return join->generation == mesh->peers.generation && memcmp(own.members, join->members, sizeof(own.members)) == 0;
 }
 
-int ls_mesh_find_newcomer(ls_mesh *mesh)
+int ls_mesh_find_joining(ls_mesh *mesh)
 {
     for (int r = 0; r < mesh->peers.size; r++) {
         const ls_frame *join = &mesh->joins[r];
@@ -46,7 +46,7 @@ int ls_mesh_find_newcomer(ls_mesh *mesh)
     return -1;
 }
 
-void ls_mesh_hear_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame)
+void ls_mesh_hear_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     if (frame->kind == LS_FRAME_JOIN)
         mesh->joins[rank] = *frame;
@@ -66,32 +66,32 @@ ls_status ls_mesh_welcome(ls_peers *peers)
 
 /* ---- Joining workers ---- */
 
-void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t epoch)
+void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t generation)
 {
     mesh->peers.joins = true;
-    mesh->peers.epoch = epoch;
+    mesh->peers.generation = generation;
     mesh->leaves = true; /* a failure here concerns this worker only */
     ls_mesh_set_members(mesh, members);
 }
 
-void ls_mesh_hear_as_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame)
+void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     ls_peers *p = &mesh->peers;
-    if (frame->kind == LS_FRAME_MEMBERS && frame->epoch >= p->epoch) {
+    if (frame->kind == LS_FRAME_MEMBERS && frame->generation >= p->generation) {
         mesh->their_fit = frame->tag;
         mesh->asked = false;
         mesh->told = mesh->table->now(mesh->transport);
         mesh->announced = (ls_frame){ 0 };
-        p->epoch = frame->epoch;
-        ls_handshake_learn(mesh->door, frame);
+        p->generation = frame->generation;
+        ls_handshake_learn(mesh->handshake, frame);
         ls_mesh_set_members(mesh, frame->members);
-    } else if (frame->kind == LS_FRAME_ANNOUNCE && frame->epoch == p->epoch + 1 &&
+    } else if (frame->kind == LS_FRAME_ANNOUNCE && frame->generation == p->generation + 1 &&
                ls_has_bit(frame->members, p->rank)) {
         if (mesh->announced.kind == 0)
             memset(mesh->heard_from, 0, sizeof(mesh->heard_from));
         mesh->announced = *frame;
         ls_set_bit(mesh->heard_from, rank);
-    } else if (frame->kind == LS_FRAME_STATE && frame->epoch == p->epoch + 1) {
+    } else if (frame->kind == LS_FRAME_STATE && frame->generation == p->generation + 1) {
         mesh->states[rank] = *frame; /* for the generation that admits this worker */
     }
 }
@@ -104,7 +104,7 @@ static bool should_ask(ls_mesh *mesh, const uint64_t *members)
     double now = mesh->table->now(mesh->transport);
     if (mesh->asked)
         return false;
-    if (!ls_handshake_has_met(mesh->door, members) && now - mesh->told < PATIENCE)
+    if (!ls_handshake_has_met(mesh->handshake, members) && now - mesh->told < PATIENCE)
         return false;
     mesh->told = now;
     return true;
@@ -150,20 +150,20 @@ static bool is_alone(const ls_mesh *mesh)
 static ls_status enter(ls_mesh *mesh)
 {
     ls_frame frame = mesh->announced;
-    int newcomer;
+    int new_member;
     mesh->number = frame.number;
     mesh->begun = true;
     mesh->leaves = mesh->slept = false;
     mesh->peers.joins = false;
     memcpy(mesh->confirmed, frame.members, sizeof(mesh->confirmed));
     ls_clear_bit(mesh->confirmed, mesh->peers.rank);
-    return ls_mesh_begin_epoch(mesh, &frame, &newcomer);
+    return ls_mesh_begin_generation(mesh, &frame, &new_member);
 }
 
 static ls_status join(ls_mesh *mesh, ls_answer *answer)
 {
     *answer = LS_ANSWER_WAIT;
-    LS_TRY(ls_handshake_visit(mesh->door));
+    LS_TRY(ls_handshake_visit(mesh->handshake));
     LS_TRY(ask(mesh));
     LS_TRY(ls_mesh_wait(mesh));
     if (mesh->their_fit > mesh->peers.fit) {

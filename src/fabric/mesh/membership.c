@@ -141,10 +141,10 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
  * up. */
 static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
-    if (frame->epoch < mesh->peers.epoch)
+    if (frame->generation < mesh->peers.generation)
         return;
     mesh->states[rank] = *frame;
-    if (frame->epoch > mesh->peers.epoch)
+    if (frame->generation > mesh->peers.generation)
         return;
     if (ls_has_bit(frame->members, mesh->peers.rank))
         ls_mesh_lose(mesh, rank, LS_LOST_SILENT, "it has lost this one");
@@ -163,9 +163,9 @@ void ls_mesh_confirm_members(ls_mesh *mesh)
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     char why[LS_FRAME_WHAT];
-    bool current = frame->epoch == mesh->peers.epoch && frame->number == mesh->number;
+    bool current = frame->generation == mesh->peers.generation && frame->number == mesh->number;
     if (mesh->peers.joins && frame->kind != LS_FRAME_OVER && frame->kind != LS_FRAME_LEFT) {
-        ls_mesh_hear_as_newcomer(mesh, rank, frame);
+        ls_mesh_hear_while_joining(mesh, rank, frame);
         return LS_OK;
     }
     switch ((ls_frame_kind)frame->kind) {
@@ -176,7 +176,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
     case LS_FRAME_COMMIT:
         if (current && mesh->ready) {
             mesh->committed = true;
-            mesh->peers.decided |= frame->wishes;
+            mesh->peers.granted |= frame->requests;
             ls_mesh_confirm_members(mesh);
         }
         return LS_OK;
@@ -184,7 +184,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
         hear_state(mesh, rank, frame);
         return LS_OK;
     case LS_FRAME_ANNOUNCE:
-        if (frame->epoch == mesh->peers.epoch + 1) {
+        if (frame->generation == mesh->peers.generation + 1) {
             if (!mesh->regroup)
                 snprintf(mesh->why, sizeof(mesh->why), "worker %d says that the members have changed", rank);
             mesh->announced = *frame;
@@ -198,7 +198,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
         return LS_OK;
     case LS_FRAME_MET:
     case LS_FRAME_BEGIN:
-        ls_handshake_hear(mesh->door, rank, frame);
+        ls_handshake_hear(mesh->handshake, rank, frame);
         return LS_OK;
     default:
         return LS_OK;
@@ -244,7 +244,7 @@ static ls_status check_ahead(const ls_mesh *mesh, const char *what)
         const ls_link *link = &mesh->links[r];
         char theirs[LS_FRAME_WHAT];
         if (r == mesh->peers.rank || mesh->readies[r].kind || link->reading != LS_HOLDS ||
-            link->in.epoch != mesh->peers.epoch)
+            link->in.generation != mesh->peers.generation)
             continue;
         return ls_fail(LS_ERR_PEER,
                        "workers do not do the same: worker %d is at the end of \"%s\", worker %d at \"%s\"",
@@ -257,7 +257,8 @@ static bool all_said(ls_mesh *mesh, const ls_frame *said)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
-        if (r != mesh->peers.rank && !mesh->lost[r] && (said[r].kind == 0 || said[r].epoch != mesh->peers.epoch)) {
+        if (r != mesh->peers.rank && !mesh->lost[r] &&
+            (said[r].kind == 0 || said[r].generation != mesh->peers.generation)) {
             atomic_store_explicit(&mesh->waits_for, r, memory_order_relaxed);
             return false;
         }
@@ -267,21 +268,21 @@ static bool all_said(ls_mesh *mesh, const ls_frame *said)
 
 static ls_status commit_all(ls_mesh *mesh, const char *what)
 {
-    uint64_t wishes = 0;
+    uint64_t requests = 0;
     LS_TRY(compare_hashes(mesh, mesh->readies, what));
     for (int i = 0; i < mesh->peers.count; i++) {
         const ls_frame *ready = &mesh->readies[mesh->peers.members[i]];
-        wishes |= ready->wishes;
+        requests |= ready->requests;
         mesh->seconds[mesh->peers.members[i]] += (double)ready->tag * 1e-9;
     }
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_COMMIT, what);
-    frame.wishes = wishes;
+    frame.requests = requests;
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->peers.members[i] != mesh->peers.rank)
             LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &frame));
     ls_mesh_push(mesh);
     mesh->committed = true;
-    mesh->peers.decided |= wishes;
+    mesh->peers.granted |= requests;
     ls_mesh_confirm_members(mesh);
     return LS_OK;
 }
@@ -292,7 +293,7 @@ static void end_collective(ls_mesh *mesh)
     mesh->number++;
     mesh->ready = mesh->committed = false;
     mesh->outside = 0;
-    mesh->peers.wishes &= ~mesh->peers.decided;
+    mesh->peers.requests &= ~mesh->peers.granted;
     memset(mesh->readies, 0, (size_t)mesh->peers.size * sizeof(*mesh->readies));
 }
 
@@ -300,7 +301,7 @@ static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
 {
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_READY, what);
     memcpy(frame.hash, mesh->hash, sizeof(frame.hash));
-    frame.wishes = mesh->peers.wishes;
+    frame.requests = mesh->peers.requests;
     frame.tag = (uint64_t)(mesh->outside * 1e9);
     return frame;
 }
@@ -311,13 +312,13 @@ static bool takes_in(ls_mesh *mesh, ls_frame *announcement)
 {
     if (mesh->waits_until == 0)
         return false;
-    int newcomer = ls_mesh_find_newcomer(mesh);
-    if (newcomer < 0)
+    int new_member = ls_mesh_find_joining(mesh);
+    if (new_member < 0)
         return false;
     *announcement = ls_mesh_frame(mesh, LS_FRAME_ANNOUNCE, "");
     ls_mesh_put_members(mesh, announcement);
-    ls_set_bit(announcement->members, newcomer);
-    announcement->epoch++;
+    ls_set_bit(announcement->members, new_member);
+    announcement->generation++;
     announcement->number = mesh->number;
     return true;
 }
@@ -338,7 +339,7 @@ static ls_status decide(ls_mesh *mesh, const char *what, bool *decided)
         ls_mesh_push(mesh);
         mesh->announced = announcement;
         mesh->regroup = true;
-        mesh->peers.wishes &= ~(uint64_t)LS_WISH_WELCOME; /* fulfilled */
+        mesh->peers.requests &= ~(uint64_t)LS_REQUEST_WELCOME; /* fulfilled */
         return LS_OK;
     }
     if (is_too_few(mesh)) {
@@ -346,7 +347,7 @@ static ls_status decide(ls_mesh *mesh, const char *what, bool *decided)
             *decided = false;
             return LS_OK;
         }
-        mesh->readies[mesh->peers.rank].wishes |= LS_WISH_TOO_FEW;
+        mesh->readies[mesh->peers.rank].requests |= LS_REQUEST_TOO_FEW;
     }
     return commit_all(mesh, what);
 }
@@ -364,7 +365,7 @@ static ls_status wait_for_commit(ls_mesh *mesh, const char *what)
         }
         LS_TRY(ls_mesh_wait(mesh));
         if (mesh->waits_until > 0)
-            LS_TRY(ls_handshake_visit(mesh->door));
+            LS_TRY(ls_handshake_visit(mesh->handshake));
     }
     return LS_OK;
 }
@@ -372,11 +373,11 @@ static ls_status wait_for_commit(ls_mesh *mesh, const char *what)
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what)
 {
     int coordinator = mesh->peers.members[0];
-    LS_TRY(ls_handshake_visit(mesh->door));
+    LS_TRY(ls_handshake_visit(mesh->handshake));
     if (mesh->peers.count == 1) /* no wait will read the frames of joining workers */
         LS_TRY(ls_mesh_turn(mesh, 0));
-    if (coordinator == mesh->peers.rank && ls_mesh_find_newcomer(mesh) >= 0)
-        mesh->peers.wishes |= LS_WISH_WELCOME;
+    if (coordinator == mesh->peers.rank && ls_mesh_find_joining(mesh) >= 0)
+        mesh->peers.requests |= LS_REQUEST_WELCOME;
     memcpy(mesh->hash, hash, sizeof(mesh->hash));
     mesh->ready = true;
     mesh->readies[mesh->peers.rank] = ready_frame(mesh, what);
@@ -437,7 +438,7 @@ static ls_frame state_frame(const ls_mesh *mesh)
     ls_frame frame = ready_frame(mesh, "");
     frame.kind = LS_FRAME_STATE;
     frame.sequence = mesh->ready;
-    frame.tag = mesh->peers.decided;
+    frame.tag = mesh->peers.granted;
     memset(frame.members, 0, sizeof(frame.members));
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->lost[mesh->peers.members[i]])
@@ -542,7 +543,7 @@ static void part_enemies(ls_mesh *mesh)
 static bool is_proven_dead(ls_mesh *mesh, int rank)
 {
     return (mesh->beats && ls_heartbeat_how_ended(mesh->beats, rank) == LS_CONNECTION_DIED) ||
-           ls_process_has_ended(&mesh->processes[rank]) || ls_handshake_launcher_saw_end(mesh->door, rank);
+           ls_process_has_ended(&mesh->processes[rank]) || ls_handshake_launcher_saw_end(mesh->handshake, rank);
 }
 
 static void look_for_proofs(ls_mesh *mesh)
@@ -609,7 +610,7 @@ static ls_status check_quorum(ls_mesh *mesh)
 static ls_status announce(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
-    uint64_t number = mesh->number, wishes = 0, decided = p->decided;
+    uint64_t number = mesh->number, requests = 0, granted = p->granted;
     bool all_ready = true;
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_ANNOUNCE, "");
     part_enemies(mesh);
@@ -622,14 +623,14 @@ static ls_status announce(ls_mesh *mesh)
         const ls_frame *s = &mesh->states[r];
         ls_set_bit(frame.members, r);
         if (s->number > number)
-            decided = s->tag;
+            granted = s->tag;
         number = s->number > number ? s->number : number;
         all_ready = all_ready && s->sequence && s->number == mesh->number;
-        wishes |= s->wishes;
+        requests |= s->requests;
     }
-    frame.epoch++;
+    frame.generation++;
     frame.number = all_ready ? number + 1 : number;
-    frame.wishes = all_ready ? wishes : decided;
+    frame.requests = all_ready ? requests : granted;
     mesh->announced = frame;
     for (int i = 0; i < p->count; i++) /* silent workers may hear it, too */
         if (p->members[i] != p->rank)
@@ -637,15 +638,15 @@ static ls_status announce(ls_mesh *mesh)
     return LS_OK;
 }
 
-static void report(const ls_mesh *mesh, const ls_frame *frame, int newcomer, int before)
+static void report(const ls_mesh *mesh, const ls_frame *frame, int new_member, int before)
 {
     const ls_peers *p = &mesh->peers;
-    if (mesh->log && newcomer < 0 && p->count == before)
+    if (mesh->log && new_member < 0 && p->count == before)
         ls_log_write(mesh->log, LS_LOG_WARNING, "%s; it is connected again, and the %d workers repeat the step",
                      mesh->why, p->count);
-    else if (mesh->log && newcomer >= 0 && p->members[0] == p->rank)
-        ls_log_always(mesh->log, "worker %d joins; %d of %d go on", newcomer, p->count, p->size);
-    else if (mesh->log && newcomer < 0)
+    else if (mesh->log && new_member >= 0 && p->members[0] == p->rank)
+        ls_log_always(mesh->log, "worker %d joins; %d of %d go on", new_member, p->count, p->size);
+    else if (mesh->log && new_member < 0)
         ls_log_write(mesh->log, LS_LOG_WARNING, "%s; %d of %d go on%s", mesh->why, p->count, p->size,
                      frame->number > mesh->number ? "" : ", and begin again what was not finished");
 }
@@ -679,29 +680,29 @@ static int find_new(const ls_mesh *mesh, const ls_frame *frame)
     return -1;
 }
 
-ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcomer)
+ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *frame, int *new_member)
 {
     ls_peers *p = &mesh->peers;
-    p->epoch = frame->epoch;
+    p->generation = frame->generation;
     mesh->sequence = 0;
     for (int r = 0; r < p->size; r++)
         mesh->links[r].taken = 0;
     mesh->regroup = false;
     mesh->announced = (ls_frame){ 0 };
-    *newcomer = find_new(mesh, frame);
-    if (*newcomer >= 0) {
-        mesh->since[*newcomer] = frame->epoch;
-        p->newcomer = *newcomer;
+    *new_member = find_new(mesh, frame);
+    if (*new_member >= 0) {
+        mesh->since[*new_member] = frame->generation;
+        p->new_member = *new_member;
     }
     LS_TRY(part_from_others(mesh, frame));
     ls_mesh_set_members(mesh, frame->members);
-    ls_handshake_say_chief(mesh->door);
-    if (p->newcomer >= 0 && !ls_peers_has(p, p->newcomer))
-        p->newcomer = -1;
+    ls_handshake_say_chief(mesh->handshake);
+    if (p->new_member >= 0 && !ls_peers_has(p, p->new_member))
+        p->new_member = -1;
     for (int i = 0; i < p->count; i++) {
         int r = p->members[i];
-        mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].epoch == p->epoch);
-        if (r != p->rank && (frame->from != (uint32_t)p->rank || r == *newcomer))
+        mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].generation == p->generation);
+        if (r != p->rank && (frame->from != (uint32_t)p->rank || r == *new_member))
             LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
     }
     ls_mesh_push(mesh);
@@ -712,7 +713,7 @@ ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *frame, int *newcome
 /* Puts the announcement into effect; fails with peers.again if the collective must be repeated. */
 static ls_status adopt(ls_mesh *mesh)
 {
-    int newcomer;
+    int new_member;
     ls_frame frame = mesh->announced;
     ls_peers *p = &mesh->peers;
     mesh->leaves = !ls_has_bit(frame.members, p->rank);
@@ -726,16 +727,16 @@ static ls_status adopt(ls_mesh *mesh)
         return ls_fail(LS_ERR_PEER, "worker %d announced %llu as the next to do, worker %d is at %llu", frame.from,
                        (unsigned long long)frame.number, p->rank, (unsigned long long)mesh->number);
     int before = p->count;
-    LS_TRY(ls_mesh_begin_epoch(mesh, &frame, &newcomer));
-    report(mesh, &frame, newcomer, before);
+    LS_TRY(ls_mesh_begin_generation(mesh, &frame, &new_member));
+    report(mesh, &frame, new_member, before);
     if (frame.number > mesh->number) {
-        p->decided |= frame.wishes;
+        p->granted |= frame.requests;
         mesh->committed = true;
         return LS_OK;
     }
     mesh->ready = false;
     p->again = true;
-    return ls_fail(LS_ERR_PEER, "%s", newcomer >= 0 ? "a worker joins" : mesh->why);
+    return ls_fail(LS_ERR_PEER, "%s", new_member >= 0 ? "a worker joins" : mesh->why);
 }
 
 /* Returns whether all lost members sent LEFT: the job may be ending. */
@@ -760,7 +761,7 @@ ls_status ls_mesh_regroup(ls_mesh *mesh)
             return LS_OK;
         LS_TRY(check_quorum(mesh));
         mesh->reconnects = is_reconnecting(mesh);
-        LS_TRY(ls_handshake_visit(mesh->door));
+        LS_TRY(ls_handshake_visit(mesh->handshake));
         if (mesh->changes != told)
             LS_TRY(tell_state(mesh));
         told = mesh->changes;

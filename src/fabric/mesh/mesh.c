@@ -44,8 +44,8 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
                               .first_server = begin - options->servers,
                               .servers = options->servers,
                               .least = options->least,
-                              .newcomer = -1,
-                              .epoch = 1,
+                              .new_member = -1,
+                              .generation = 1,
                               .exchange = ls_mesh_exchange,
                               .post = ls_mesh_post,
                               .settle = ls_mesh_settle,
@@ -86,7 +86,7 @@ void ls_mesh_free(ls_mesh *mesh)
     for (int r = 0; mesh->alive && r < mesh->peers.size; r++)
         if (mesh->alive[r])
             mesh->table->hang_up(mesh->alive[r]);
-    ls_handshake_close(mesh->door);
+    ls_handshake_close(mesh->handshake);
     if (mesh->transport)
         mesh->table->close(mesh->transport);
     pthread_mutex_destroy(&mesh->mutex);
@@ -111,7 +111,7 @@ ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what
                        .version = LS_FRAME_VERSION,
                        .kind = (uint16_t)kind,
                        .from = (uint32_t)mesh->peers.rank,
-                       .epoch = mesh->peers.epoch,
+                       .generation = mesh->peers.generation,
                        .number = mesh->number,
                        .sequence = mesh->sequence };
     snprintf(frame.what, sizeof(frame.what), "%s", what);
@@ -293,12 +293,8 @@ void ls_mesh_hang_up(ls_mesh *mesh, int rank)
 static ls_status check_head(const ls_mesh *mesh, int rank)
 {
     const ls_frame *h = &mesh->links[rank].in;
-    if (h->magic != LS_FRAME_MAGIC || h->version != LS_FRAME_VERSION || h->from != (uint32_t)rank ||
-        h->kind <= LS_FRAME_HELLO || h->kind >= LS_FRAME_KINDS || (h->kind != LS_FRAME_PIECES && h->bytes > 0))
-        return ls_fail(LS_ERR_PEER,
-                       "worker %d sent a frame that is none of ours (magic %08x, version %u, kind %u, from %u)", rank,
-                       h->magic, h->version, h->kind, h->from);
-    return LS_OK;
+    const unsigned kinds = (1u << LS_FRAME_MESSAGE) - (1u << LS_FRAME_PIECES);
+    return ls_frame_check(h, rank, kinds, h->kind == LS_FRAME_PIECES ? UINT64_MAX : 0);
 }
 
 static void expect_head(ls_link *link)
@@ -326,13 +322,13 @@ static ls_status begin_body(ls_mesh *mesh, int rank)
 }
 
 /* Handles a frame from a worker that is not a member: only JOIN and BEAT are allowed. */
-static void take_newcomers_head(ls_mesh *mesh, int rank)
+static void take_joining_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
     bool asks = link->in.kind == LS_FRAME_JOIN || link->in.kind == LS_FRAME_BEAT;
     expect_head(link);
     if (check_head(mesh, rank) == LS_OK && asks) {
-        ls_mesh_hear_newcomer(mesh, rank, &link->in);
+        ls_mesh_hear_joining(mesh, rank, &link->in);
         return;
     }
     ls_mesh_hang_up(mesh, rank);
@@ -344,7 +340,7 @@ static ls_status take_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
     if (!ls_peers_has(&mesh->peers, rank)) {
-        take_newcomers_head(mesh, rank);
+        take_joining_head(mesh, rank);
         return LS_OK;
     }
     LS_TRY(check_head(mesh, rank));
@@ -463,7 +459,7 @@ void ls_mesh_abandon(ls_mesh *mesh)
     for (int r = 0; r < mesh->peers.size; r++) {
         ls_link *link = &mesh->links[r];
         abandon_out(link);
-        if (link->reading == LS_TAKES || (link->reading == LS_HOLDS && link->in.epoch <= mesh->peers.epoch))
+        if (link->reading == LS_TAKES || (link->reading == LS_HOLDS && link->in.generation <= mesh->peers.generation))
             link->reading = LS_SKIPS;
         if (link->reading == LS_SKIPS && link->in_left == 0)
             expect_head(link);

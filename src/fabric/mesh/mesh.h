@@ -1,16 +1,16 @@
 /* Connections of one worker to all others, and the protocol on them.
  *
- *   handshake.c   connecting, HELLO, agreement to begin, reconnecting
+ *   handshake.c   connecting, HELLO, reconnecting
+ *   agreement.c   agreement to begin
  *   mesh.c        frames over the connections of a transport
  *   collective.c  exchanges of pieces
  *   membership.c  commits, lost workers, quorum
  *   late_join.c   workers that join while the job runs
  *   heartbeat.h   heartbeats over connections of their own
  *
- * A connection carries frames: a head of fixed size (ls_frame), then head.bytes bytes. In the
- * handshake each side sends one HELLO. In an exchange each worker sends one PIECES frame to every
+ * A connection carries frames (frame.h). In an exchange each worker sends one PIECES frame to every
  * other worker, even without data, so both sides notice at once if workers diverged. Frames of an
- * older generation (field `epoch`) are dropped. */
+ * older generation are dropped. */
 #ifndef LS_FABRIC_MESH_MESH_H
 #define LS_FABRIC_MESH_MESH_H
 
@@ -18,68 +18,9 @@
 
 #include "base/bitset.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "fabric/mesh/heartbeat.h"
-#include "fabric/transport/transport.h"
+#include "fabric/protocol/hello.h"
 #include "run/peers.h"
-
-#define LS_FRAME_MAGIC   0x6b63304cu /* "L0ck" */
-#define LS_FRAME_VERSION 5
-#define LS_FRAME_WHAT    80
-
-typedef enum ls_frame_kind {
-    LS_FRAME_HELLO = 1,
-    LS_FRAME_PIECES,
-    LS_FRAME_READY,    /* to the coordinator: the sender has all data of collective `number` */
-    LS_FRAME_COMMIT,   /* from the coordinator: all members were READY */
-    LS_FRAME_STATE,    /* after a loss: the sender's progress, and the workers it has lost */
-    LS_FRAME_ANNOUNCE, /* from the coordinator: the new members, and the next collective */
-    LS_FRAME_OVER,     /* the job ends for all; `what` is the reason */
-    LS_FRAME_BEAT,     /* the sender waits and is alive */
-    LS_FRAME_LEFT,     /* the sender leaves, the others continue; its last frame */
-    LS_FRAME_JOIN,     /* from a joining worker: the members it has met; `tag` is its fit */
-    LS_FRAME_MEMBERS,  /* to a joining worker: the current members; `tag` is their fit */
-    LS_FRAME_MET,      /* to the first worker left: the sender has met all, see `hash` */
-    LS_FRAME_BEGIN,    /* from the first worker, forwarded by all: the job begins */
-    LS_FRAME_KINDS
-} ls_frame_kind;
-
-typedef struct ls_frame {
-    uint32_t magic;
-    uint16_t version, kind;
-    uint32_t from; /* rank */
-    uint32_t epoch;
-    uint64_t number; /* number of the collective; HELLO: size of the cluster */
-    /* HELLO: 1 for a heartbeat connection, else 0. PIECES, READY: number of exchanges in this
-     * generation so far. STATE: 1 if the sender is READY for `number`. */
-    uint64_t sequence;
-    /* PIECES: identifies the exchange; a difference is an error. READY: nanoseconds of the sender's
-     * own work. STATE: the sender's peers.decided. HELLO: generation in which the sender became a
-     * member, 0: it is none. JOIN, MEMBERS: number of the fit. */
-    uint64_t tag;
-    uint64_t bytes; /* size of the body that follows */
-    /* READY, STATE: hash of the sender's result. HELLO: [0] mark of the sender (handshake.c), [1]
-     * id of the job, 0 until it begins. MET, BEGIN: hash of all ranks and marks. */
-    uint64_t hash[2];
-    /* READY, STATE: of the sender. COMMIT, ANNOUNCE: decided ones. HELLO: bits of ls_hello_wish. */
-    uint64_t wishes;
-    union {
-        /* PIECES, READY: what is done, for messages. OVER, LEFT: the reason. Ends with a zero. */
-        char what[LS_FRAME_WHAT];
-        struct {
-            /* Bit set of ranks. STATE: lost workers. Otherwise: members. */
-            uint64_t members[LS_MAX_CLUSTER / 64];
-            ls_process_id process; /* HELLO: of the sender */
-        };
-    };
-} ls_frame;
-
-/* Flags in `wishes` of a HELLO. */
-typedef enum ls_hello_wish {
-    LS_HELLO_REFUSES = 1,   /* the sender closes this connection; call again later */
-    LS_HELLO_JOINS = 2,     /* the caller wants to join a running job */
-    LS_HELLO_RECONNECTS = 4 /* the caller is a member whose connection broke */
-} ls_hello_wish;
 
 #define LS_BEAT_EVERY 0.1 /* seconds between heartbeats of a waiting worker */
 
@@ -148,14 +89,14 @@ typedef struct ls_mesh {
     double join_limit, silence_limit;
     ls_link *links; /* by rank */
     ls_want *wants;
-    ls_connection **alive; /* by rank: heartbeat connections */
-    ls_heartbeat *beats;   /* NULL: workers send BEAT frames while they wait */
-    ls_handshake *door;    /* also serves workers that join later */
-    bool begun;            /* this worker is a member */
-    int *members;          /* earliest member first, then lowest rank */
-    uint32_t *since;       /* by rank: generation in which it became a member */
-    double *seconds;       /* by rank; published as peers.seconds */
-    uint32_t *weights;     /* published as peers.weights */
+    ls_connection **alive;   /* by rank: heartbeat connections */
+    ls_heartbeat *beats;     /* NULL: workers send BEAT frames while they wait */
+    ls_handshake *handshake; /* also serves workers that join later */
+    bool begun;              /* this worker is a member */
+    int *members;            /* earliest member first, then lowest rank */
+    uint32_t *since;         /* by rank: generation in which it became a member */
+    double *seconds;         /* by rank; published as peers.seconds */
+    uint32_t *weights;       /* published as peers.weights */
     /* Seconds of this worker's own work in this collective: between calls of the mesh. */
     double outside;
     double left;          /* when the last call returned; 0: none yet */
@@ -204,20 +145,20 @@ typedef struct ls_mesh {
 ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out);
 void ls_mesh_close(ls_mesh *mesh); /* sends LEFT to the others */
 
-/* ---- handshake.c ---- */
+/* ---- handshake.c, agreement.c ---- */
 
 /* Advances all handshakes without waiting. */
-ls_status ls_handshake_visit(ls_handshake *door);
+ls_status ls_handshake_visit(ls_handshake *handshake);
 /* Sets the members that a joining worker knows; disconnects from others. */
-void ls_handshake_learn(ls_handshake *door, const ls_frame *members);
-bool ls_handshake_has_met(const ls_handshake *door, const uint64_t *members);
+void ls_handshake_learn(ls_handshake *handshake, const ls_frame *members);
+bool ls_handshake_has_met(const ls_handshake *handshake, const uint64_t *members);
 /* Returns whether the launcher saw the worker end for good. */
-bool ls_handshake_launcher_saw_end(const ls_handshake *door, int rank);
+bool ls_handshake_launcher_saw_end(const ls_handshake *handshake, int rank);
 /* Handles MET or BEGIN. */
-void ls_handshake_hear(ls_handshake *door, int rank, const ls_frame *frame);
+void ls_handshake_hear(ls_handshake *handshake, int rank, const ls_frame *frame);
 /* Reports to the launcher, once, that this worker is the chief. */
-void ls_handshake_say_chief(ls_handshake *door);
-void ls_handshake_close(ls_handshake *door);
+void ls_handshake_say_chief(ls_handshake *handshake);
+void ls_handshake_close(ls_handshake *handshake);
 
 /* ---- mesh.c ---- */
 
@@ -301,9 +242,9 @@ ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const
 /* Forwards a frame of another worker to `rank`. */
 ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame);
 
-/* Puts an announcement into effect and forwards it to all members. *newcomer: the new member, or
+/* Puts an announcement into effect and forwards it to all members. *new_member: the new member, or
  * -1. */
-ls_status ls_mesh_begin_epoch(ls_mesh *mesh, const ls_frame *announcement, int *newcomer);
+ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *announcement, int *new_member);
 
 /* Handles a frame without a body. */
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);
@@ -329,17 +270,17 @@ ls_status ls_mesh_regroup(ls_mesh *mesh);
 /* ---- late_join.c ---- */
 
 /* Makes this worker a joining worker of a job with these members. */
-void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t epoch);
+void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t generation);
 
 ls_status ls_mesh_join(ls_peers *peers, ls_answer *answer);
 ls_status ls_mesh_welcome(ls_peers *peers);
 
 /* For the coordinator: returns a worker that can join now, or -1. Sends MEMBERS to workers whose
  * JOIN is outdated. */
-int ls_mesh_find_newcomer(ls_mesh *mesh);
+int ls_mesh_find_joining(ls_mesh *mesh);
 
 /* Handle a frame from a joining worker; as a joining worker, a frame from a member. */
-void ls_mesh_hear_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
-void ls_mesh_hear_as_newcomer(ls_mesh *mesh, int rank, const ls_frame *frame);
+void ls_mesh_hear_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
+void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
 
 #endif

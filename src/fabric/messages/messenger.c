@@ -3,121 +3,53 @@
 #include "fabric/messages/messenger.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/thread.h"
 
-#define MAGIC        0x74733070u /* "p0st" */
-#define VERSION      1
-#define MOST_ABOUT   4096 /* bytes of the text in a HELLO */
-#define MOST_GUESTS  64   /* callers without a HELLO yet; above it the oldest is dropped */
-#define GUEST_LIMIT  10.0 /* seconds for a HELLO */
+#define HELLO_LIMIT  10.0 /* seconds for a HELLO */
 #define CALL_AGAIN   0.05 /* seconds until a missing process is called again */
 #define BEAT_EVERY   0.1  /* seconds between heartbeats */
 #define FLUSH_LIMIT  2.0  /* seconds to send the queues when closing */
 #define MOST_WAITING 64   /* messages of one process not received yet; above it stops reading */
 #define SILENCE      1.0  /* seconds, by default */
 
-/* Kinds on the wire, below the user's kinds. */
-enum { HELLO = 1, REFUSE, BEAT };
-
-/* ---- Payloads ---- */
-
-struct ls_payload {
-    atomic_int users;
-    size_t size;
-    void *bytes;
-};
-
-ls_status ls_payload_make(size_t bytes, ls_payload **out)
-{
-    ls_payload *p = malloc(sizeof(*p));
-    void *data = bytes <= SIZE_MAX - 64 ? aligned_alloc(64, (bytes + 64) / 64 * 64) : NULL;
-    if (!p || !data) {
-        free(p);
-        free(data);
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes to send or receive", bytes);
-    }
-    p->size = bytes;
-    p->bytes = data;
-    atomic_init(&p->users, 1);
-    *out = p;
-    return LS_OK;
-}
-
-ls_payload *ls_payload_keep(ls_payload *p)
-{
-    if (p)
-        atomic_fetch_add(&p->users, 1);
-    return p;
-}
-
-void ls_payload_drop(ls_payload *p)
-{
-    if (!p || atomic_fetch_sub(&p->users, 1) > 1)
-        return;
-    free(p->bytes);
-    free(p);
-}
-
-void *ls_payload_bytes(ls_payload *p)
-{
-    return p->bytes;
-}
-
-size_t ls_payload_size(const ls_payload *p)
-{
-    return p->size;
-}
-
 /* ---- Connections ---- */
-
-typedef struct head {
-    uint32_t magic;
-    uint16_t version, kind;
-    uint32_t from, to;
-    int64_t numbers[LS_MESSAGE_NUMBERS];
-    uint64_t bytes; /* size of the body that follows */
-} head;
 
 typedef struct item {
     struct item *next;
-    head head;
-    ls_message letter; /* received: all of it; to send: its body only */
+    ls_frame frame;     /* to send */
+    ls_message message; /* received: all of it; to send: its body only */
 } item;
 
 typedef struct queue {
     item *first, **last;
 } queue;
 
-/* A connection to a process with a known rank, or to a caller without a HELLO. */
-typedef struct connection {
-    ls_connection *line;
-    bool met;    /* both sides have sent HELLO */
-    bool caller; /* this side called */
-    double began, heard, said;
-    head in;
+/* The connection to a process; HELLOs have been exchanged. */
+typedef struct peer {
+    ls_connection *at;  /* NULL: none */
+    double heard, said; /* when bytes were last received and sent */
+    ls_frame in;
     size_t in_done; /* bytes of head and body received */
     ls_payload *body;
     item *out; /* being sent */
     size_t out_done;
-    /* Sent next, before the queue of the rank: HELLO and REFUSE. */
-    queue ready;
-} connection;
+} peer;
 
 struct ls_messenger {
     const ls_transport_table *table;
     ls_transport *transport;
     ls_cluster_options cluster;
     ls_messenger_options options;
-    char *about;
+    ls_hellos hellos;   /* calls by rank */
     double limit, beat; /* seconds: limit of silence, heartbeat interval */
     int bell;
     pthread_t thread;
@@ -125,13 +57,11 @@ struct ls_messenger {
     atomic_bool ends;
     ls_error failed; /* why the thread ended */
 
-    connection links[LS_MAX_CLUSTER]; /* by rank */
-    connection guests[MOST_GUESTS];
-    int guest_count;
+    peer peers[LS_MAX_CLUSTER]; /* by rank */
     bool never[LS_MAX_CLUSTER]; /* it refused this process */
     double call_again[LS_MAX_CLUSTER];
     double awake;
-    ls_want wants[LS_MAX_CLUSTER + MOST_GUESTS + 2];
+    ls_want wants[2 * LS_MAX_CLUSTER + LS_MOST_CALLERS + 2];
     queue arrived; /* in this turn of the thread */
 
     pthread_mutex_t mutex;
@@ -164,7 +94,7 @@ static item *take(queue *q)
 static void free_item(item *i)
 {
     if (i)
-        ls_payload_drop(i->letter.body);
+        ls_payload_drop(i->message.body);
     free(i);
 }
 
@@ -174,629 +104,519 @@ static void clear(queue *q)
         free_item(i);
 }
 
-static void ring(const ls_messenger *post)
+static void ring(const ls_messenger *m)
 {
     uint64_t one = 1;
-    while (write(post->bell, &one, sizeof(one)) < 0 && errno == EINTR)
+    while (write(m->bell, &one, sizeof(one)) < 0 && errno == EINTR)
         ;
 }
 
-static double now(const ls_messenger *post)
+static double now(const ls_messenger *m)
 {
-    return post->table->now(post->transport);
+    return m->table->now(m->transport);
 }
 
 /* ---- Sending ---- */
 
-static ls_status make_item(const ls_messenger *post, int kind, int to, const int64_t *numbers, ls_payload *body,
-                           item **out)
+static ls_status make_item(const ls_messenger *m, ls_frame_kind kind, ls_payload *body, item **out)
 {
     item *i = calloc(1, sizeof(*i));
     if (!i)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a letter");
-    i->head = (head){ .magic = MAGIC,
-                      .version = VERSION,
-                      .kind = (uint16_t)kind,
-                      .from = (uint32_t)post->cluster.rank,
-                      .to = (uint32_t)to,
-                      .bytes = body ? body->size : 0 };
-    if (numbers)
-        memcpy(i->head.numbers, numbers, sizeof(i->head.numbers));
-    i->letter.body = ls_payload_keep(body);
+        return ls_fail(LS_ERR_MEMORY, "no memory for a message");
+    i->frame = (ls_frame){ .magic = LS_FRAME_MAGIC,
+                           .version = LS_FRAME_VERSION,
+                           .kind = (uint16_t)kind,
+                           .from = (uint32_t)m->cluster.rank,
+                           .bytes = body ? ls_payload_size(body) : 0 };
+    i->message.body = ls_payload_keep(body);
     *out = i;
     return LS_OK;
 }
 
-/* Queues a HELLO, or a refusal with its reason. */
-static ls_status say(ls_messenger *post, connection *l, int kind, int to, const char *text)
-{
-    ls_payload *body = NULL;
-    item *i = NULL;
-    LS_TRY(ls_payload_make(strlen(text), &body));
-    memcpy(body->bytes, text, body->size);
-    ls_status status = make_item(post, kind, to, post->options.hello, body, &i);
-    ls_payload_drop(body);
-    if (status == LS_OK)
-        put(&l->ready, i);
-    return status;
-}
-
-ls_status ls_messenger_send(ls_messenger *post, const ls_message *letter)
+ls_status ls_messenger_send(ls_messenger *m, const ls_message *message)
 {
     item *i = NULL;
-    if (letter->rank < 0 || letter->rank >= post->cluster.size)
-        return ls_fail(LS_ERR_INTERNAL, "a letter to process %d of %d", letter->rank, post->cluster.size);
-    LS_TRY(make_item(post, letter->kind, letter->rank, letter->numbers, letter->body, &i));
-    pthread_mutex_lock(&post->mutex);
-    bool reachable = post->reachable[letter->rank];
+    if (message->rank < 0 || message->rank >= m->cluster.size)
+        return ls_fail(LS_ERR_INTERNAL, "a message to process %d of %d", message->rank, m->cluster.size);
+    LS_TRY(make_item(m, LS_FRAME_MESSAGE, message->body, &i));
+    i->frame.tag = (uint64_t)message->kind;
+    memcpy(i->frame.numbers, message->numbers, sizeof(i->frame.numbers));
+    pthread_mutex_lock(&m->mutex);
+    bool reachable = m->reachable[message->rank];
     if (reachable)
-        put(&post->out[letter->rank], i);
-    pthread_mutex_unlock(&post->mutex);
+        put(&m->out[message->rank], i);
+    pthread_mutex_unlock(&m->mutex);
     if (reachable)
-        ring(post);
+        ring(m);
     else
         free_item(i);
     return LS_OK;
 }
 
-static item *next_out(ls_messenger *post, connection *l, int rank)
+static item *next_out(ls_messenger *m, const peer *p, int rank)
 {
-    item *i = take(&l->ready);
-    if (i || !l->met || rank < 0)
-        return i;
-    pthread_mutex_lock(&post->mutex);
-    i = take(&post->out[rank]);
-    pthread_mutex_unlock(&post->mutex);
-    if (!i && now(post) - l->said > post->beat && make_item(post, BEAT, rank, NULL, NULL, &i) != LS_OK)
+    pthread_mutex_lock(&m->mutex);
+    item *i = take(&m->out[rank]);
+    pthread_mutex_unlock(&m->mutex);
+    if (!i && now(m) - p->said > m->beat && make_item(m, LS_FRAME_BEAT, NULL, &i) != LS_OK)
         ls_clear_error();
     return i;
 }
 
-static ls_status push(ls_messenger *post, connection *l, int rank)
+static ls_status push(ls_messenger *m, int rank)
 {
+    peer *p = &m->peers[rank];
     for (;;) {
-        if (!l->out)
-            l->out = next_out(post, l, rank);
-        if (!l->out)
+        if (!p->out)
+            p->out = next_out(m, p, rank);
+        if (!p->out)
             return LS_OK;
-        size_t total = sizeof(head) + l->out->head.bytes, moved = 0;
-        struct iovec parts[2];
-        int count = 0;
-        if (l->out_done < sizeof(head))
-            parts[count++] = (struct iovec){ (char *)&l->out->head + l->out_done, sizeof(head) - l->out_done };
-        size_t from = l->out_done > sizeof(head) ? l->out_done - sizeof(head) : 0;
-        if (l->out->head.bytes > from)
-            parts[count++] = (struct iovec){ (char *)l->out->letter.body->bytes + from, l->out->head.bytes - from };
-        LS_TRY(post->table->write(l->line, parts, count, &moved));
-        l->out_done += moved;
-        if (moved > 0)
-            l->said = now(post);
-        if (l->out_done < total && moved == 0)
+        size_t before = p->out_done;
+        const void *body = p->out->message.body ? ls_payload_bytes(p->out->message.body) : NULL;
+        LS_TRY(ls_frame_write(m->table, p->at, &p->out->frame, body, &p->out_done));
+        if (p->out_done == before)
             return LS_OK;
-        if (l->out_done == total) {
-            free_item(l->out);
-            l->out = NULL;
-            l->out_done = 0;
+        p->said = now(m);
+        if (p->out_done == sizeof(ls_frame) + p->out->frame.bytes) {
+            free_item(p->out);
+            p->out = NULL;
+            p->out_done = 0;
         }
     }
 }
 
 /* ---- The end of a connection ---- */
 
-static void tell(ls_messenger *post, int rank, int kind, const head *h, ls_payload *body, const char *text)
+static void tell(ls_messenger *m, int rank, int kind, const int64_t *numbers, ls_payload *body, const char *text)
 {
     item *i = calloc(1, sizeof(*i));
     if (!i) {
         ls_payload_drop(body);
         return; /* a waiting caller has a time limit */
     }
-    i->letter = (ls_message){ .rank = rank, .kind = kind, .body = body };
-    if (h)
-        memcpy(i->letter.numbers, h->numbers, sizeof(h->numbers));
+    i->message = (ls_message){ .rank = rank, .kind = kind, .body = body };
+    if (numbers)
+        memcpy(i->message.numbers, numbers, sizeof(i->message.numbers));
     if (text)
-        snprintf(i->letter.text, sizeof(i->letter.text), "%s", text);
-    put(&post->arrived, i);
+        snprintf(i->message.text, sizeof(i->message.text), "%s", text);
+    put(&m->arrived, i);
 }
 
-static void end_link(ls_messenger *post, connection *l)
+static void end_peer(ls_messenger *m, int rank)
 {
-    if (l->line)
-        post->table->hang_up(l->line);
-    free_item(l->out);
-    clear(&l->ready);
-    ls_payload_drop(l->body);
-    *l = (connection){ .line = NULL };
+    peer *p = &m->peers[rank];
+    if (p->at)
+        m->table->hang_up(p->at);
+    free_item(p->out);
+    ls_payload_drop(p->body);
+    *p = (peer){ .at = NULL };
 }
 
-static void note_why(ls_messenger *post, int rank, const char *why)
+static void lose(ls_messenger *m, int rank, const char *why)
 {
-    pthread_mutex_lock(&post->mutex);
-    snprintf(post->why, sizeof(post->why), "process %d: %s", rank, why);
-    pthread_mutex_unlock(&post->mutex);
-}
-
-static void lose(ls_messenger *post, int rank, const char *why)
-{
-    bool met = post->links[rank].met, called = post->links[rank].caller;
-    end_link(post, &post->links[rank]);
-    if (!met && called)
-        note_why(post, rank, why);
-    pthread_mutex_lock(&post->mutex);
-    post->reachable[rank] = false;
-    clear(&post->out[rank]);
-    pthread_mutex_unlock(&post->mutex);
-    if (met)
-        tell(post, rank, LS_MESSAGE_LOST, NULL, NULL, why);
+    if (!m->peers[rank].at)
+        return;
+    end_peer(m, rank);
+    pthread_mutex_lock(&m->mutex);
+    m->reachable[rank] = false;
+    clear(&m->out[rank]);
+    pthread_mutex_unlock(&m->mutex);
+    tell(m, rank, LS_MESSAGE_LOST, NULL, NULL, why);
 }
 
 /* ---- Receiving ---- */
 
-static ls_status check_head(const ls_messenger *post, const connection *l, int rank)
+/* Reads one frame as far as possible; *whole: it is complete. */
+static ls_status pull(ls_messenger *m, int rank, bool *whole)
 {
-    const head *h = &l->in;
-    uint64_t most = h->kind == HELLO || h->kind == REFUSE ? MOST_ABOUT : post->options.most;
-    if (h->magic != MAGIC || h->version != VERSION)
-        return ls_fail(LS_ERR_PEER, "it is no process of this version of the library");
-    if (h->from >= (uint32_t)post->cluster.size || (rank >= 0 && h->from != (uint32_t)rank) ||
-        h->to != (uint32_t)post->cluster.rank || h->from == (uint32_t)post->cluster.rank)
-        return ls_fail(LS_ERR_PEER, "it says that it is process %u, and that this one is %u", h->from, h->to);
-    if (!l->met && h->kind != HELLO && h->kind != REFUSE)
-        return ls_fail(LS_ERR_PEER, "it did not say who it is first");
-    if (h->bytes > most || (h->kind == BEAT && h->bytes > 0))
-        return ls_fail(LS_ERR_PEER, "it sends %llu bytes, at most %llu can be", (unsigned long long)h->bytes,
-                       (unsigned long long)most);
+    peer *p = &m->peers[rank];
+    *whole = false;
+    while (!*whole) {
+        size_t before = p->in_done;
+        LS_TRY(ls_frame_read(m->table, p->at, &p->in, p->body ? ls_payload_bytes(p->body) : NULL, &p->in_done));
+        if (p->in_done == before)
+            return LS_OK;
+        p->heard = now(m);
+        if (p->in_done == sizeof(ls_frame)) {
+            bool beat = p->in.kind == LS_FRAME_BEAT;
+            LS_TRY(
+                ls_frame_check(&p->in, rank, 1u << LS_FRAME_BEAT | 1u << LS_FRAME_MESSAGE, beat ? 0 : m->options.most));
+            if (p->in.bytes > 0)
+                LS_TRY(ls_payload_make((size_t)p->in.bytes, &p->body));
+        }
+        *whole = p->in_done >= sizeof(ls_frame) && p->in_done == sizeof(ls_frame) + p->in.bytes;
+    }
     return LS_OK;
 }
 
-/* Reads one message as far as possible; *whole: it is complete. */
-static ls_status pull(ls_messenger *post, connection *l, int rank, bool *whole)
+static void hear(ls_messenger *m, int rank)
 {
-    *whole = false;
-    for (;;) {
-        size_t moved = 0;
-        struct iovec part;
-        if (l->in_done < sizeof(head))
-            part = (struct iovec){ (char *)&l->in + l->in_done, sizeof(head) - l->in_done };
-        else
-            part = (struct iovec){ (char *)l->body->bytes + (l->in_done - sizeof(head)),
-                                   l->in.bytes - (l->in_done - sizeof(head)) };
-        LS_TRY(post->table->read(l->line, &part, 1, &moved));
-        if (moved == 0)
-            return LS_OK;
-        l->heard = now(post);
-        l->in_done += moved;
-        if (l->in_done < sizeof(head))
-            continue;
-        if (l->in_done == sizeof(head)) {
-            LS_TRY(check_head(post, l, rank));
-            if (l->in.bytes > 0)
-                LS_TRY(ls_payload_make((size_t)l->in.bytes, &l->body));
-        }
-        *whole = l->in_done == sizeof(head) + l->in.bytes;
-        if (*whole)
-            return LS_OK;
+    peer *p = &m->peers[rank];
+    p->in_done = 0;
+    if (p->in.kind == LS_FRAME_MESSAGE && p->in.tag >= LS_MESSAGE_FIRST && p->in.tag <= INT_MAX) {
+        tell(m, rank, (int)p->in.tag, p->in.numbers, p->body, NULL);
+        pthread_mutex_lock(&m->mutex);
+        m->waiting[rank]++;
+        pthread_mutex_unlock(&m->mutex);
+    } else {
+        ls_payload_drop(p->body);
     }
+    p->body = NULL;
 }
 
-static void text_of(const connection *l, char *text, size_t room)
+static bool is_heard(ls_messenger *m, int rank)
 {
-    snprintf(text, room, "%.*s", l->body ? (int)l->body->size : 0, l->body ? (const char *)l->body->bytes : "");
-    ls_make_printable(text, strlen(text));
-}
-
-static void forget_letter(connection *l)
-{
-    ls_payload_drop(l->body);
-    l->body = NULL;
-    l->in_done = 0;
-}
-
-static void meet(ls_messenger *post, connection *l, int rank)
-{
-    l->met = true;
-    pthread_mutex_lock(&post->mutex);
-    post->reachable[rank] = true;
-    pthread_mutex_unlock(&post->mutex);
-    tell(post, rank, LS_MESSAGE_MET, &l->in, NULL, NULL);
-}
-
-static bool says_the_same(const ls_messenger *post, const connection *l)
-{
-    size_t bytes = strlen(post->about);
-    return l->body ? l->body->size == bytes && memcmp(l->body->bytes, post->about, bytes) == 0 : bytes == 0;
-}
-
-/* Handles the answer to a call of this process. */
-static void hear_answer(ls_messenger *post, connection *l, int rank)
-{
-    char text[200];
-    if (l->in.kind == HELLO && says_the_same(post, l)) {
-        meet(post, l, rank);
-        forget_letter(l);
-        return;
-    }
-    text_of(l, text, sizeof(text));
-    post->never[rank] = true;
-    tell(post, rank, LS_MESSAGE_REFUSED, NULL, NULL, text);
-    lose(post, rank, text);
-}
-
-static void hear(ls_messenger *post, int rank)
-{
-    connection *l = &post->links[rank];
-    if (!l->met) {
-        hear_answer(post, l, rank);
-        return;
-    }
-    if (l->in.kind >= LS_MESSAGE_FIRST) {
-        tell(post, rank, l->in.kind, &l->in, l->body, NULL);
-        l->body = NULL;
-        pthread_mutex_lock(&post->mutex);
-        post->waiting[rank]++;
-        pthread_mutex_unlock(&post->mutex);
-    }
-    forget_letter(l);
-}
-
-static bool is_heard(ls_messenger *post, int rank)
-{
-    pthread_mutex_lock(&post->mutex);
-    bool out = post->waiting[rank] < MOST_WAITING;
-    pthread_mutex_unlock(&post->mutex);
+    pthread_mutex_lock(&m->mutex);
+    bool out = m->waiting[rank] < MOST_WAITING;
+    pthread_mutex_unlock(&m->mutex);
     return out;
 }
 
 /* After a failed write, reads before it ends the connection: the last message may have the
  * reason. */
-static void move_link(ls_messenger *post, int rank)
+static void move_peer(ls_messenger *m, int rank)
 {
-    connection *l = &post->links[rank];
     ls_error ended;
-    ls_error_keep(&ended, push(post, l, rank));
+    ls_error_keep(&ended, push(m, rank));
     ls_status status = LS_OK;
-    for (bool whole = true; status == LS_OK && whole && l->line && is_heard(post, rank);) {
-        status = pull(post, l, rank, &whole);
+    for (bool whole = true; status == LS_OK && whole && is_heard(m, rank);) {
+        status = pull(m, rank, &whole);
         if (status == LS_OK && whole)
-            hear(post, rank);
+            hear(m, rank);
     }
     if (status == LS_OK)
         status = ls_error_give(&ended);
-    if (status != LS_OK && l->line)
-        lose(post, rank, ls_last_error());
+    if (status != LS_OK)
+        lose(m, rank, ls_last_error());
     ls_clear_error();
 }
 
-/* ---- Callers ---- */
+/* ---- Handshakes ---- */
 
-/* Keeps the order: the oldest caller is the first. */
-static void remove_guest(ls_messenger *post, int g)
+static void note_why(ls_messenger *m, int rank, const char *why)
 {
-    memmove(&post->guests[g], &post->guests[g + 1], (size_t)(post->guest_count - g - 1) * sizeof(connection));
-    post->guests[--post->guest_count] = (connection){ .line = NULL };
+    pthread_mutex_lock(&m->mutex);
+    snprintf(m->why, sizeof(m->why), "process %d: %s", rank, why);
+    pthread_mutex_unlock(&m->mutex);
 }
 
-static void end_guest(ls_messenger *post, int g)
+/* A new connection replaces an older one of the same rank. */
+static void meet(ls_messenger *m, ls_hello *h)
 {
-    end_link(post, &post->guests[g]);
-    remove_guest(post, g);
+    int rank = (int)h->in.from;
+    lose(m, rank, "it connected again");
+    m->peers[rank] = (peer){ .at = h->at, .heard = now(m), .said = now(m) };
+    pthread_mutex_lock(&m->mutex);
+    m->reachable[rank] = true;
+    pthread_mutex_unlock(&m->mutex);
+    tell(m, rank, LS_MESSAGE_MET, h->in.numbers, NULL, NULL);
+    *h = (ls_hello){ 0 };
 }
 
-static ls_status let_in(ls_messenger *post)
+static void call_others(ls_messenger *m)
 {
-    ls_connection *line = NULL;
-    for (;;) {
-        LS_TRY(post->table->answer(post->transport, &line));
-        if (!line)
-            return LS_OK;
-        if (post->guest_count == MOST_GUESTS)
-            end_guest(post, 0);
-        post->guests[post->guest_count++] = (connection){ .line = line, .began = now(post), .heard = now(post) };
+    for (int r = 0; r < m->cluster.size; r++) {
+        ls_hello *h = &m->hellos.calls[r];
+        if (!m->options.calls[r] || m->never[r] || m->peers[r].at || h->at || now(m) < m->call_again[r])
+            continue;
+        m->call_again[r] = now(m) + CALL_AGAIN;
+        if (ls_hello_call(&m->hellos, h, r) != LS_OK)
+            note_why(m, r, ls_last_error()); /* it may appear later */
+        ls_clear_error();
     }
 }
 
-/* A new connection replaces an older one of the same rank. Processes of another job are refused. */
-static void hear_guest(ls_messenger *post, int g)
+static bool is_late(const ls_messenger *m, const ls_hello *h)
 {
-    connection *guest = &post->guests[g];
-    int rank = (int)guest->in.from;
-    char other[160], text[512];
-    if (guest->in.kind == HELLO && says_the_same(post, guest)) {
-        connection l = *guest;
-        remove_guest(post, g);
-        lose(post, rank, "it came again");
-        post->links[rank] = l;
-        if (say(post, &post->links[rank], HELLO, rank, post->about) == LS_OK)
-            meet(post, &post->links[rank], rank);
-        else
-            lose(post, rank, ls_last_error());
-        forget_letter(&post->links[rank]);
-        return;
+    return now(m) - h->since > HELLO_LIMIT;
+}
+
+/* Continues a call of this process. If the other side belongs to another job, it is not called again. */
+static void move_call(ls_messenger *m, int rank)
+{
+    ls_hello *h = &m->hellos.calls[rank];
+    bool done;
+    ls_status status = ls_hello_continue(&m->hellos, h, rank, &done);
+    if (status == LS_OK && is_late(m, h))
+        status = ls_fail(LS_ERR_PEER, "no reply for %g s", HELLO_LIMIT);
+    if (status == LS_OK && done) {
+        status = ls_hello_compare(&m->hellos, h);
+        if (status == LS_OK) {
+            meet(m, h);
+        } else {
+            m->never[rank] = true;
+            tell(m, rank, LS_MESSAGE_REFUSED, NULL, NULL, ls_last_error());
+        }
     }
-    text_of(guest, other, sizeof(other));
-    snprintf(text, sizeof(text), "process %d is of another job: \"%.150s\", and process %d has \"%.150s\"", rank, other,
-             post->cluster.rank, post->about);
-    if (say(post, guest, REFUSE, rank, text) == LS_OK)
-        (void)push(post, guest, -1);
-    if (post->options.log)
-        ls_log_write(post->options.log, LS_LOG_WARNING, "%s; it was not let in", text);
+    if (status != LS_OK) {
+        note_why(m, rank, ls_last_error());
+        ls_hello_forget(&m->hellos, h);
+        ls_clear_error();
+    }
+}
+
+static void log_refused(const ls_messenger *m, const char *why)
+{
+    if (m->options.log)
+        ls_log_write(m->options.log, LS_LOG_WARNING, "refused a connection: %s", why);
+}
+
+/* Continues the handshake with a caller: replies, then compares; *gone: it is over. */
+static void move_caller(ls_messenger *m, int index, bool *gone)
+{
+    ls_hello *h = &m->hellos.callers[index];
+    bool heard;
+    *gone = ls_hello_hear(&m->hellos, h, &heard) != LS_OK || is_late(m, h);
+    if (!*gone && heard) {
+        if (!h->speaks)
+            ls_hello_say(&m->hellos, h);
+        *gone = ls_hello_send(&m->hellos, h);
+        if (*gone && ls_hello_compare(&m->hellos, h) != LS_OK)
+            log_refused(m, ls_last_error());
+        else if (*gone && h->in.from < h->in.number && h->in.from != h->out.from)
+            meet(m, h);
+    }
+    if (*gone)
+        ls_hello_drop_caller(&m->hellos, index);
     ls_clear_error();
-    end_guest(post, g);
 }
 
-static void move_guests(ls_messenger *post)
+static ls_status move_handshakes(ls_messenger *m)
 {
-    for (int g = post->guest_count - 1; g >= 0; g--) {
-        bool whole = false;
-        ls_status status = pull(post, &post->guests[g], -1, &whole);
-        if (status == LS_OK && whole)
-            hear_guest(post, g);
-        else if (status != LS_OK || now(post) - post->guests[g].began > GUEST_LIMIT)
-            end_guest(post, g);
-        if (status != LS_OK)
-            ls_clear_error();
+    for (int r = 0; r < m->cluster.size; r++)
+        if (m->hellos.calls[r].at)
+            move_call(m, r);
+    LS_TRY(ls_hello_answer(&m->hellos));
+    for (int i = 0; i < m->hellos.caller_count;) {
+        bool gone;
+        move_caller(m, i, &gone);
+        i += !gone;
     }
+    return LS_OK;
 }
 
 /* ---- The thread ---- */
 
-static void call_others(ls_messenger *post)
-{
-    for (int r = 0; r < post->cluster.size; r++) {
-        connection *l = &post->links[r];
-        if (!post->options.calls[r] || post->never[r] || l->line || now(post) < post->call_again[r])
-            continue;
-        post->call_again[r] = now(post) + CALL_AGAIN;
-        ls_connection *line = NULL;
-        if (post->table->call(post->transport, r, &line) != LS_OK)
-            note_why(post, r, ls_last_error()); /* it may appear later */
-        ls_clear_error();
-        if (!line)
-            continue;
-        *l = (connection){ .line = line, .caller = true, .began = now(post), .heard = now(post), .said = now(post) };
-        if (say(post, l, HELLO, r, post->about) != LS_OK)
-            lose(post, r, ls_last_error());
-    }
-}
-
 /* Silence counts only if this process itself was not stopped. */
-static void look_for_silence(ls_messenger *post)
+static void look_for_silence(ls_messenger *m)
 {
-    double at = now(post);
-    bool slept = at - post->awake > post->limit / 2;
-    post->awake = at;
+    double at = now(m);
+    bool slept = at - m->awake > m->limit / 2;
+    m->awake = at;
     char text[96];
-    for (int r = 0; r < post->cluster.size; r++) {
-        connection *l = &post->links[r];
-        if (!l->line)
+    for (int r = 0; r < m->cluster.size; r++) {
+        peer *p = &m->peers[r];
+        if (!p->at)
             continue;
         if (slept)
-            l->heard = at;
-        if (at - l->heard <= (l->met ? post->limit : GUEST_LIMIT) || !is_heard(post, r))
+            p->heard = at;
+        if (at - p->heard <= m->limit || !is_heard(m, r))
             continue;
-        snprintf(text, sizeof(text), "no sign of life for %.3g s", at - l->heard);
-        lose(post, r, text);
+        snprintf(text, sizeof(text), "no heartbeat for %.3g s", at - p->heard);
+        lose(m, r, text);
     }
 }
 
 /* Records and logs callers that the transport refused. */
-static void look_for_strangers(ls_messenger *post)
+static void note_refused(ls_messenger *m)
 {
     char why[300];
-    if (!post->table->refused || !post->table->refused(post->transport, why, sizeof(why)))
+    if (!m->table->refused || !m->table->refused(m->transport, why, sizeof(why)))
         return;
     ls_make_printable(why, strlen(why));
-    pthread_mutex_lock(&post->mutex);
-    bool again = strcmp(post->why, why) == 0;
-    if (!strstr(post->why, "another key")) /* the root cause; keep it */
-        snprintf(post->why, sizeof(post->why), "%s", why);
-    pthread_mutex_unlock(&post->mutex);
-    if (post->options.log && !again)
-        ls_log_write(post->options.log, LS_LOG_INFO, "not let in: %s", why);
+    pthread_mutex_lock(&m->mutex);
+    bool again = strcmp(m->why, why) == 0;
+    if (!strstr(m->why, "another key")) /* the root cause; keep it */
+        snprintf(m->why, sizeof(m->why), "%s", why);
+    pthread_mutex_unlock(&m->mutex);
+    if (m->options.log && !again)
+        ls_log_write(m->options.log, LS_LOG_INFO, "refused a connection: %s", why);
 }
 
 /* Passes the messages of this turn to options.hear first, else to the queue `in`. */
-static void hand_over(ls_messenger *post)
+static void hand_over(ls_messenger *m)
 {
-    for (item *i; (i = take(&post->arrived)) != NULL;) {
-        int rank = i->letter.rank;
-        bool counted = i->letter.kind >= LS_MESSAGE_FIRST;
-        bool taken = post->options.hear && post->options.hear(post->options.user, &i->letter);
-        pthread_mutex_lock(&post->mutex);
+    for (item *i; (i = take(&m->arrived)) != NULL;) {
+        int rank = i->message.rank;
+        bool counted = i->message.kind >= LS_MESSAGE_FIRST;
+        bool taken = m->options.hear && m->options.hear(m->options.user, &i->message);
+        pthread_mutex_lock(&m->mutex);
         if (taken && counted)
-            post->waiting[rank]--;
+            m->waiting[rank]--;
         if (!taken) {
-            put(&post->in, i);
-            pthread_cond_broadcast(&post->come);
+            put(&m->in, i);
+            pthread_cond_broadcast(&m->come);
         }
-        pthread_mutex_unlock(&post->mutex);
+        pthread_mutex_unlock(&m->mutex);
         if (taken)
             free(i);
     }
 }
 
-static bool has_more(ls_messenger *post, int rank)
+static bool has_more(ls_messenger *m, int rank)
 {
-    const connection *l = &post->links[rank];
-    pthread_mutex_lock(&post->mutex);
-    bool more = l->out || l->ready.first || (l->met && post->out[rank].first);
-    pthread_mutex_unlock(&post->mutex);
+    pthread_mutex_lock(&m->mutex);
+    bool more = m->peers[rank].out || m->out[rank].first;
+    pthread_mutex_unlock(&m->mutex);
     return more;
 }
 
-static int list_wants(ls_messenger *post)
+static int list_wants(ls_messenger *m)
 {
     int count = 0;
-    post->wants[count++] = (ls_want){ .bell = post->bell, .read = true };
-    post->wants[count++] = (ls_want){ .line = NULL };
-    for (int r = 0; r < post->cluster.size; r++)
-        if (post->links[r].line)
-            post->wants[count++] =
-                (ls_want){ .line = post->links[r].line, .read = is_heard(post, r), .write = has_more(post, r) };
-    for (int g = 0; g < post->guest_count; g++)
-        post->wants[count++] = (ls_want){ .line = post->guests[g].line, .read = true };
-    return count;
+    m->wants[count++] = (ls_want){ .bell = m->bell, .read = true };
+    m->wants[count++] = (ls_want){ .line = NULL };
+    for (int r = 0; r < m->cluster.size; r++)
+        if (m->peers[r].at)
+            m->wants[count++] = (ls_want){ .line = m->peers[r].at, .read = is_heard(m, r), .write = has_more(m, r) };
+    return ls_hellos_list(&m->hellos, m->wants, count);
 }
 
-static ls_status turn(ls_messenger *post, double seconds)
+static ls_status turn(ls_messenger *m, double seconds)
 {
     uint64_t rings;
-    call_others(post);
-    int count = list_wants(post);
-    LS_TRY(post->table->wait(post->transport, post->wants, count, seconds));
-    while (read(post->bell, &rings, sizeof(rings)) < 0 && errno == EINTR)
+    call_others(m);
+    int count = list_wants(m);
+    LS_TRY(m->table->wait(m->transport, m->wants, count, seconds));
+    while (read(m->bell, &rings, sizeof(rings)) < 0 && errno == EINTR)
         ;
-    LS_TRY(let_in(post));
-    move_guests(post);
-    for (int r = 0; r < post->cluster.size; r++)
-        if (post->links[r].line)
-            move_link(post, r);
-    look_for_silence(post);
-    look_for_strangers(post);
-    hand_over(post);
+    LS_TRY(move_handshakes(m));
+    for (int r = 0; r < m->cluster.size; r++)
+        if (m->peers[r].at)
+            move_peer(m, r);
+    look_for_silence(m);
+    note_refused(m);
+    hand_over(m);
     return LS_OK;
 }
 
-static bool is_flushed(ls_messenger *post)
+static bool is_flushed(ls_messenger *m)
 {
-    for (int r = 0; r < post->cluster.size; r++)
-        if (post->links[r].line && post->links[r].met && has_more(post, r))
+    for (int r = 0; r < m->cluster.size; r++)
+        if (m->peers[r].at && has_more(m, r))
             return false;
     return true;
 }
 
 static void *run(void *user)
 {
-    ls_messenger *post = user;
+    ls_messenger *m = user;
     ls_status status = LS_OK;
-    post->awake = now(post);
-    while (status == LS_OK && !atomic_load(&post->ends))
-        status = turn(post, post->beat / 2);
-    double end = now(post) + FLUSH_LIMIT;
-    while (status == LS_OK && !is_flushed(post) && now(post) < end)
-        status = turn(post, 0.01);
-    ls_error_keep(&post->failed, status);
-    for (int r = 0; r < post->cluster.size; r++)
-        end_link(post, &post->links[r]);
-    while (post->guest_count > 0)
-        end_guest(post, post->guest_count - 1);
-    pthread_mutex_lock(&post->mutex);
-    post->over = true;
-    memset(post->reachable, 0, sizeof(post->reachable));
-    pthread_cond_broadcast(&post->come);
-    pthread_mutex_unlock(&post->mutex);
+    m->awake = now(m);
+    while (status == LS_OK && !atomic_load(&m->ends))
+        status = turn(m, m->beat / 2);
+    double end = now(m) + FLUSH_LIMIT;
+    while (status == LS_OK && !is_flushed(m) && now(m) < end)
+        status = turn(m, 0.01);
+    ls_error_keep(&m->failed, status);
+    for (int r = 0; r < m->cluster.size; r++)
+        end_peer(m, r);
+    ls_hellos_close(&m->hellos);
+    pthread_mutex_lock(&m->mutex);
+    m->over = true;
+    memset(m->reachable, 0, sizeof(m->reachable));
+    pthread_cond_broadcast(&m->come);
+    pthread_mutex_unlock(&m->mutex);
     return NULL;
 }
 
 /* ---- Opening, receiving, closing ---- */
 
-static ls_status start(ls_messenger *post)
+static ls_status start(ls_messenger *m)
 {
-    LS_TRY(ls_transport_choose(&post->cluster, &post->table));
-    if (post->table != &ls_transport_shm && post->table != &ls_transport_unix && post->table != &ls_transport_tcp)
-        return ls_fail(LS_ERR_UNSUPPORTED, "parameter servers meet over shm, unix or tcp, not over %s",
-                       post->table->name);
-    post->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    post->about = strdup(post->options.about);
-    if (post->bell < 0 || !post->about || strlen(post->about) > MOST_ABOUT)
-        return ls_fail(LS_ERR_MEMORY, "no descriptor or memory for letters to other processes");
-    LS_TRY(post->table->open(&post->cluster, post->options.number, &post->transport));
-    if (ls_thread_start(&post->thread, run, post) != 0)
-        return ls_fail(LS_ERR_MEMORY, "no thread for letters to other processes");
-    post->started = true;
+    LS_TRY(ls_transport_choose(&m->cluster, &m->table));
+    if (m->table != &ls_transport_shm && m->table != &ls_transport_unix && m->table != &ls_transport_tcp)
+        return ls_fail(LS_ERR_UNSUPPORTED, "parameter servers need the transport shm, unix or tcp, not %s",
+                       m->table->name);
+    m->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (m->bell < 0)
+        return ls_fail(LS_ERR_MEMORY, "cannot make an eventfd to send messages: %s", strerror(errno));
+    LS_TRY(ls_hellos_open(&m->hellos, m->table, &m->cluster, m->cluster.size, m->options.about,
+                          "the processes belong to different jobs"));
+    LS_TRY(m->table->open(&m->cluster, m->options.number, &m->transport));
+    m->hellos.transport = m->transport;
+    memcpy(m->hellos.frame.numbers, m->options.hello, sizeof(m->options.hello));
+    if (ls_thread_start(&m->thread, run, m) != 0)
+        return ls_fail(LS_ERR_MEMORY, "cannot start a thread to send messages");
+    m->started = true;
     return LS_OK;
 }
 
 ls_status ls_messenger_open(const ls_messenger_options *options, ls_messenger **out)
 {
-    ls_messenger *post = calloc(1, sizeof(*post));
-    if (!post)
-        return ls_fail(LS_ERR_MEMORY, "no memory for letters to other processes");
-    post->options = *options;
-    post->cluster = *options->cluster;
-    post->limit = post->cluster.silence_limit > 0 ? post->cluster.silence_limit : SILENCE;
-    post->beat = post->limit / 5 < BEAT_EVERY ? post->limit / 5 : BEAT_EVERY;
-    post->bell = -1;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&post->come, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&post->mutex, NULL);
-    *out = post; /* before the thread starts, as options.hear may send */
-    ls_status status = start(post);
+    ls_messenger *m = calloc(1, sizeof(*m));
+    if (!m)
+        return ls_fail(LS_ERR_MEMORY, "no memory to send messages");
+    m->options = *options;
+    m->cluster = *options->cluster;
+    m->limit = m->cluster.silence_limit > 0 ? m->cluster.silence_limit : SILENCE;
+    m->beat = m->limit / 5 < BEAT_EVERY ? m->limit / 5 : BEAT_EVERY;
+    m->bell = -1;
+    ls_cond_init(&m->come);
+    pthread_mutex_init(&m->mutex, NULL);
+    *out = m; /* before the thread starts, as options.hear may send */
+    ls_status status = start(m);
     if (status == LS_OK)
         return LS_OK;
     ls_error why;
     ls_error_keep(&why, status);
     *out = NULL;
-    ls_messenger_close(post);
+    ls_messenger_close(m);
     return ls_error_give(&why);
 }
 
-void ls_messenger_close(ls_messenger *post)
+void ls_messenger_close(ls_messenger *m)
 {
-    if (!post)
+    if (!m)
         return;
-    atomic_store(&post->ends, true);
-    if (post->started) {
-        ring(post);
-        pthread_join(post->thread, NULL);
+    atomic_store(&m->ends, true);
+    if (m->started) {
+        ring(m);
+        pthread_join(m->thread, NULL);
     }
-    if (post->transport)
-        post->table->close(post->transport);
+    ls_hellos_close(&m->hellos);
+    if (m->transport)
+        m->table->close(m->transport);
     for (int r = 0; r < LS_MAX_CLUSTER; r++)
-        clear(&post->out[r]);
-    clear(&post->in);
-    clear(&post->arrived);
-    if (post->bell >= 0)
-        close(post->bell);
-    pthread_cond_destroy(&post->come);
-    pthread_mutex_destroy(&post->mutex);
-    free(post->about);
-    free(post);
+        clear(&m->out[r]);
+    clear(&m->in);
+    clear(&m->arrived);
+    if (m->bell >= 0)
+        close(m->bell);
+    pthread_cond_destroy(&m->come);
+    pthread_mutex_destroy(&m->mutex);
+    free(m);
 }
 
-void ls_messenger_why(ls_messenger *post, char text[LS_MESSENGER_WHY])
+void ls_messenger_why(ls_messenger *m, char text[LS_MESSENGER_WHY])
 {
-    pthread_mutex_lock(&post->mutex);
-    snprintf(text, LS_MESSENGER_WHY, "%s%s", post->why[0] ? "; the last that called, or was called: " : "", post->why);
-    pthread_mutex_unlock(&post->mutex);
+    pthread_mutex_lock(&m->mutex);
+    snprintf(text, LS_MESSENGER_WHY, "%s%s", m->why[0] ? "; the last failed connection: " : "", m->why);
+    pthread_mutex_unlock(&m->mutex);
 }
 
-static struct timespec after(double seconds)
+ls_status ls_messenger_receive(ls_messenger *m, double seconds, ls_message *out, bool *got)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    double whole = (double)(int64_t)seconds;
-    t.tv_sec += (time_t)whole;
-    t.tv_nsec += (long)(1e9 * (seconds - whole));
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
-ls_status ls_messenger_receive(ls_messenger *post, double seconds, ls_message *out, bool *got)
-{
-    struct timespec end = after(seconds > 0 ? seconds : 0);
-    int waited = 0;
+    double end = ls_clock_now() + seconds;
+    bool in_time = true;
     *got = false;
-    pthread_mutex_lock(&post->mutex);
-    while (!post->in.first && !post->over && waited == 0)
-        waited = pthread_cond_timedwait(&post->come, &post->mutex, &end);
-    item *i = take(&post->in);
-    bool full = i && i->letter.kind >= LS_MESSAGE_FIRST && post->waiting[i->letter.rank]-- == MOST_WAITING;
-    bool over = post->over;
-    pthread_mutex_unlock(&post->mutex);
+    pthread_mutex_lock(&m->mutex);
+    while (!m->in.first && !m->over && in_time)
+        in_time = ls_cond_wait_until(&m->come, &m->mutex, end);
+    item *i = take(&m->in);
+    bool full = i && i->message.kind >= LS_MESSAGE_FIRST && m->waiting[i->message.rank]-- == MOST_WAITING;
+    bool over = m->over;
+    pthread_mutex_unlock(&m->mutex);
     if (full)
-        ring(post); /* the thread reads its connection again */
+        ring(m); /* the thread reads its connection again */
     if (i) {
-        *out = i->letter;
+        *out = i->message;
         *got = true;
         free(i);
         return LS_OK;
     }
     if (over)
-        return post->failed.status != LS_OK ? ls_error_give(&post->failed)
-                                            : ls_fail(LS_ERR_PEER, "the connections to other processes have ended");
+        return m->failed.status != LS_OK ? ls_error_give(&m->failed)
+                                         : ls_fail(LS_ERR_PEER, "the connections to other processes have ended");
     return LS_OK;
 }

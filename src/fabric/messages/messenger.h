@@ -2,9 +2,9 @@
  * requests and replies, each at its own pace, and come and go. A thread of the messenger sends and
  * receives the messages and heartbeats while the process computes.
  *
- * A message is a head of fixed size with a kind and some numbers, and optionally a body (a
- * payload). On a new connection both sides first send HELLO with a text that identifies the job and
- * must be equal. Sizes are never trusted: a body larger than options.most ends the connection.
+ * A message is a frame with a kind and some numbers, and optionally a body (a payload). On a new
+ * connection both sides first send HELLO (hello.h) with a text that identifies the job and must be
+ * equal. Sizes are never trusted: a body larger than options.most ends the connection.
  *
  * clang-format off
  *     worker or chief               server
@@ -19,21 +19,12 @@
 #define LS_FABRIC_MESSAGES_MESSENGER_H
 
 #include "base/log.h"
-#include "fabric/transport/transport.h"
-
-/* ---- Payloads ---- */
-
-/* Reference-counted bytes that several messages may share. */
-typedef struct ls_payload ls_payload;
-ls_status ls_payload_make(size_t bytes, ls_payload **out); /* 64-byte aligned */
-ls_payload *ls_payload_keep(ls_payload *parcel);
-void ls_payload_drop(ls_payload *parcel); /* NULL is allowed */
-void *ls_payload_bytes(ls_payload *parcel);
-size_t ls_payload_size(const ls_payload *parcel);
+#include "fabric/messages/payload.h"
+#include "fabric/protocol/hello.h"
 
 /* ---- Messages ---- */
 
-#define LS_MESSAGE_NUMBERS 8
+#define LS_MESSAGE_NUMBERS LS_FRAME_NUMBERS
 
 typedef enum ls_message_kind {
     LS_MESSAGE_NONE = 0,
@@ -65,25 +56,25 @@ typedef struct ls_messenger_options {
     size_t most; /* largest body that may arrive, in bytes */
     /* Gets every message first, in the messenger's thread; true: it took message and body. May be
      * NULL. */
-    bool (*hear)(void *user, ls_message *letter);
+    bool (*hear)(void *user, ls_message *message);
     void *user;
     ls_logger *log; /* may be NULL */
 } ls_messenger_options;
 
 ls_status ls_messenger_open(const ls_messenger_options *options, ls_messenger **out);
 /* Delivers queued messages first, at most 2 seconds. */
-void ls_messenger_close(ls_messenger *post);
+void ls_messenger_close(ls_messenger *messenger);
 
 /* Queues a message; keeps a reference to its body until it is sent. Drops it if the process is not
  * connected: send again after LS_MESSAGE_MET. Thread-safe. */
-ls_status ls_messenger_send(ls_messenger *post, const ls_message *letter);
+ls_status ls_messenger_send(ls_messenger *messenger, const ls_message *message);
 
-/* Reason why connections failed before any process was met, such as a wrong key: "" or "; the last
- * that called, or was called: ...", to append to an error message. */
+/* Reason why the last connection failed before a process was met, such as a wrong key: "" or "; the
+ * last failed connection: ...", to append to an error message. */
 #define LS_MESSENGER_WHY 400
-void ls_messenger_why(ls_messenger *post, char text[LS_MESSENGER_WHY]);
+void ls_messenger_why(ls_messenger *messenger, char text[LS_MESSENGER_WHY]);
 
 /* Waits at most `seconds` for the next message; *got: there is one. */
-ls_status ls_messenger_receive(ls_messenger *post, double seconds, ls_message *out, bool *got);
+ls_status ls_messenger_receive(ls_messenger *messenger, double seconds, ls_message *out, bool *got);
 
 #endif

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -224,12 +223,7 @@ static bool is_saved(const ls_checkpoint_writer *s)
  * mutex locked. */
 static void wait_a_while(ls_checkpoint_writer *s)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)(PATIENCE * 1e9);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    if (pthread_cond_timedwait(&s->changed, &s->mutex, &until) == 0)
+    if (ls_cond_wait_until(&s->changed, &s->mutex, ls_clock_now() + PATIENCE))
         return;
     pthread_mutex_unlock(&s->mutex);
     ls_work_tell("saving to", s->options->checkpoint, 0, 0);
@@ -529,7 +523,7 @@ ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out)
     s->asked = o->save ? *o->save : 0;
     s->saved_at = ls_clock_now();
     pthread_mutex_init(&s->mutex, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    ls_cond_init(&s->changed);
     ls_status status = open_saver(s);
     if (status == LS_OK) {
         *out = s;

@@ -133,11 +133,11 @@ static void open_status(fit *f)
 static ls_status promote_to_chief(fit *f)
 {
     const ls_peers *peers = context_of(f)->peers;
-    if (f->chief && peers && peers->epoch != f->generation) {
+    if (f->chief && peers && peers->generation != f->generation) {
         ls_train_log_renew_lease(f->log);
         ls_checkpoint_writer_renew_lease(f->job->saver);
     }
-    f->generation = peers ? peers->epoch : 0;
+    f->generation = peers ? peers->generation : 0;
     if (ls_peers_is_deposed(peers))
         return ls_fail(LS_ERR_PEER,
                        "another worker goes on with this job: worker %d of %d ends and writes nothing more",

@@ -38,7 +38,7 @@ static ls_status pack(ls_job *job, ls_package *out)
 static int giver(const ls_peers *peers)
 {
     for (int i = 0; i < peers->count; i++)
-        if (peers->members[i] != peers->newcomer)
+        if (peers->members[i] != peers->new_member)
             return peers->members[i];
     return -1;
 }
@@ -70,7 +70,7 @@ static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES
 static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
 {
     ls_peers *peers = peers_of(job);
-    int from = giver(peers), to = peers->newcomer;
+    int from = giver(peers), to = peers->new_member;
     handover first = { .size = { 0 } };
     if (from < 0)
         return ls_fail(LS_ERR_PEER, "every worker that had the state is lost");
@@ -90,7 +90,7 @@ static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
     const ls_piece all = { from, to, package->bytes, ls_package_bytes(package) };
     bool takes_part = from == peers->rank || to == peers->rank;
     LS_TRY(peers->exchange(peers, TAG(2), "the state", &all, takes_part ? 1 : 0));
-    return peers->commit(peers, (uint64_t[2]){ TAG(2), 0 }, "the state of a newcomer");
+    return peers->commit(peers, (uint64_t[2]){ TAG(2), 0 }, "the state for a new member");
 }
 
 /* Repeats until the joining worker has the state, or is lost. */
@@ -98,10 +98,10 @@ static ls_status hand_over_to_the_end(ls_job *job, ls_train_log *log, ls_package
 {
     ls_peers *peers = peers_of(job);
     ls_status status = LS_OK;
-    while (peers->newcomer >= 0) {
+    while (peers->new_member >= 0) {
         status = hand_over(job, log, package);
         if (status == LS_OK)
-            peers->newcomer = -1;
+            peers->new_member = -1;
         else if (!ls_peers_again(peers)) {
             peers->give_up(peers); /* the others continue */
             return status;
@@ -114,19 +114,19 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
 {
     ls_peers *peers = peers_of(job);
     *too_few = false;
-    /* A single worker makes no other commits, and wishes travel with commits. */
+    /* A single worker makes no other commits, and requests travel with commits. */
     if (peers && peers->count == 1)
         LS_TRY(peers->commit(peers, (uint64_t[2]){ 0, 0 }, "a step of the only worker"));
-    while (peers && (peers->decided & LS_WISH_WELCOME || ls_peers_workers(peers) < peers->least) && !*too_few) {
+    while (peers && (peers->granted & LS_REQUEST_WELCOME || ls_peers_workers(peers) < peers->least) && !*too_few) {
         ls_package package = { .bytes = NULL };
-        peers->decided &= ~(uint64_t)(LS_WISH_WELCOME | LS_WISH_TOO_FEW);
+        peers->granted &= ~(uint64_t)(LS_REQUEST_WELCOME | LS_REQUEST_TOO_FEW);
         ls_status status = peers->welcome(peers);
         if (status != LS_OK && !ls_peers_again(peers))
             return status;
         status = hand_over_to_the_end(job, log, &package);
         ls_package_free(&package);
         LS_TRY(status);
-        *too_few = peers->decided & LS_WISH_TOO_FEW;
+        *too_few = peers->granted & LS_REQUEST_TOO_FEW;
     }
     return LS_OK;
 }

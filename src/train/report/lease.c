@@ -109,11 +109,11 @@ ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *pat
         return LS_OK;
     if (strlen(path) >= sizeof(lease->path))
         return ls_fail(LS_ERR_IO, "the name of the file '%.100s...' is too long", path);
-    if (lease->path[0] && lease->generation == peers->epoch)
+    if (lease->path[0] && lease->generation == peers->generation)
         return ls_lease_holds(lease) ? LS_OK : fail_lost(lease);
     if (lease->path[0] && !ls_lease_holds(lease))
         return fail_lost(lease);
-    ls_lease next = { .job = peers->job, .generation = peers->epoch, .peers = peers };
+    ls_lease next = { .job = peers->job, .generation = peers->generation, .peers = peers };
     snprintf(next.path, sizeof(next.path), "%s", path);
     LS_TRY(create_claim(&next));
     ls_status status = settle_claim(&next);

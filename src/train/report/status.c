@@ -109,11 +109,9 @@ static void *writer(void *user)
     ls_fit_status *s = user;
     pthread_mutex_lock(&s->mutex);
     while (!s->ends) {
-        struct timespec next;
         write_file(s);
-        clock_gettime(CLOCK_MONOTONIC, &next);
-        next.tv_sec += EVERY;
-        while (!s->ends && pthread_cond_timedwait(&s->wakes, &s->mutex, &next) != ETIMEDOUT)
+        double next = ls_clock_now() + EVERY;
+        while (!s->ends && ls_cond_wait_until(&s->wakes, &s->mutex, next))
             continue;
     }
     pthread_mutex_unlock(&s->mutex);
@@ -144,16 +142,12 @@ static ls_status make_head(ls_fit_status *s, const ls_job *job, const char *log)
 
 static ls_status open_status(ls_fit_status *s, const char *path, const ls_job *job, const char *log)
 {
-    pthread_condattr_t clock;
     if (strlen(path) >= sizeof(s->path))
         return ls_fail(LS_ERR_IO, "'%.100s...': %s", path, strerror(ENAMETOOLONG));
     snprintf(s->path, sizeof(s->path), "%s", path);
     LS_TRY(make_head(s, job, log));
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&s->mutex, NULL);
-    pthread_cond_init(&s->wakes, &clock);
-    pthread_condattr_destroy(&clock);
+    ls_cond_init(&s->wakes);
     if (ls_thread_start(&s->thread, writer, s) == 0)
         return LS_OK;
     pthread_cond_destroy(&s->wakes);

@@ -21,7 +21,7 @@ void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx)
     const ls_peers *peers = ctx->peers;
     times->lanes = times->count = 0;
     times->steps = 0;
-    times->epoch = peers ? peers->epoch : 0;
+    times->generation = peers ? peers->generation : 0;
     if (peers && peers->seconds)
         memcpy(times->before, peers->seconds, (size_t)peers->size * sizeof(*times->before));
 }
@@ -210,7 +210,7 @@ ls_status ls_worker_times_split(ls_worker_times *times, ls_context *ctx)
     if (!peers)
         return LS_OK;
     unsigned split = peers->split;
-    if (peers->epoch != times->epoch) { /* members changed; the lanes are even again */
+    if (peers->generation != times->generation) { /* members changed; the lanes are even again */
         ls_worker_times_begin(times, ctx);
     } else if (times->steps >= MEASURED) {
         ls_worker_times_take(times, ctx);

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "nn/model.h"
 #include "train/server/servers.h"
 #include "train/job/passes.h"
@@ -321,19 +322,6 @@ static void ask(ls_worker *w)
     pthread_mutex_lock(&w->mutex);
 }
 
-static void wait_until(ls_worker *w, double end)
-{
-    double left = end - ls_clock_now();
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    left = left > 0 ? left : 0;
-    t.tv_sec += (time_t)left;
-    t.tv_nsec += (long)(1e9 * (left - (double)(time_t)left));
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&w->change, &w->mutex, &t);
-}
-
 ls_status ls_worker_step(ls_worker *w, double seconds)
 {
     double end = ls_clock_now() + seconds;
@@ -345,7 +333,7 @@ ls_status ls_worker_step(ls_worker *w, double seconds)
         s = find_ready(w);
         if (s || w->woken || ls_clock_now() >= end)
             break;
-        wait_until(w, end);
+        (void)ls_cond_wait_until(&w->change, &w->mutex, end);
     }
     w->woken = false;
     if (s) {
@@ -369,11 +357,7 @@ ls_status ls_worker_make(ls_server_session *served, ls_worker_desk desk, ls_work
     w->desk = desk;
     w->slot_count = served->options->strategy.overlap ? 2 : 1;
     hold_nothing(w);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->change, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    ls_cond_init(&w->change);
     pthread_mutex_init(&w->mutex, NULL);
     *out = w;
     return LS_OK;

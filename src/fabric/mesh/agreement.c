@@ -1,0 +1,346 @@
+/* How workers agree to begin a job, and what the launcher reports meanwhile (handshake.h). */
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "fabric/mesh/handshake.h"
+#include "fabric/start/launcher.h"
+
+#define MEET_AGAIN  0.5 /* seconds for the others to send MET after a loss before BEGIN */
+#define LOG_MISSING 3.0 /* seconds until the log names the missing workers */
+
+/* Returns the worker that sends BEGIN: the first that is not lost. */
+static int first_of(const ls_handshake *hs)
+{
+    const ls_peers *p = &hs->mesh->peers;
+    int i = 0;
+    while (i < p->count - 1 && hs->mesh->lost[p->members[i]])
+        i++;
+    return p->members[i];
+}
+
+/* ---- Agreeing on the workers that begin ---- */
+
+static uint64_t draw_mark(void)
+{
+    uint64_t mark = 0;
+    if (getrandom(&mark, sizeof(mark), GRND_NONBLOCK) != (ssize_t)sizeof(mark))
+        mark = (uint64_t)(1e9 * ls_clock_now()) ^ (uint64_t)getpid() << 32;
+    return mark;
+}
+
+static void hash_group(const ls_handshake *hs, uint64_t out[2])
+{
+    const ls_peers *p = &hs->mesh->peers;
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        uint64_t parts[2] = { (uint64_t)r, r == p->rank ? hs->mark : hs->marks[r] };
+        ls_hash_add(&hash, parts, sizeof(parts));
+    }
+    ls_hash_end(&hash, out);
+}
+
+static bool is_of_group(const ls_handshake *hs, const ls_frame *frame)
+{
+    return memcmp(frame->hash, hs->group, sizeof(hs->group)) == 0;
+}
+
+/* Makes a MET or BEGIN frame. */
+static ls_frame make_group_frame(const ls_handshake *hs, ls_frame_kind kind)
+{
+    ls_frame frame = ls_mesh_frame(hs->mesh, kind, "");
+    memcpy(frame.hash, hs->group, sizeof(hs->group));
+    return frame;
+}
+
+/* Starts over with a new mark. Workers that have met this one receive LEFT and do the same. */
+static void meet_again(ls_handshake *hs)
+{
+    ls_mesh *mesh = hs->mesh;
+    ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it meets the others again");
+    for (int r = 0; r < hs->options->size; r++) {
+        (void)ls_mesh_send(mesh, r, &leaves); /* on failure the peer sees the connection end */
+        ls_mesh_hang_up(mesh, r);
+        mesh->lost[r] = ls_handshake_begins(hs, r) || r == hs->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
+        mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
+    }
+    for (int i = 0; i < hs->hellos.call_count; i++)
+        ls_hello_forget(&hs->hellos, &hs->hellos.calls[i]);
+    while (hs->hellos.caller_count > 0)
+        ls_hello_drop_caller(&hs->hellos, 0);
+    mesh->regroup = false;
+    hs->met = false;
+    hs->lost_at = 0;
+    hs->mark = draw_mark();
+}
+
+void ls_handshake_say_chief(ls_handshake *hs)
+{
+    if (!hs || hs->chief || hs->mesh->peers.members[0] != hs->options->rank)
+        return;
+    hs->chief = true;
+    ls_launcher_say_chief(hs->options);
+}
+
+static ls_status begin(ls_handshake *hs, ls_frame frame)
+{
+    ls_mesh *mesh = hs->mesh;
+    mesh->begun = true;
+    mesh->peers.job = frame.hash[0];
+    ls_mesh_confirm_members(mesh);
+    ls_handshake_say_chief(hs);
+    for (int r = 0; r < mesh->peers.size; r++)
+        if (mesh->readies[r].kind == LS_FRAME_MET)
+            mesh->readies[r] = (ls_frame){ 0 };
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->peers.members[i] != mesh->peers.rank)
+            LS_TRY(ls_mesh_pass_on(mesh, mesh->peers.members[i], frame));
+    ls_mesh_push(mesh);
+    return LS_OK;
+}
+
+void ls_handshake_hear(ls_handshake *hs, int rank, const ls_frame *frame)
+{
+    if (!hs || hs->mesh->begun || hs->joins)
+        return;
+    if (frame->kind == LS_FRAME_MET)
+        hs->mesh->readies[rank] = *frame;
+    else if (hs->met && is_of_group(hs, frame) && hs->begin.kind == 0)
+        hs->begin = *frame;
+}
+
+/* Returns whether all remaining workers have sent MET; *same: they met the same processes. */
+static bool all_have_met(const ls_handshake *hs, bool *same)
+{
+    const ls_peers *p = &hs->mesh->peers;
+    bool all = true;
+    *same = true;
+    for (int i = 0; i < p->count; i++) {
+        int r = p->members[i];
+        const ls_frame *met = &hs->mesh->readies[r];
+        all &= met->kind != 0 || r == p->rank || hs->mesh->lost[r];
+        *same &= met->kind == 0 || is_of_group(hs, met);
+    }
+    return all;
+}
+
+/* Sends MET to the first worker that is not lost. */
+static ls_status say_met(ls_handshake *hs)
+{
+    if (!hs->met) {
+        hs->met = true;
+        hash_group(hs, hs->group);
+        hs->met_sent_to = hs->options->rank;
+    }
+    if (hs->met_sent_to == first_of(hs) || first_of(hs) == hs->options->rank)
+        return LS_OK;
+    ls_frame frame = make_group_frame(hs, LS_FRAME_MET);
+    hs->met_sent_to = first_of(hs);
+    LS_TRY(ls_mesh_send(hs->mesh, hs->met_sent_to, &frame));
+    ls_mesh_push(hs->mesh);
+    return LS_OK;
+}
+
+/* Returns whether to start over: a worker was lost that not all have met, or has started over
+ * itself. */
+static bool is_broken(ls_handshake *hs)
+{
+    const ls_mesh *mesh = hs->mesh;
+    if (!mesh->regroup)
+        return false;
+    for (int i = 0; i < mesh->peers.count; i++)
+        if (mesh->lost[mesh->peers.members[i]] == LS_LOST_LEFT)
+            return true;
+    double now = mesh->table->now(mesh->transport);
+    hs->lost_at = hs->lost_at > 0 ? hs->lost_at : now;
+    return !hs->met || (first_of(hs) == hs->options->rank && now - hs->lost_at > MEET_AGAIN);
+}
+
+static ls_status agree(ls_handshake *hs)
+{
+    bool same;
+    if (hs->joins)
+        return LS_OK;
+    LS_TRY(ls_mesh_turn(hs->mesh, 0));
+    if (hs->begin.kind)
+        return begin(hs, hs->begin);
+    if (is_broken(hs))
+        meet_again(hs);
+    if (hs->met || ls_handshake_is_complete(hs))
+        LS_TRY(say_met(hs));
+    if (!hs->met || first_of(hs) != hs->options->rank)
+        return LS_OK;
+    bool all = all_have_met(hs, &same);
+    if (!same) {
+        snprintf(hs->why, sizeof(hs->why), "workers have met different processes of the same rank");
+        meet_again(hs);
+    } else if (all) {
+        return begin(hs, make_group_frame(hs, LS_FRAME_BEGIN));
+    }
+    return LS_OK;
+}
+
+/* ---- Reports of the launcher ---- */
+
+/* Returns how many beginning workers ended; *left: workers that remain, without servers. */
+static int count_gone(const ls_handshake *hs, const uint64_t *gone, int *left, ls_text *names)
+{
+    int count = 0;
+    *left = 0;
+    for (int r = 0; r < hs->options->size; r++)
+        if (ls_handshake_begins(hs, r) && (r == hs->options->rank || !ls_has_bit(gone, r)))
+            *left += !ls_peers_is_server(&hs->mesh->peers, r);
+        else if (ls_handshake_begins(hs, r))
+            ls_text_add(names, "%s%d", count++ ? ", " : "", r);
+    return count;
+}
+
+static void do_without(ls_handshake *hs, const uint64_t *gone)
+{
+    for (int r = 0; r < hs->options->size; r++)
+        if (r != hs->options->rank && ls_has_bit(gone, r))
+            ls_clear_bit(hs->begins, r);
+    ls_mesh_set_members(hs->mesh, hs->begins);
+    hs->gone_at = 0;
+    meet_again(hs);
+}
+
+/* Begins the job with the remaining workers if they are enough (options->least), else fails.
+ * Between MET and BEGIN it waits MEET_AGAIN seconds first, as the others may begin nevertheless. */
+static ls_status check_launcher(ls_handshake *hs)
+{
+    ls_text names = { 0 };
+    ls_status status = LS_OK;
+    uint64_t gone[LS_MAX_CLUSTER / 64];
+    double now = hs->mesh->table->now(hs->mesh->transport);
+    if (hs->launcher < 0 || hs->mesh->begun || hs->joins)
+        return LS_OK;
+    ls_launcher_read(hs->launcher, gone);
+    int left, count = count_gone(hs, gone, &left, &names);
+    hs->gone_at = count == 0 ? 0 : hs->gone_at > 0 ? hs->gone_at : now;
+    if (count == 0 || (hs->met && now - hs->gone_at < MEET_AGAIN)) {
+        /* nothing to do, or not yet */
+    } else if (hs->options->least > 0 && left >= hs->options->least) {
+        do_without(hs, gone);
+    } else {
+        status =
+            ls_fail(LS_ERR_PEER,
+                    "worker%s %s of %d ended before all workers had met, and will not be started again (this is "
+                    "worker %d of job \"%s\")",
+                    count == 1 ? "" : "s", ls_text_get(&names), hs->options->size, hs->options->rank, hs->options->job);
+    }
+    ls_text_free(&names);
+    return status;
+}
+
+bool ls_handshake_launcher_saw_end(const ls_handshake *hs, int rank)
+{
+    return hs && ls_launcher_has_seen_end(hs->options, rank);
+}
+
+/* ---- Until the job begins ---- */
+
+/* Sends BEGIN completely before the program does anything else. */
+static ls_status send_begin(ls_handshake *hs)
+{
+    ls_mesh *mesh = hs->mesh;
+    double end = mesh->table->now(mesh->transport) + mesh->silence_limit;
+    for (int r = 0; r < hs->options->size && mesh->begun; r++)
+        while (!ls_mesh_is_sent(&mesh->links[r]) && mesh->table->now(mesh->transport) < end)
+            LS_TRY(ls_mesh_turn(mesh, LS_BEAT_EVERY));
+    return LS_OK;
+}
+
+static ls_status meet_all(ls_handshake *hs)
+{
+    hs->mark = draw_mark();
+    LS_TRY(agree(hs)); /* a single worker is done here */
+    while (!hs->mesh->begun && !(hs->joins && ls_handshake_is_complete(hs))) {
+        LS_TRY(ls_handshake_turn(hs));
+        LS_TRY(agree(hs));
+        LS_TRY(check_launcher(hs));
+        ls_handshake_look_again(hs);
+    }
+    return send_begin(hs);
+}
+
+/* Sends LEFT, so that workers which have met this one do not begin without it. */
+static void give_up(ls_handshake *hs)
+{
+    ls_error why;
+    ls_error_keep(&why, LS_ERR_PEER);
+    if (!hs->mesh->begun && !hs->joins)
+        meet_again(hs);
+    (void)ls_error_give(&why);
+}
+
+static ls_status open_handshake(ls_handshake *hs, int number, const char *about)
+{
+    ls_mesh *mesh = hs->mesh;
+    int size = hs->options->size;
+    hs->channels = mesh->table->beats ? 2 : 1;
+    LS_TRY(ls_hellos_open(&hs->hellos, mesh->table, hs->options, hs->channels * size, about,
+                          "workers would not compute the same bits"));
+    hs->wants = calloc((size_t)(hs->channels + 1) * (size_t)size + LS_MOST_CALLERS + 1, sizeof(*hs->wants));
+    hs->marks = calloc((size_t)hs->options->size, sizeof(*hs->marks));
+    if (!hs->wants || !hs->marks)
+        return ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", hs->options->size);
+    for (int i = 0; i < mesh->peers.count; i++)
+        ls_set_bit(hs->begins, mesh->peers.members[i]);
+    hs->process = ls_process_self();
+    LS_TRY(mesh->table->open(hs->options, number, &mesh->transport));
+    hs->hellos.transport = mesh->transport;
+    hs->launcher = ls_launcher_open(hs->options);
+    hs->asked = mesh->table->now(mesh->transport);
+    hs->end = hs->asked + mesh->join_limit;
+    hs->log_at = hs->asked + LOG_MISSING;
+    ls_status status = meet_all(hs);
+    if (status != LS_OK)
+        give_up(hs);
+    if (hs->launcher >= 0)
+        close(hs->launcher);
+    hs->launcher = -1;
+    return status;
+}
+
+void ls_handshake_close(ls_handshake *hs)
+{
+    if (!hs)
+        return;
+    ls_hellos_close(&hs->hellos);
+    free(hs->wants);
+    free(hs->marks);
+    free(hs);
+}
+
+ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out)
+{
+    ls_mesh *mesh;
+    LS_TRY(ls_mesh_create(options, &mesh));
+    mesh->log = log;
+    ls_handshake *hs = mesh->handshake = calloc(1, sizeof(*hs));
+    ls_status status = hs ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", options->size);
+    if (hs)
+        *hs = (ls_handshake){ .mesh = mesh, .copy = *options, .options = &hs->copy, .launcher = -1 };
+    if (status == LS_OK)
+        status = ls_transport_choose(options, &mesh->table);
+    if (status == LS_OK)
+        status = open_handshake(hs, number, about);
+    if (status == LS_OK && mesh->table->beats)
+        status = ls_heartbeat_start(mesh->transport, mesh->table, mesh->alive, options->size, mesh->silence_limit,
+                                    &mesh->beats);
+    if (status != LS_OK) {
+        ls_mesh_free(mesh);
+        return status;
+    }
+    mesh->peers.slice = mesh->table->slice;
+    if (hs->joins)
+        ls_mesh_come_later(mesh, hs->members, hs->generation);
+    *out = mesh;
+    return LS_OK;
+}
