@@ -1,11 +1,11 @@
-/* lockstep report: turns logs into an HTML page. report_log.c reads logs, report_chart.c draws
- * charts, report_figures.c selects what they show, report_page.c assembles the page, report.c is
+/* lockstep report: turns logs into an HTML page. log.c reads logs, chart.c draws
+ * charts, figures.c selects what they show, page.c assembles the page, report.c is
  * the command.
  *
  * A log may be huge, incomplete or malicious, so memory and page size are bounded: neighboring
  * points of a curve are averaged, and every second epoch is dropped, as often as needed. */
-#ifndef LS_TOOL_REPORT_H
-#define LS_TOOL_REPORT_H
+#ifndef LS_TOOL_REPORT_REPORT_H
+#define LS_TOOL_REPORT_REPORT_H
 
 #include "tool/tool.h"
 
@@ -20,7 +20,7 @@ enum {
     REPORT_LINE = 1 << 20, /* longest line read, in bytes */
 };
 
-/* ---- Runs (report_log.c) ---- */
+/* ---- Runs (log.c) ---- */
 
 /* A curve with ascending x. A y that is not finite is a gap. */
 typedef struct report_curve {
@@ -91,7 +91,7 @@ typedef struct report_run {
 ls_status report_read(const char *path, report_run **out);
 void report_free(report_run *run);
 
-/* ---- Drawing (report_chart.c) ---- */
+/* ---- Drawing (chart.c) ---- */
 
 typedef enum report_look {
     REPORT_THIN,  /* single steps */
@@ -128,7 +128,7 @@ typedef struct report_part {
 void report_put_bar(ls_text *page, const char *name, const report_part *parts, size_t count, double whole);
 void report_put_bar_legend(ls_text *page, const report_part *parts, size_t count, double whole);
 
-/* ---- Figures (report_figures.c) ---- */
+/* ---- Figures (figures.c) ---- */
 
 /* Returns the index of a value in a run by prefix and name ("val_", "loss"), or REPORT_VALUES. */
 size_t report_find_value(const report_run *run, const char *prefix, const char *name);
@@ -145,7 +145,7 @@ void report_put_charts(ls_text *page, report_run *const *runs, size_t count);
 void report_put_times(ls_text *page, report_run *const *runs, size_t count);
 void report_put_devices(ls_text *page, const report_run *run, bool alone);
 
-/* ---- The page (report_page.c) ---- */
+/* ---- The page (page.c) ---- */
 
 /* Writes text as HTML: escapes special characters, replaces unprintable ones. */
 void report_put(ls_text *page, const char *text);

@@ -1,7 +1,7 @@
-/* lockstep launch: shared by its files. launch_start.c starts worker processes, launch_meeting.c
- * makes their shared folders, launch_lines.c prints their output, launch.c supervises them. */
-#ifndef LS_TOOL_LAUNCH_H
-#define LS_TOOL_LAUNCH_H
+/* lockstep launch: shared by its files. start.c starts worker processes, meeting.c
+ * makes their shared folders, lines.c prints their output, launch.c supervises them. */
+#ifndef LS_TOOL_LAUNCH_LAUNCH_H
+#define LS_TOOL_LAUNCH_LAUNCH_H
 
 #include <signal.h>
 #include <sys/types.h>
@@ -58,7 +58,7 @@ typedef struct launch {
 
 double launch_now(void);
 
-/* ---- launch_start.c ---- */
+/* ---- start.c ---- */
 
 ls_status launch_find_cores(launch *l);
 /* writes_itself: the worker inherits standard output and error, and standard input unless that is a
@@ -66,7 +66,7 @@ ls_status launch_find_cores(launch *l);
 ls_status launch_start_worker(launch *l, int rank, bool writes_itself);
 void launch_close_streams(launch_worker *w);
 
-/* ---- launch_meeting.c ---- */
+/* ---- meeting.c ---- */
 
 /* Makes the folder where workers meet over TCP, and a key for this job unless one was given. */
 ls_status launch_make_meeting(launch *l);
@@ -81,7 +81,7 @@ void launch_tell_ends(launch *l, bool none);
 int launch_find_chief(const launch *l);
 void launch_remove_word(launch *l);
 
-/* ---- launch_lines.c ---- */
+/* ---- lines.c ---- */
 
 /* Prints what a worker has written so far. end: prints an incomplete last line, too. */
 void launch_read_worker(launch *l, int rank, bool end);

@@ -1,6 +1,6 @@
 /* Charts as SVG: axes with round numbers, lines with gaps where a value is not finite, stacked
  * bars. Colors are CSS classes of the page, for light and dark mode. */
-#include "tool/report.h"
+#include "tool/report/report.h"
 
 #include <float.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  *
  * A failed worker does not end the job: the others continue without it, or fail themselves. The job
  * is finished when its voice (launch.h) has ended with 0. */
-#include "tool/launch.h"
+#include "tool/launch/launch.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tool/launch.h"
+#include "tool/launch/launch.h"
 
 #define NAME "lockstep-launch-"
 

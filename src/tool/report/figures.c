@@ -1,5 +1,5 @@
 /* The figures of a report: which curves each chart shows, and how time was spent. */
-#include "tool/report.h"
+#include "tool/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>

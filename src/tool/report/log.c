@@ -1,5 +1,5 @@
 /* Reads a log line by line (docs/log.md). Counts lines that cannot be read, and uses the rest. */
-#include "tool/report.h"
+#include "tool/report/report.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* lockstep launch: prints the workers' output line by line. Lines begin with the rank, except those
  * of the voice (launch.h). */
-#include "tool/launch.h"
+#include "tool/launch/launch.h"
 
 #include <errno.h>
 #include <string.h>

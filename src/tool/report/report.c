@@ -1,5 +1,5 @@
 /* lockstep report: turns training logs into one page, which is written atomically. */
-#include "tool/report.h"
+#include "tool/report/report.h"
 
 #include <string.h>
 

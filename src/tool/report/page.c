@@ -1,6 +1,6 @@
 /* The page of a report: one self-contained HTML file without scripts. Its policy forbids scripts
  * and requests, so that content of a log is never executed. */
-#include "tool/report.h"
+#include "tool/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>

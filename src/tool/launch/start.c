@@ -1,5 +1,5 @@
 /* lockstep launch: starts the process of a worker, with its cores, environment and outputs. */
-#include "tool/launch.h"
+#include "tool/launch/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
