@@ -10,7 +10,7 @@
 /* The command uses the library through its public headers, like any other program. These helpers,
  * linked from the static library, are the only exceptions (tests/test_layers.sh checks this):
  * options, text, names and numbers for the command line, files and JSON for output, SHA-256 for
- * `doctor`, socket folders for `launch` to clean up after killed workers. */
+ * `doctor`, socket folders for `top`, and for `launch` to clean up after killed workers. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"

@@ -17,29 +17,10 @@
 
 /* ---- Status files ---- */
 
-/* Returns whether only this user can write to the folder. */
-static bool is_own(const char *folder)
-{
-    struct stat about;
-    return lstat(folder, &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid() &&
-           (about.st_mode & 022) == 0;
-}
-
-static bool find_folder(char path[PATH_MAX])
-{
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    int length;
-    if (runtime && runtime[0] == '/' && is_own(runtime))
-        length = snprintf(path, PATH_MAX, "%s/lockstep", runtime);
-    else
-        length = snprintf(path, PATH_MAX, "/tmp/lockstep-%ld", (long)geteuid());
-    return length < PATH_MAX - 64;
-}
-
 /* Creates an empty file; from now on the folder is not removed. */
 static bool make_file(const char *folder, const char *path)
 {
-    if ((mkdir(folder, 0700) != 0 && errno != EEXIST) || !is_own(folder))
+    if ((mkdir(folder, 0700) != 0 && errno != EEXIST) || !ls_socket_folder_is_own(folder))
         return false;
     int fd = ls_file_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     if (fd >= 0)
@@ -51,8 +32,8 @@ void tool_remove_status_file(const char *path)
 {
     char folder[PATH_MAX];
     unlink(path);
-    if (find_folder(folder))
-        rmdir(folder); /* fails, as intended, while other files are there */
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    rmdir(folder); /* fails, as intended, while other files are there */
 }
 
 /* Returns whether the job has ended. Removes its file: a killed job cannot. */
@@ -69,7 +50,7 @@ static bool is_gone(const char *folder, const char *name)
 
 static void remove_gone(const char *folder)
 {
-    DIR *all = is_own(folder) ? opendir(folder) : NULL;
+    DIR *all = ls_socket_folder_is_own(folder) ? opendir(folder) : NULL;
     for (const struct dirent *entry; all && (entry = readdir(all)) != NULL;)
         (void)is_gone(folder, entry->d_name);
     if (all)
@@ -78,9 +59,9 @@ static void remove_gone(const char *folder)
 
 bool tool_status_file(char path[PATH_MAX])
 {
-    char folder[PATH_MAX];
+    char folder[LS_SOCKET_FOLDER_CHARS];
     bool made = false;
-    if (!find_folder(folder) || snprintf(path, PATH_MAX, "%s/%ld.json", folder, (long)getpid()) >= PATH_MAX)
+    if (!ls_socket_folder_find(folder) || snprintf(path, PATH_MAX, "%s/%ld.json", folder, (long)getpid()) >= PATH_MAX)
         return false;
     remove_gone(folder);
     /* Another job may remove the folder between the two calls. */
@@ -237,11 +218,12 @@ static void add_job(ls_text *text, const job *j)
 /* Adds this user's jobs. A job that ended meanwhile is no error. */
 static size_t add_jobs(ls_text *text)
 {
-    char folder[PATH_MAX], path[PATH_MAX];
+    char folder[LS_SOCKET_FOLDER_CHARS], path[PATH_MAX];
     size_t count = 0;
     job j;
     struct dirent **names = NULL;
-    int found = find_folder(folder) && is_own(folder) ? scandir(folder, &names, NULL, alphasort) : 0;
+    int found =
+        ls_socket_folder_find(folder) && ls_socket_folder_is_own(folder) ? scandir(folder, &names, NULL, alphasort) : 0;
     for (int i = 0; i < found; i++) {
         const char *name = names[i]->d_name;
         if (tool_ends_with(name, ".json") && !is_gone(folder, name) &&
