@@ -9,7 +9,7 @@
 
 static ls_status expect(bool right, const char *what)
 {
-    return right ? LS_OK : ls_fail(LS_ERR_INTERNAL, "wrong answer: %s", what);
+    return right ? LS_OK : ls_fail(LS_ERR_INTERNAL, "wrong result: %s", what);
 }
 
 /* ---- Libraries ---- */
@@ -152,7 +152,7 @@ static ls_status check_bits(char *version, size_t size)
     for (int devices = 2; devices <= 3 && status == LS_OK; devices++) {
         status = bit_class_of(devices, &several);
         if (status == LS_OK)
-            status = expect(strcmp(one, several) == 0, "a training step on 1 and on more devices: other bits");
+            status = expect(strcmp(one, several) == 0, "a training step on 1 and on several devices: different bits");
         free(several);
         several = NULL;
     }
@@ -174,7 +174,7 @@ static ls_status check_device(const ls_device_info *device)
     if (status == LS_OK) {
         const char *cpu = strstr(text, "canary "), *own = cpu ? strstr(cpu, "; ") : NULL;
         if (!cpu || own)
-            status = ls_fail(LS_ERR_INTERNAL, "wrong answer: bits that are not the CPU's: %s", own ? own + 2 : text);
+            status = ls_fail(LS_ERR_INTERNAL, "wrong result: other bits than the CPU: %s", own ? own + 2 : text);
     }
     free(text);
     ls_context_close(ctx);
@@ -218,7 +218,7 @@ static ls_status check_vendor(char *version, size_t size)
 /* ---- All checks ---- */
 
 typedef struct row {
-    const char *answer; /* description of the known result */
+    const char *what; /* what the check computes */
     ls_status (*check)(char *version, size_t size);
 } row;
 
@@ -229,9 +229,9 @@ static const row rows[] = {
     { "a convolution of small whole numbers", check_kernels },
     { "a convolution of small whole numbers", check_reference },
     { "a training step on 1, 2 and 3 devices: the same bits", check_bits },
-    { "a training step and self-checks on each: the CPU's bits", check_cuda },
-    { "a training step and self-checks on each: the CPU's bits", check_opencl },
-    { "where they are used, a convolution of small whole numbers", check_vendor },
+    { "a training step and self-checks on each: the same bits as the CPU", check_cuda },
+    { "a training step and self-checks on each: the same bits as the CPU", check_opencl },
+    { "a convolution of small whole numbers, if they are used", check_vendor },
 };
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
@@ -242,7 +242,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char version[128] = "";
         bool right = rows[i].check(version, sizeof version) == LS_OK;
-        printf("%-7s %-40s %s\n", right ? "ok" : "NOT OK", version, right ? rows[i].answer : ls_last_error());
+        printf("%-7s %-40s %s\n", right ? "ok" : "NOT OK", version, right ? rows[i].what : ls_last_error());
         failures += !right;
     }
     LS_TRY(tool_devices.run(settings, stopped_by));
@@ -252,8 +252,8 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "asks every dependency and device for an answer that is known",
-    .details = "Checks every dependency (with its version) and every device by a small answer that is known.",
+    .summary = "test every dependency and device",
+    .details = "Prints the version of every dependency, and tests dependencies and devices with small known results.",
     .check = tool_check_devices,
     .run = run,
 };

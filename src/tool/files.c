@@ -69,19 +69,19 @@ ls_status tool_check_outputs(const tool_settings *settings)
             continue;
         for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++)
             if (inputs[k].path && is_same(path, inputs[k].path))
-                return ls_fail(LS_ERR_INVALID, "%s %s is the file of %s, which is read: give another name",
+                return ls_fail(LS_ERR_INVALID, "%s %s would overwrite the file of %s: choose another name",
                                outputs[i].flag, path, inputs[k].flag);
         for (size_t k = 0; k < settings->file_count; k++)
             if (is_same(path, settings->files[k]))
-                return ls_fail(LS_ERR_INVALID, "%s %s is %s, which is read: give another name", outputs[i].flag, path,
+                return ls_fail(LS_ERR_INVALID, "%s %s would overwrite %s: choose another name", outputs[i].flag, path,
                                settings->files[k]);
         if (settings->data && is_data(settings->data, path))
-            return ls_fail(LS_ERR_INVALID, "%s %s is a file of --data, which is read: give another name",
+            return ls_fail(LS_ERR_INVALID, "%s %s would overwrite a file of --data: choose another name",
                            outputs[i].flag, path);
         for (size_t k = 0; k < i; k++)
             if (outputs[k].path && is_same(path, outputs[k].path))
-                return ls_fail(LS_ERR_INVALID, "%s and %s name the same file, %s", outputs[i].flag, outputs[k].flag,
-                               path);
+                return ls_fail(LS_ERR_INVALID, "%s and %s name the same file, %s: choose another name", outputs[i].flag,
+                               outputs[k].flag, path);
     }
     return LS_OK;
 }

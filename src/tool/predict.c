@@ -71,7 +71,7 @@ typedef struct outcome {
     ls_array made;
 } outcome;
 
-static ls_status write_and_tell(void *user)
+static ls_status write_and_print(void *user)
 {
     const outcome *o = user;
     if (!tool_is_muted())
@@ -92,11 +92,11 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
         LS_TRY(tool_check_writable("--output", settings->output));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(tool_chosen_set(settings, session, &data, &out.set));
+    LS_TRY(tool_open_set(settings, session, &data, &out.set));
     LS_TRY(ls_predict(session->model, data, &out.made, .batch_size = settings->batch_size,
                       .strategy = session->strategy, .lanes = (int)settings->lanes));
-    tool_follow_chief(session->ctx);
-    ls_status status = tool_by_one(session->ctx, write_and_tell, &out);
+    tool_update_mute(session->ctx);
+    ls_status status = tool_print_once(session->ctx, write_and_print, &out);
     free(out.made.data);
     return status;
 }
@@ -113,8 +113,9 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_predict = {
     .name = "predict",
     .arguments = "MODEL --data DATA --weights FILE --output FILE",
-    .summary = "a model's output for every sample, as .npy or .csv",
-    .details = "A model's output for every sample of a set, in order. Without --weights the model is an untrained one.",
+    .summary = "write a model's output for every sample to a .npy or .csv file",
+    .details =
+        "Writes the model's output for every sample of a set, in order. Without --weights, the model is untrained.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_shape_flags, &tool_batch_flags,
                 &tool_count_flags, &tool_device_flags, &tool_placement_flags, &tool_output_flags },

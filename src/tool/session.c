@@ -58,7 +58,7 @@ static ls_status share_data(int from, tool_session *session)
 
 static ls_status load_data(const tool_settings *settings, tool_session *session)
 {
-    if (tool_follows_model(settings->data))
+    if (tool_has_model_sizes(settings->data))
         return tool_open_synthetic(settings, session);
     return ls_load_data(session->ctx, settings->data, settings->set == TOOL_SET_TEST ? NULL : &session->train,
                         settings->set == TOOL_SET_TRAIN ? NULL : &session->test);
@@ -68,11 +68,11 @@ ls_status tool_open_data(const tool_settings *settings, tool_session *session, t
 {
     int from = (int)settings->data_worker;
     if (from >= ls_cluster_size(session->ctx))
-        return ls_fail(LS_ERR_INVALID, "--data-worker %d: there is no such worker of %d", from,
+        return ls_fail(LS_ERR_INVALID, "--data-worker %d must be less than %d, the number of workers", from,
                        ls_cluster_size(session->ctx));
     if (from >= 0 && ls_cluster_servers(session->ctx) > 0)
-        return ls_fail(LS_ERR_INVALID, "--data-worker %d: where there are parameter servers all workers read the data",
-                       from);
+        return ls_fail(LS_ERR_INVALID,
+                       "--data-worker %d cannot be used with parameter servers: all workers read the data", from);
     if (from < 0 || from == ls_cluster_rank(session->ctx))
         LS_TRY(load_data(settings, session));
     ls_dataset **set = taken == TOOL_SET_TEST && session->test ? &session->test : &session->train;
@@ -81,12 +81,12 @@ ls_status tool_open_data(const tool_settings *settings, tool_session *session, t
     return from < 0 ? LS_OK : share_data(from, session);
 }
 
-ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name)
+ls_status tool_open_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name)
 {
     LS_TRY(tool_open_data(settings, session, TOOL_SET_TEST));
     ls_dataset **set = session->test ? &session->test : &session->train;
     if (*set == NULL)
-        return ls_fail(LS_ERR_NOT_FOUND, "%s has no test set; --set train takes the other", settings->data);
+        return ls_fail(LS_ERR_NOT_FOUND, "%s has no test set; use --set train", settings->data);
     *out = *set;
     *name = session->test ? "test" : "train";
     return LS_OK;

@@ -11,6 +11,7 @@
  * linked from the static library, are the only exceptions (tests/test_layers.sh checks this):
  * options, text, names and numbers for the command line, files and JSON for output, SHA-256 for
  * `doctor`, socket folders for `top`, and for `launch` to clean up after killed workers. */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
@@ -125,7 +126,7 @@ ls_status tool_metrics(const char *names, ls_metrics_list *out);
 bool tool_given(const ls_options *options, const char *flag);
 /* Returns whether `flag` comes from the environment and contradicts `other` from the command line:
  * then it counts as not given. */
-bool tool_yields(const ls_options *options, const char *flag, const char *other);
+bool tool_is_overridden(const ls_options *options, const char *flag, const char *other);
 
 /* Check a user's arguments, mainly flags that contradict each other (checks.c). */
 ls_status tool_check_model(const ls_options *options, tool_settings *settings);
@@ -226,17 +227,17 @@ extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, 
 /* Returns whether this process starts as chief, or without a cluster: then it prints and writes
  * files (cluster.c). */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
-/* Mute a process that is not the chief: its standard output goes to /dev/null. tool_follow_chief
+/* Mute a process that is not the chief: its standard output goes to /dev/null. tool_update_mute
  * unmutes a process that has become chief, and mutes worker 0 when it rejoins under another chief.
  * It is called with every log line of the library, and after collective operations. */
 void tool_mute(void);
 bool tool_is_muted(void);
-void tool_follow_chief(const ls_context *ctx);
+void tool_update_mute(const ls_context *ctx);
 /* Calls the function, which prints results, and writes files unless tool_is_muted. All workers wait
  * for the chief: if it is lost meanwhile, the next chief calls the function again, unmuted. */
-ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *user);
+ls_status tool_print_once(ls_context *ctx, ls_status (*function)(void *user), void *user);
 /* Sets *number to the largest number of all workers: a signal to one worker stops all. */
-ls_status tool_agree(ls_context *ctx, const char *what, int *number);
+ls_status tool_largest_of_workers(ls_context *ctx, const char *what, int *number);
 
 /* Creates the file with this process's live progress, for `top`, in a folder of this user (top.c).
  * Returns false if no safe folder exists. The folder is removed with its last file. */
@@ -265,7 +266,7 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session);
 /* Call after tool_open_model. taken: the set that --take limits. */
 ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken);
 /* Opens one set instead: that of --set, limited by --take. The session owns it. */
-ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
+ls_status tool_open_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
 /* Sets loss and metrics from the flags, or from model and data. */
 ls_status tool_choose_loss(const tool_settings *settings, tool_session *session, ls_dataset *data);
 void tool_close(tool_session *session);
@@ -276,6 +277,9 @@ ls_status tool_open_training(const tool_settings *settings, tool_session *sessio
 ls_status tool_introduce(const tool_settings *settings, tool_session *session);
 ls_status tool_fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out);
 
+/* Parses whole numbers from `low` to `high` (flags.c). Returns how many there are; 0: the text is not
+ * such a list, or has more than `most`. */
+size_t tool_read_numbers(const char *text, char separator, int64_t low, int64_t high, int64_t *out, size_t most);
 /* Parses "32x32x3" (flags.c). */
 ls_status tool_input_shape(const char *text, ls_shape *out);
 
@@ -284,7 +288,7 @@ ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_
 ls_status tool_place(const tool_settings *settings, ls_model *model);
 
 /* --data synthetic (synthetic.c): whether its sizes come from the model; opens such data. */
-bool tool_follows_model(const char *data);
+bool tool_has_model_sizes(const char *data);
 ls_status tool_open_synthetic(const tool_settings *settings, tool_session *session);
 
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session);

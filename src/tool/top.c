@@ -189,7 +189,7 @@ static void add_job(ls_text *text, const job *j)
     if (j->step_seconds > 0) {
         ls_text_put(text, ", ");
         add_seconds(text, j->step_seconds);
-        ls_text_put(text, " a step");
+        ls_text_put(text, " per step");
     }
     if (isfinite(j->loss))
         ls_text_add(text, ", loss %.4f", j->loss);
@@ -197,14 +197,14 @@ static void add_job(ls_text *text, const job *j)
     if (j->log[0])
         ls_text_add(text, "  log %s\n", j->log);
     if (silent > SILENT)
-        ls_text_add(text, "  nothing was heard of it for %lld s: it is stopped, or its machine is\n", silent);
+        ls_text_add(text, "  no update for %lld s: the process is stopped, or its machine is down\n", silent);
     if (j->count > 0) {
         ls_text_add(text, "  %zu of %lld workers", j->count, (long long)j->size);
         if (j->waiting_for >= 0)
             ls_text_add(text, ", waiting for %lld", (long long)j->waiting_for);
         if (j->idle_seconds > 2)
             ls_text_add(text, "; no step for %.0f s", j->idle_seconds);
-        ls_text_put(text, "\n  worker  lanes  own work a step  of the median\n");
+        ls_text_put(text, "\n  worker  lanes    work per step   times median\n");
     }
     for (size_t i = 0; i < j->count; i++) {
         const worker *w = &j->workers[i];
@@ -237,7 +237,7 @@ static size_t add_jobs(ls_text *text)
     return count;
 }
 
-static ls_status look(const tool_settings *settings, ls_text *text)
+static ls_status list_jobs(const tool_settings *settings, ls_text *text)
 {
     job j;
     for (size_t i = 0; i < settings->file_count; i++) {
@@ -245,7 +245,7 @@ static ls_status look(const tool_settings *settings, ls_text *text)
         add_job(text, &j);
     }
     if (settings->file_count == 0 && add_jobs(text) == 0)
-        ls_text_put(text, "no job of this user trains on this machine\n");
+        ls_text_put(text, "no training job of this user is running on this machine\n");
     return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory for a list of jobs") : LS_OK;
 }
 
@@ -262,18 +262,18 @@ static void draw(const char *text)
         printf("%.*s\033[K\n", length < size.ws_col ? length : size.ws_col - 1, text);
         text += length + (text[length] == '\n');
     }
-    printf("\033[J(q ends)\033[K");
+    printf("\033[J(q: quit)\033[K");
     fflush(stdout);
 }
 
 /* Redraws every second until q, Ctrl+D or a signal. */
-static ls_status watch(const tool_settings *settings, const volatile int *stop)
+static ls_status redraw(const tool_settings *settings, const volatile int *stop)
 {
     ls_status status = LS_OK;
     bool ends = false, keys = true;
     while (!ends && !*stop && status == LS_OK) {
         ls_text text = { 0 };
-        status = look(settings, &text);
+        status = list_jobs(settings, &text);
         if (status == LS_OK)
             draw(ls_text_get(&text));
         ls_text_free(&text);
@@ -298,7 +298,7 @@ static ls_status show(const tool_settings *settings)
         set = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
     printf("\033[?1049h"); /* alternate screen: the terminal's content is restored at the end */
-    ls_status status = watch(settings, tool_catch_signals());
+    ls_status status = redraw(settings, tool_catch_signals());
     printf("\033[?1049l");
     fflush(stdout);
     if (set)
@@ -314,7 +314,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     (void)stopped_by; /* a signal is a normal way to end it */
     if (isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0)
         return show(settings);
-    ls_status status = look(settings, &text);
+    ls_status status = list_jobs(settings, &text);
     if (status == LS_OK)
         printf("%s", ls_text_get(&text));
     ls_text_free(&text);
@@ -325,12 +325,13 @@ const tool_command tool_top = {
     .name = "top",
     .arguments = "[FILE...]",
     .summary = "watch running jobs: workers, epoch, step, seconds per step, the slowest worker",
-    .details =
-        "Shows the trainings of this user on this machine, or those whose --status FILE is given (their chief may be\n"
-        "on another machine, where the file can be reached): epoch, step, seconds a step, and of a cluster for\n"
-        "each worker its lanes and the seconds a step of its own work, without waiting for others; '<' is the\n"
-        "one that the others wait for. On a terminal it is drawn anew each second until q is typed; elsewhere it\n"
-        "is printed once.",
+    .details = "Shows this user's training jobs on this machine, or those whose --status FILE is given (also of jobs "
+               "on other\n"
+               "machines, if the file can be reached): epoch, step and seconds per step; for each worker of a cluster, "
+               "its lanes and\n"
+               "the seconds per step of its own work, without waiting. '<' marks the worker that the others wait for. "
+               "On a terminal,\n"
+               "redraws every second until you type q; otherwise prints once.",
     .takes_files = TOOL_ANY_FILES,
     .run = run,
 };

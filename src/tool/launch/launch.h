@@ -1,4 +1,4 @@
-/* lockstep launch: shared by its files. start.c starts worker processes, meeting.c
+/* lockstep launch: shared by its files. start.c starts worker processes, rendezvous.c
  * makes their shared folders, lines.c prints their output, launch.c supervises them. */
 #ifndef LS_TOOL_LAUNCH_LAUNCH_H
 #define LS_TOOL_LAUNCH_LAUNCH_H
@@ -40,13 +40,13 @@ typedef struct launch {
     int *cores, core_count, share; /* share: cores per worker */
     int signals;                   /* a signalfd */
     /* Descriptor of the file in memory that is shared with workers. */
-    int gone;
-    char *told; /* its content: by rank, whether the worker has ended for good */
+    int shared_fd;
+    char *ended; /* its content: by rank, whether the worker has ended for good */
     sigset_t mask, old_mask;
     /* The worker whose lines are printed without rank, and whose exit status is that of the job:
      * the chief, as it announces itself (fabric/start/launcher.h). For programs that announce none:
      * the lowest running rank; changes only when that one fails. -1: none is left. */
-    int voice;
+    int chief;
     bool begun;              /* a chief was announced: earlier failures did not end the job */
     bool finished;           /* the voice has ended with status 0 */
     int failed, how;         /* the first worker that failed, and its wait status; -1: none */
@@ -56,8 +56,6 @@ typedef struct launch {
     double over_at, kill_at; /* times when hanging workers are asked to end, and killed; 0: never */
 } launch;
 
-double launch_now(void);
-
 /* ---- start.c ---- */
 
 ls_status launch_find_cores(launch *l);
@@ -66,20 +64,20 @@ ls_status launch_find_cores(launch *l);
 ls_status launch_start_worker(launch *l, int rank, bool writes_itself);
 void launch_close_streams(launch_worker *w);
 
-/* ---- meeting.c ---- */
+/* ---- rendezvous.c ---- */
 
 /* Makes the folder where workers meet over TCP, and a key for this job unless one was given. */
-ls_status launch_make_meeting(launch *l);
-void launch_set_meeting(const launch *l); /* in the worker's process */
-void launch_remove_meeting(launch *l);    /* including files left by killed workers */
+ls_status launch_make_rendezvous(launch *l);
+void launch_set_rendezvous(const launch *l); /* in the worker's process */
+void launch_remove_rendezvous(launch *l);    /* including files left by killed workers */
 
 /* Share with workers that are still connecting which others have ended and will not be restarted
  * (fabric/start/launcher.h). Without this file they wait for the join limit. */
-void launch_make_word(launch *l);
-void launch_tell_ends(launch *l, bool none);
+void launch_make_shared(launch *l);
+void launch_share_ends(launch *l, bool none);
 /* Returns the running worker that announced itself as chief; -1: none. */
 int launch_find_chief(const launch *l);
-void launch_remove_word(launch *l);
+void launch_remove_shared(launch *l);
 
 /* ---- lines.c ---- */
 

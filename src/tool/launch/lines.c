@@ -11,7 +11,7 @@ static void print_line(const launch *l, int rank, int which, const char *line, s
 {
     FILE *file = which == 0 ? stdout : stderr;
     char whole[LAUNCH_LINE + 32];
-    size_t used = rank != l->voice ? (size_t)snprintf(whole, 32, "[%d] ", rank) : 0;
+    size_t used = rank != l->chief ? (size_t)snprintf(whole, 32, "[%d] ", rank) : 0;
     memcpy(whole + used, line, length);
     used += length;
     whole[used++] = '\n';

@@ -202,11 +202,9 @@ static bool is_value(const report_run *run, const char *key)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(others[i], key) == 0)
             return false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t length = strlen(key), part = strlen(endings[i]);
-        if (length > part && strcmp(key + length - part, endings[i]) == 0)
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (tool_ends_with(key, endings[i]))
             return false;
-    }
     return true;
 }
 
@@ -393,7 +391,7 @@ static ls_status read_line(report_run *run, const char *line, size_t bytes, bool
     else if (kind && strcmp(kind, "checkpoint") == 0)
         read_checkpoint(run, event);
     else if (!kind) /* later versions may add event kinds */
-        count_bad(run, "no event");
+        count_bad(run, "a line without an event");
     json_decref(event);
     return LS_OK;
 }
@@ -463,10 +461,10 @@ static ls_status read_file(report_run *run)
 static ls_status check(const report_run *run)
 {
     if (run->lines == 0)
-        return ls_fail(LS_ERR_DATA, "'%s' is empty: no line of a log is there yet", run->path);
+        return ls_fail(LS_ERR_DATA, "'%s' is empty: the log has no lines yet", run->path);
     if (run->starts == 0 && run->epochs_seen == 0 && run->step == 0 && run->reason[0] == '\0')
-        return ls_fail(LS_ERR_DATA, "'%s' is no log of a training run (lockstep train --log): %s", run->path,
-                       run->bad_lines > 0 ? run->first_bad : "its only line is torn");
+        return ls_fail(LS_ERR_DATA, "'%s' is not a log of a training run (lockstep train --log): %s", run->path,
+                       run->bad_lines > 0 ? run->first_bad : "its only line is incomplete");
     return LS_OK;
 }
 
