@@ -31,7 +31,7 @@ static ls_status make_word(const char *text, size_t length, const char *alone, c
     return LS_OK;
 }
 
-/* Parses "key=value,key=value,switch" into `values`. `options` owns the strings. */
+/* `options` owns the strings in `values`. */
 static ls_status read_list(const char *flag, const char *list, const char *alone, const ls_option_table *table,
                            void *values, ls_options *options)
 {
@@ -238,7 +238,7 @@ static ls_status make_schedule(int kind, const schedule_keys *k, double rate, to
         return ls_fail(LS_ERR_INVALID, "--schedule %s needs steps: %s:steps=1000", schedule_names[kind],
                        schedule_names[kind]);
     else
-        steps = length.all > warmup ? length.all - warmup : 1; /* until the end of training */
+        steps = length.all > warmup ? length.all - warmup : 1;
     if (kind == COSINE)
         *out = ls_cosine_decay(rate, steps, k->alpha, k->from, warmup);
     else if (kind == WARMUP)
@@ -295,7 +295,7 @@ ls_status tool_schedule(const tool_settings *settings, tool_length length, ls_sc
 
 /* ---- Checks ---- */
 
-/* Finds errors in the lists before anything runs. The length of training is unknown here. */
+/* Finds errors in the lists before anything runs. */
 ls_status tool_check_callbacks(const ls_options *options, tool_settings *settings)
 {
     tool_callbacks callbacks = { .count = 0 };

@@ -1,5 +1,4 @@
-/* Rejects invalid arguments: missing, unknown or contradictory ones. Runs before anything else, and
- * ends the command with exit status 2. */
+/* Rejects missing, unknown or contradictory arguments before anything runs (exit status 2). */
 #include "tool/tool.h"
 
 #include <float.h>
@@ -8,7 +7,6 @@
 
 #define MOST_MODELS 64
 
-/* --input and --classes are for built-in models only. */
 static ls_status check_shape(const ls_options *options, tool_settings *settings, bool is_builtin)
 {
     static const char *const flags[] = { "--input", "--classes" };
@@ -229,8 +227,7 @@ static ls_status check_shares(const tool_settings *settings, const tool_session 
                           tool_strategy_name(s->kind));
 }
 
-/* --strategy one-device and several devices contradict each other, unless one of the flags comes
- * from the environment only. */
+/* Flags from the environment yield to those on the command line. */
 static ls_status check_one_device(const ls_options *options, tool_settings *settings, int used)
 {
     if (settings->strategy != LS_STRATEGY_ONE_DEVICE || used == 1)

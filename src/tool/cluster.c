@@ -1,5 +1,4 @@
-/* The command as a worker of a cluster: which worker prints and writes files, and what workers
- * agree on. */
+/* The command as a worker of a cluster: which worker prints and writes files. */
 #include "tool/tool.h"
 
 #include <fcntl.h>

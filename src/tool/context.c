@@ -1,4 +1,4 @@
-/* Opens a context as the flags specify: number of CPU devices, memory limits, logging. */
+/* Opens a context as the flags specify. */
 #include "tool/tool.h"
 
 #include <string.h>
@@ -6,7 +6,6 @@
 
 #define MOST_MIB ((int64_t)1 << 40)
 
-/* Prints information to standard output, like progress; errors and warnings to standard error. */
 static void write_log(void *user, ls_log_level level, const char *line)
 {
     const tool_session *session = user;
@@ -29,8 +28,8 @@ static bool is_last_of_kind(const ls_device_name *list, size_t count, size_t i)
     return true;
 }
 
-/* Makes named devices other than CPUs visible, even those that are not used by default. Device
- * numbers must not change, so lower numbers of the same kind become visible, too. */
+/* Makes named devices other than CPUs visible. Device numbers must not change, so lower numbers of
+ * the same kind become visible, too. */
 static ls_status show_named(ls_context *ctx, const ls_device_name *list, size_t count)
 {
     ls_text names = { 0 };
@@ -61,7 +60,7 @@ static ls_status read_limits(const char *text, ls_logical_device *parts, int cou
     return LS_OK;
 }
 
-/* --memory-limit applies to each of these devices, too. A list is only for CPU devices. */
+/* A list of limits is only for CPU devices. */
 static ls_status limit_named(const tool_settings *settings, ls_context *ctx, const ls_device_name *list, size_t count)
 {
     ls_logical_device limit = { .memory_limit = 0 };
@@ -99,7 +98,7 @@ static ls_status read_names(const tool_settings *settings, ls_context *ctx, cons
     return status;
 }
 
-/* Parses --devices: a number of CPU devices, or names. If NULL, uses the devices of --place. */
+/* Parses --devices; NULL: uses the devices of --place. */
 static ls_status choose_devices(const tool_settings *settings, tool_session *session, int *open)
 {
     int64_t number;
@@ -126,7 +125,7 @@ static ls_status choose_devices(const tool_settings *settings, tool_session *ses
     return session->names.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the names of devices") : LS_OK;
 }
 
-/* Sets the rest of the strategy. checks.c and the library check it. */
+/* checks.c and the library check the strategy. */
 static void choose_strategy(const tool_settings *settings, tool_session *session)
 {
     ls_strategy *s = &session->strategy;

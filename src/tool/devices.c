@@ -1,4 +1,4 @@
-/* lockstep devices: lists devices, the cores this process may use and why, and the bit class. */
+/* The command `lockstep devices`. */
 #include "tool/tool.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* lockstep diff: shows what differs between two files of weights. */
+/* The command `lockstep diff`. */
 #include "tool/tool.h"
 
 /* If only one of the files is a .keras file, it is the model for both. */

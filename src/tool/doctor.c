@@ -1,5 +1,4 @@
-/* lockstep doctor: prints the version of every dependency, and tests dependencies and devices with
- * small known results. */
+/* lockstep doctor: every check computes a small known result. */
 #include "tool/tool.h"
 
 #include <openssl/crypto.h>
@@ -71,7 +70,7 @@ static float convolve(const float *x, const float *kernel, int row, int column, 
     return sum;
 }
 
-/* Compares a 3x3 convolution of a 6x6 image on the context's device with plain loops. */
+/* Compares with plain loops. */
 static ls_status compare_convolution(ls_graph *graph)
 {
     float x[SIZE * SIZE * CHANNELS], kernel[3 * 3 * CHANNELS * FILTERS];
@@ -93,7 +92,7 @@ static ls_status compare_convolution(ls_graph *graph)
     return LS_OK;
 }
 
-/* Opens a context with the CPU and these devices ("": no others; NULL: those used by default). */
+/* devices: besides the CPU; "": none; NULL: those used by default. */
 static ls_status open_with(const ls_context_options *options, const char *devices, ls_context **out)
 {
     ls_context *ctx;
@@ -135,7 +134,6 @@ static ls_status bit_class_of(int devices, char **out)
     return status;
 }
 
-/* The bit class begins with the version of the kernels: "definition 4; ..." */
 static ls_status check_kernels(char *version, size_t size)
 {
     char *text;
@@ -162,8 +160,8 @@ static ls_status check_bits(char *version, size_t size)
     return status;
 }
 
-/* The bit class of the CPU ends with the canary. A device with other bits appends its own canary,
- * or the self-check that differs. */
+/* The bit class of the CPU ends with its canary. A device with other bits appends its own, or the
+ * self-check that differs. */
 static ls_status check_device(const ls_device_info *device)
 {
     char name[64], *text = NULL;
@@ -206,8 +204,7 @@ static ls_status check_cuda(char *version, size_t size)
     return check_kind("CUDA", "CUDA", version, size);
 }
 
-/* cuBLAS and cuDNN are optional. The list of drivers that follows shows what was loaded, or why
- * not. */
+/* cuBLAS and cuDNN are optional. */
 static ls_status check_vendor(char *version, size_t size)
 {
     ls_status status = convolution_of(&(ls_context_options){ .kernels = LS_KERNELS_VENDOR }, NULL);
@@ -218,7 +215,7 @@ static ls_status check_vendor(char *version, size_t size)
 /* ---- All checks ---- */
 
 typedef struct row {
-    const char *what; /* what the check computes */
+    const char *what;
     ls_status (*check)(char *version, size_t size);
 } row;
 

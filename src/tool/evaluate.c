@@ -1,4 +1,4 @@
-/* lockstep evaluate: computes loss and metrics over a set, each sample once. */
+/* The command `lockstep evaluate`. */
 #include "tool/tool.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)

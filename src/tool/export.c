@@ -1,4 +1,4 @@
-/* lockstep export: writes a model's weights in another format or layout. */
+/* The command `lockstep export`. */
 #include "tool/tool.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)

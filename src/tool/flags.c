@@ -1,4 +1,4 @@
-/* All flags of the command, one row each, and the meaning of the names that they take. */
+/* All flags of the command, one row each, and the names that they take. */
 #include "tool/tool.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* lockstep key: makes the key for a job whose workers are on several machines. */
+/* The command `lockstep key`. */
 #include "tool/tool.h"
 
 static ls_status run(const tool_settings *settings, int *stopped_by)

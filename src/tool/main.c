@@ -1,5 +1,4 @@
-/* lockstep: the command. Finds the subcommand, reads its options, runs it. Exit status: 0 success,
- * 1 failure, 2 usage error, 128 + N if signal N ended training early. */
+/* lockstep: the command. Finds the subcommand, reads its options, runs it. */
 #include "tool/tool.h"
 
 #include <signal.h>
@@ -13,8 +12,7 @@ static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &
                                                 &tool_devices, &tool_doctor,   &tool_launch,  &tool_top,
                                                 &tool_replay,  &tool_key };
 
-/* Environment variables of Lockstep that are not flags: the data folder, allowed kernels, visible
- * devices and cores, and this worker's place in the cluster. */
+/* Environment variables of Lockstep that are not flags. */
 static const char *const other_variables[] = { "LOCKSTEP_DATA",    "LOCKSTEP_ISA",          "LOCKSTEP_VISIBLE_DEVICES",
                                                "LOCKSTEP_RANK",    "LOCKSTEP_WORLD_SIZE",   "LOCKSTEP_RENDEZVOUS",
                                                "LOCKSTEP_RESTART", "LOCKSTEP_LAUNCHER",     "LOCKSTEP_LISTEN",
@@ -67,8 +65,7 @@ static int print_command_help(const tool_command *command)
     return DONE;
 }
 
-/* Rejects misspelled variables, for every command, and bad values of variables that are not
- * flags. */
+/* Rejects misspelled variables, for every command. */
 static ls_status check_environment(void)
 {
     const ls_option_table *tables[COUNT(commands) * TOOL_MOST_TABLES + 1];
@@ -81,7 +78,7 @@ static ls_status check_environment(void)
     return ls_check_environment();
 }
 
-/* Flags of the program that `launch` starts must follow `--`. Explains that if it is missing. */
+/* Explains that `--` is missing before the program that `launch` starts. */
 static ls_status parse(const tool_command *command, int argc, const char *const *argv, ls_options *options)
 {
     ls_status status = ls_options_parse(options, argc, argv);

@@ -1,4 +1,4 @@
-/* lockstep predict: writes a model's first output for every sample to a file. */
+/* lockstep predict: writes the model's first output. */
 #include "tool/tool.h"
 
 #include <inttypes.h>
@@ -38,7 +38,7 @@ static void put_value(ls_text *text, const ls_array *array, int64_t index)
     }
 }
 
-/* Writes one line per sample, with all axes flattened. */
+/* One line per sample. */
 static ls_status write_csv(const char *path, const ls_array *array)
 {
     int64_t rows = array->shape.dims[0], columns = 1;

@@ -1,5 +1,5 @@
-/* lockstep replay: repeats an asynchronous training from its record. The record contains the
- * command that wrote it (describe_call in train.c), which defines the job. */
+/* lockstep replay: the record contains the command that wrote it (describe_call in train.c), which
+ * defines the job. */
 #include "tool/tool.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static bool is_kept(const char *flag)
     return true;
 }
 
-/* Finds a file that was named relative to the folder where the command ran. */
+/* Finds a file that was named relative to the folder of the recorded command. */
 static const char *find_file(const char *name, const char *folder, ls_options *options)
 {
     char path[PATH_MAX];

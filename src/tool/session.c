@@ -43,8 +43,7 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
     return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;
 }
 
-/* With --data-worker, that worker announces which sets exist, and all iterate over them
- * together. */
+/* The worker of --data-worker announces which sets exist; all iterate over them together. */
 static ls_status share_data(int from, tool_session *session)
 {
     ls_dataset **sets[] = { &session->train, &session->test };
@@ -94,7 +93,6 @@ ls_status tool_open_set(const tool_settings *settings, tool_session *session, ls
 
 /* ---- Choosing a loss by model and data ---- */
 
-/* Returns the number of elements of the axes from `first` on. */
 static int64_t sample_elements(const ls_shape *shape, int first)
 {
     int64_t count = 1;
@@ -103,7 +101,7 @@ static int64_t sample_elements(const ls_shape *shape, int first)
     return count;
 }
 
-/* Finds the op that makes the model's first output: "softmax" and "sigmoid" give probabilities. */
+/* Finds the op of the model's first output: "softmax" and "sigmoid" give probabilities. */
 static ls_status last_op(ls_model *model, const char **out)
 {
     size_t inputs = ls_model_input_count(model), outputs = ls_model_output_count(model);

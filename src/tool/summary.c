@@ -1,4 +1,4 @@
-/* lockstep summary: prints a model's layers, shapes and sizes, as Keras does. */
+/* The command `lockstep summary`. */
 #include "tool/tool.h"
 
 static ls_status run(const tool_settings *settings, int *stopped_by)

@@ -1,4 +1,4 @@
-/* --data synthetic without sizes: random data that fits the model's inputs and outputs. */
+/* --data synthetic without sizes: random data that fits the model. */
 #include "tool/tool.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ bool tool_has_model_sizes(const char *data)
     return part == 0 || memchr(first, '=', part) != NULL;
 }
 
-/* Returns the seed in the options, from which several inputs derive theirs. */
+/* Returns the seed in the options. */
 static uint64_t seed_of(const char *options)
 {
     const char *at = strstr(options, "seed=");
@@ -35,7 +35,7 @@ static uint64_t seed_of(const char *options)
     return seed;
 }
 
-/* Number of classes of the labels for an output; 2 for an output of one number. */
+/* Number of classes of the labels; 2 for an output of one number. */
 static ls_status classes_of(const ls_model *model, size_t output, int64_t *out)
 {
     ls_shape shape = ls_model_output_shape(model, output);

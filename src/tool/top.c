@@ -1,5 +1,4 @@
-/* lockstep top: shows this user's training jobs on this machine, or those of the given files.
- * Redraws every second on a terminal; otherwise prints once. */
+/* lockstep top: redraws every second on a terminal; otherwise prints once. */
 #include "tool/tool.h"
 
 #include <dirent.h>
@@ -99,7 +98,6 @@ static ls_status read_workers(const ls_json_at *root, job *out)
     return LS_OK;
 }
 
-/* Replaces control characters. */
 static ls_status read_name(const ls_json_at *root, const char *key, char *out, size_t size)
 {
     const char *text = "";
@@ -162,7 +160,7 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Median step time of workers that have lanes (the lower of two); 0: none has. */
+/* Lower median of the step times of workers that have lanes; 0: none has. */
 static double median(const job *j)
 {
     double values[LS_MAX_CLUSTER];
@@ -266,7 +264,6 @@ static void draw(const char *text)
     fflush(stdout);
 }
 
-/* Redraws every second until q, Ctrl+D or a signal. */
 static ls_status redraw(const tool_settings *settings, const volatile int *stop)
 {
     ls_status status = LS_OK;
@@ -297,7 +294,7 @@ static ls_status show(const tool_settings *settings)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         set = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
-    printf("\033[?1049h"); /* alternate screen: the terminal's content is restored at the end */
+    printf("\033[?1049h"); /* alternate screen */
     ls_status status = redraw(settings, tool_catch_signals());
     printf("\033[?1049l");
     fflush(stdout);

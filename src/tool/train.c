@@ -1,4 +1,4 @@
-/* lockstep train: fit, validate, save. */
+/* The command `lockstep train`. */
 #include "tool/tool.h"
 
 #include <signal.h>
@@ -30,7 +30,6 @@ static ls_status steps_of_epoch(const tool_settings *settings, tool_session *ses
     return LS_OK;
 }
 
-/* Number of epochs: --epochs, or as many as --max-steps needs. */
 static ls_status count_epochs(const tool_settings *settings, tool_session *session, int64_t *out)
 {
     int64_t steps;
@@ -77,7 +76,7 @@ ls_status tool_open_training(const tool_settings *settings, tool_session *sessio
     return ls_compile(session->model, .optimizer = optimizer, .loss = session->loss, .metrics = session->metrics);
 }
 
-/* For more than one device, for example "; pipeline, 2 replicas of 3 stages". */
+/* Prints "; pipeline, 2 replicas of 3 stages" for more than one device. */
 static void introduce_strategy(const tool_session *session)
 {
     const ls_strategy *s = &session->strategy;
@@ -159,8 +158,8 @@ static const char *status_file(const tool_settings *settings, char path[PATH_MAX
     return tool_status_file(path) ? path : NULL;
 }
 
-/* Describes this command and its folder for the record, so that `lockstep replay` can build the job
- * again. *out is NULL if no record was requested. */
+/* Describes this command for the record, so that `lockstep replay` can build the job again; NULL
+ * without --record. */
 static ls_status describe_call(const tool_settings *settings, char **out)
 {
     char folder[PATH_MAX];
@@ -208,7 +207,6 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
     return status;
 }
 
-/* Training that does not fit into memory is a failure. */
 static ls_status explain(const tool_settings *settings, tool_session *session)
 {
     ls_fit_options options;
@@ -221,7 +219,7 @@ static ls_status explain(const tool_settings *settings, tool_session *session)
     return fits ? LS_OK : ls_fail(LS_ERR_MEMORY, "training does not fit into the memory of the devices");
 }
 
-/* Returns the results of the last validation if it used the test set; false: none. */
+/* Gets the results of the last validation if it used the test set. */
 static bool known_results(const ls_history *history, const ls_metrics_list *metrics, ls_dataset *test, ls_results *out)
 {
     size_t epochs = history ? ls_history_epochs(history) : 0;
@@ -259,8 +257,6 @@ typedef struct outcome {
     ls_results results; /* on the test set */
 } outcome;
 
-/* Gets the results on the test set: from the last validation, or by evaluating it on all
- * workers. */
 static ls_status find_results(outcome *out, const ls_history *history)
 {
     const tool_settings *settings = out->settings;
@@ -307,8 +303,8 @@ static ls_status print_results(void *user)
     return LS_OK;
 }
 
-/* Saves the weights, also after a failure: they are those of the last good step. Keeps the old file
- * if there was no good step, or if this worker lost the others, which may write it. */
+/* Saves the weights of the last good step, also after a failure. Keeps the old file if there was no
+ * good step, or if this worker lost the others, which may write it. */
 static ls_status save(const tool_settings *settings, const tool_session *session, ls_status trained)
 {
     char reason[1024];

@@ -1,6 +1,5 @@
-/* lockstep verify: trains a few steps with every strategy and number of devices and workers. Runs
- * with the same number of lanes must end with the same hash. If one does not, repeats it step by
- * step to find the first variable and element that differ. */
+/* lockstep verify: runs with the same number of lanes must end with the same hash. If one does not,
+ * repeats it step by step to find the first variable and element that differ. */
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -121,7 +120,6 @@ typedef struct run {
     double seconds;
 } run;
 
-/* Makes the settings of `lockstep train` for this run. */
 static ls_status settings_of(const tool_settings *settings, run *r, tool_settings *out)
 {
     *out = *settings;
@@ -161,7 +159,6 @@ static ls_status open_run(const tool_settings *settings, tool_session *session)
                       .metrics = session->metrics);
 }
 
-/* Flips the last bit of one weight, for --break-run. */
 static ls_status flip_bit(const ls_model *model)
 {
     ls_tensor *variable = ls_model_variable(model, 0);
@@ -201,7 +198,7 @@ static ls_status after_step(void *user, ls_model *model, const ls_logs *logs, bo
     return w->hashes ? ls_model_state_sha256(model, w->hashes[w->done - 1]) : LS_OK;
 }
 
-/* Trains `steps` steps. Leaves the session open, so that the caller can read the weights. */
+/* Leaves the session open, so that the caller can read the weights. */
 static ls_status train(const tool_settings *settings, run *r, int64_t steps, char (*hashes)[65], tool_session *session)
 {
     tool_settings own;
@@ -219,7 +216,7 @@ static ls_status train(const tool_settings *settings, run *r, int64_t steps, cha
 
 /* ---- Finding a difference ---- */
 
-/* Prints the first element that differs and sets *differs; leaves it if none does. */
+/* Prints the first element that differs and sets *differs. */
 static ls_status compare_variable(const ls_model *good, const ls_model *bad, size_t index, bool *differs)
 {
     ls_array a, b;
@@ -301,7 +298,7 @@ static ls_status find_difference(const tool_settings *settings, run good, run ba
 
 /* ---- Workers ---- */
 
-/* Memory shared between the workers of a run and this process. */
+/* Memory shared with the workers of a run. */
 typedef struct shared {
     const tool_settings *settings;
     run good, bad; /* bad: the run; good: only when searching for a difference */
@@ -351,7 +348,6 @@ static ls_status in_workers(const tool_settings *settings, const run *good, run 
 
 /* ---- All runs ---- */
 
-/* Compares loss and metrics bit by bit. */
 static bool same_results(const run *a, const run *b)
 {
     return a->result_count == b->result_count && memcmp(a->results, b->results, a->result_count * sizeof(double)) == 0;
@@ -391,7 +387,7 @@ static ls_status run_one(const tool_settings *settings, run *r)
     return status;
 }
 
-/* first: the reference run for these lanes; set by the first run that succeeds. */
+/* first: the reference run for these lanes. */
 static ls_status try_one(const tool_settings *settings, run *r, run *first, tally *sums)
 {
     ls_status status = run_one(settings, r);

@@ -1,8 +1,6 @@
-/* lockstep launch: starts the workers of a job on this machine, forwards signals, restarts failed
- * workers on request, ends workers that hang, and exits with the status of the job.
- *
- * A failed worker does not end the job: the others continue without it, or fail themselves. The job
- * is finished when its voice (launch.h) has ended with 0. */
+/* lockstep launch: supervises the workers of a job on this machine. A failed worker does not end
+ * the job: the others continue without it, or fail themselves. The job is finished when its chief
+ * (launch.h) has ended with 0. */
 #include "tool/launch/launch.h"
 
 #include <errno.h>
@@ -15,7 +13,7 @@
 #include <unistd.h>
 
 #define FIRST_DELAY 0.1  /* seconds before a restart; doubles after each early failure */
-#define LAST_DELAY  10.0 /* longest delay, in seconds */
+#define LAST_DELAY  10.0 /* seconds */
 #define SOON        10.0 /* seconds; a worker that ran longer starts with FIRST_DELAY again */
 
 static int exit_status(int how)
@@ -79,7 +77,7 @@ static void read_signals(launch *l)
         pass_on(l, (int)info.ssi_signo);
 }
 
-/* Receives signals through a descriptor. Signals that were ignored stay ignored. */
+/* Signals that were ignored stay ignored. */
 static ls_status catch_signals(launch *l)
 {
     static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD };
@@ -169,7 +167,7 @@ static ls_status restart_job(launch *l)
     return l->signal == 0 ? start_all(l) : LS_OK;
 }
 
-/* A restarted worker writes to pipes, because another worker is the voice now. */
+/* A restarted worker writes to pipes, because another worker is the chief now. */
 static void restart_worker(launch *l, int rank)
 {
     launch_worker *w = &l->workers[rank];
@@ -192,7 +190,7 @@ static int find_next_chief(const launch *l)
     return -1;
 }
 
-/* Makes the announced chief the voice. Forgets failures from before the job began. */
+/* Forgets failures from before the job began. */
 static void update_chief(launch *l)
 {
     int chief = launch_find_chief(l);
@@ -268,8 +266,8 @@ static bool is_stopped(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* Ends workers that still run after the grace period. If the voice is stopped (SIGSTOP), the others
- * finished the job without it; if it runs, it has failed to finish. */
+/* Ends workers that still run after the grace period. If the chief is stopped (SIGSTOP), the others
+ * finished the job without it; if it runs, it has failed. */
 static void end_hanging(launch *l)
 {
     if (l->over_at <= 0 || l->kill_at > 0 || ls_clock_now() < l->over_at)
@@ -322,8 +320,7 @@ static void poll_once(launch *l, struct pollfd *polls)
         signal_workers(l, SIGKILL);
 }
 
-/* Runs until all workers have ended. Does not wait for processes that left a worker's group and may
- * keep a pipe open. */
+/* Does not wait for processes that left a worker's group and may keep a pipe open. */
 static ls_status watch(launch *l, struct pollfd *polls)
 {
     for (;;) {
@@ -346,7 +343,7 @@ static ls_status run_workers(launch *l)
     ls_status status = start_all(l);
     if (status == LS_OK)
         status = watch(l, polls);
-    if (status != LS_OK) { /* some workers could not be started */
+    if (status != LS_OK) {
         char message[512];
         snprintf(message, sizeof message, "%s", ls_last_error());
         ask_to_end(l);
@@ -360,7 +357,7 @@ static ls_status run_workers(launch *l)
 
 /* ---- Setup and result ---- */
 
-/* Workers may have another working directory, so they get the absolute path. */
+/* Workers may have another working directory. */
 static ls_status find_key(launch *l)
 {
     const char *path = l->settings->key_file;
@@ -388,7 +385,6 @@ static ls_status prepare(launch *l)
     return catch_signals(l);
 }
 
-/* Names the worker that failed first: the other failures follow from it. */
 static int end_of_job(const launch *l)
 {
     char text[96];

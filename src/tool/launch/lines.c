@@ -1,12 +1,11 @@
-/* lockstep launch: prints the workers' output line by line. Lines begin with the rank, except those
- * of the voice (launch.h). */
+/* lockstep launch: prints the workers' output. Lines begin with the rank, except the chief's. */
 #include "tool/launch/launch.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Writes a line with one call, because the voice may write to the same file directly. */
+/* Writes a line with one call, because the chief may write to the same file directly. */
 static void print_line(const launch *l, int rank, int which, const char *line, size_t length)
 {
     FILE *file = which == 0 ? stdout : stderr;

@@ -1,7 +1,6 @@
-/* Folders of a job on this machine: one where workers meet over TCP, with their addresses and the
- * key of the job; and one for the journals of parameter servers. Both are removed at the end, or,
- * if the launcher was killed, by the next launcher of this user. Also shares with workers which
- * others have ended. */
+/* Folders of a job on this machine: one for the rendezvous over TCP, with addresses and the key of
+ * the job, and one for the journals of parameter servers. They are removed at the end, or, if the
+ * launcher was killed, by the next launcher of this user. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

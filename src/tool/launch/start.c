@@ -11,8 +11,8 @@
 
 /* ---- Cores ---- */
 
-/* Finds the cores that CPU devices of this process would use; if they are not bound to cores, those
- * of the affinity mask. */
+/* Finds the cores that CPU devices of this process would use; if those are not bound, the cores of
+ * the affinity mask. */
 ls_status launch_find_cores(launch *l)
 {
     ls_context *ctx = NULL;
@@ -37,8 +37,7 @@ ls_status launch_find_cores(launch *l)
     return LS_OK;
 }
 
-/* Binds a worker to its cores: consecutive shares of equal size. With more workers than cores, each
- * gets one core in turn. */
+/* With more workers than cores, each gets one core in turn. */
 static void take_cores(const launch *l, int rank)
 {
     cpu_set_t mask;
@@ -53,7 +52,7 @@ static void take_cores(const launch *l, int rank)
     }
     if (l->core_count > 0)
         sched_setaffinity(0, sizeof mask, &mask); /* on failure workers are only slower */
-    /* If the user chose CPU cores, restricts the choice to the worker's share. */
+    /* Restricts a user's choice of cores to the worker's share. */
     const char *visible = getenv("LOCKSTEP_VISIBLE_DEVICES");
     const char *open = visible ? strchr(visible, '[') : NULL, *end = open ? strchr(open, ']') : NULL;
     char chosen[2048];
@@ -92,8 +91,7 @@ static void set_environment(const launch *l, int rank)
     launch_set_rendezvous(l);
 }
 
-/* Connects the outputs to pipes, if given. Workers do not read from a terminal: they are not
- * foreground processes. */
+/* Workers do not read from a terminal: they are not foreground processes. */
 static void set_descriptors(const int *outputs)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -146,7 +144,7 @@ void launch_close_streams(launch_worker *w)
     }
 }
 
-/* The pipe `error_pipe` ends when the program was started, or carries errno if it could not be. */
+/* The error pipe ends when the program was started, or carries errno if it could not be. */
 static ls_status fork_worker(launch *l, int rank, const int *outputs, const int *error_pipe)
 {
     int error = 0;
@@ -174,7 +172,7 @@ static ls_status fork_worker(launch *l, int rank, const int *outputs, const int 
 
 ls_status launch_start_worker(launch *l, int rank, bool writes_itself)
 {
-    /* Read and write end for standard output, then for standard error. */
+    /* Read and write end, for standard output and standard error. */
     int error_pipe[2], pipes[4] = { -1, -1, -1, -1 };
     LS_TRY(open_pipe(error_pipe));
     ls_status status = LS_OK;

@@ -1,4 +1,4 @@
-/* The figures of a report: which curves each chart shows, and how time was spent. */
+/* Which curves each chart shows, and how time was spent. */
 #include "tool/report/report.h"
 
 #include <inttypes.h>

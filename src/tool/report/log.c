@@ -1,4 +1,4 @@
-/* Reads a log line by line (docs/log.md). Counts lines that cannot be read, and uses the rest. */
+/* Reads a log (docs/log.md). Counts lines that cannot be read, and uses the rest. */
 #include "tool/report/report.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ static double seconds(const json_t *line, const char *key)
     return value >= 0 && value < 1e12 ? value : 0; /* also for NAN */
 }
 
-/* Copies text; cuts it between two characters of UTF-8. */
+/* Cuts text that is too long between two characters of UTF-8. */
 static void keep_text(char *to, size_t room, const char *from)
 {
     size_t bytes = strlen(from);
@@ -185,8 +185,8 @@ static void read_step(report_run *run, const json_t *line)
     add_point(&run->rate, (double)step, number(line, "learning_rate"));
 }
 
-/* Returns whether a field is a loss or metric: one that the start event lists, or if it lists none,
- * any unknown field. */
+/* A field is a loss or metric if the start event lists it, or, if that lists none, if it is
+ * unknown. */
 static bool is_value(const report_run *run, const char *key)
 {
     static const char *const others[] = {
@@ -208,7 +208,7 @@ static bool is_value(const report_run *run, const char *key)
     return true;
 }
 
-/* Returns the index of a name, adding it if needed; REPORT_VALUES: too many names. */
+/* Adds the name if needed. Returns REPORT_VALUES if there are too many. */
 static size_t value_index(report_run *run, const char *key)
 {
     char name[REPORT_NAME];
@@ -285,8 +285,7 @@ static void add_times(report_times *to, const report_times *t)
     to->validation += t->validation;
 }
 
-/* Returns space for an epoch; if full, drops every second one. One entry stays free for the last
- * epoch. */
+/* If full, drops every second epoch. One entry stays free for the last epoch. */
 static report_epoch *next_epoch(report_run *run)
 {
     if (run->epoch_count == REPORT_EPOCHS - 1) {
@@ -298,7 +297,7 @@ static report_epoch *next_epoch(report_run *run)
     return &run->epochs[run->epoch_count];
 }
 
-/* An epoch that was logged before replaces the earlier one and those after it, as with steps. */
+/* A resumed run may log an epoch again: it replaces the earlier one and those after it. */
 static void read_epoch(report_run *run, const json_t *line)
 {
     report_epoch made = { .epoch = whole(line, "epoch"), .steps = whole(line, "steps"), .rate = NAN };

@@ -1,5 +1,5 @@
-/* The page of a report: one self-contained HTML file without scripts. Its policy forbids scripts
- * and requests, so that content of a log is never executed. */
+/* One self-contained HTML file. Its policy forbids scripts and requests, so that content of a log
+ * is never executed. */
 #include "tool/report/report.h"
 
 #include <inttypes.h>
@@ -121,7 +121,6 @@ static void put_state(ls_text *page, const report_run *run)
     ls_text_put(page, "</span>");
 }
 
-/* Writes the model names without duplicates. */
 static void put_names(ls_text *page, report_run *const *runs, size_t count)
 {
     for (size_t r = 0; r < count; r++) {

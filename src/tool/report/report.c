@@ -1,10 +1,9 @@
-/* lockstep report: turns training logs into one page, which is written atomically. */
+/* lockstep report: the page is written atomically. */
 #include "tool/report/report.h"
 
 #include <string.h>
 
-/* Rejects names that end in something else than .html or .htm; accepts names without a dot
- * (/dev/stdout). */
+/* Accepts names without a dot (/dev/stdout). */
 static ls_status check_output(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
