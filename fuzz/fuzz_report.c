@@ -1,7 +1,7 @@
 /* Logs of training, and the page that is made of each: nothing that stands in a log becomes a tag, an attribute or a
  * number that is none. */
 #include "fuzz.h"
-#include "tool/report.h"
+#include "tool/report/report.h"
 
 /* Between the quotes of every `name="..."` only these characters. */
 static void check_attribute(const char *page, const char *name, const char *allowed)

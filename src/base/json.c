@@ -87,31 +87,6 @@ ls_status ls_json_read_file(const char *path, json_t **out)
     return status;
 }
 
-/* Fails only without memory: jansson's strings are always UTF-8 and its numbers finite. */
-static int append(const char *data, size_t bytes, void *text)
-{
-    ls_text_put_bytes(text, data, bytes);
-    return ((const ls_text *)text)->failed ? -1 : 0;
-}
-
-ls_status ls_json_write_file(const char *path, const json_t *value)
-{
-    ls_text text = { 0 };
-    if (value == NULL)
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': there is no value", path);
-    if (json_dump_callback(value, append, &text, JSON_INDENT(2) | JSON_ENCODE_ANY) != 0) {
-        ls_text_free(&text);
-        return ls_fail(LS_ERR_MEMORY, "no memory for the JSON of '%s'", path);
-    }
-    ls_text_put(&text, "\n");
-    size_t length = text.length;
-    char *data = NULL;
-    LS_TRY(ls_text_take(&text, &data));
-    ls_status status = ls_file_write(path, data, length);
-    free(data);
-    return status;
-}
-
 /* ---- Messages ---- */
 
 static bool is_plain_key(const char *key)

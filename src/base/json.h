@@ -21,10 +21,6 @@
 ls_status ls_json_read_file(const char *path, json_t **out);
 ls_status ls_json_read_buffer(const char *name, const char *data, size_t bytes, json_t **out);
 
-/* Writes JSON with an indent of 2, keys in insertion order and a final newline. Replaces the file
- * atomically (ls_file_write). */
-ls_status ls_json_write_file(const char *path, const json_t *value);
-
 typedef struct ls_json_at {
     const json_t *value;
     const struct ls_json_at *parent; /* NULL: this is the root */

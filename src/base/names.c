@@ -61,7 +61,7 @@ static bool is_near(const char *wanted, const char *name, int d)
     return strcasecmp(wanted, name) == 0 || (size_t)d * 3 <= (a > b ? a : b) * LETTER;
 }
 
-const char *ls_nearest_name(const char *wanted, const char *const *names, size_t n)
+static const char *find_nearest(const char *wanted, const char *const *names, size_t n)
 {
     const char *nearest = NULL;
     int least = 0;
@@ -83,7 +83,7 @@ const char *ls_nearest_name(const char *wanted, const char *const *names, size_t
 ls_name_advice ls_suggest_name(const char *wanted, const char *const *names, size_t n)
 {
     ls_name_advice advice = { "" };
-    const char *nearest = ls_nearest_name(wanted, names, n);
+    const char *nearest = find_nearest(wanted, names, n);
     if (nearest)
         snprintf(advice.text, sizeof advice.text, "; did you mean %.300s?", nearest);
     return advice;

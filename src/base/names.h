@@ -4,19 +4,16 @@
 
 #include <stddef.h>
 
-/* Returns the name nearest to `wanted`, the first one of equals, or NULL if more than a third of
- * the longer name's letters differ. The distance counts letters to change, add, drop or swap. A
- * change of case counts half; an abbreviation of 3 letters or more counts as one letter. Leading
- * dashes and "LOCKSTEP_" are ignored. */
-const char *ls_nearest_name(const char *wanted, const char *const *names, size_t n);
-
 /* Hint to append to a message about an unknown name. Use .text within the call that formats the
  * message. */
 typedef struct ls_name_advice {
     char text[400];
 } ls_name_advice;
 
-/* "; did you mean adam?", or "" when no name is near. */
+/* Returns "; did you mean adam?" with the nearest name, the first one of equals, or "" if more than
+ * a third of the longer name's letters differ. The distance counts letters to change, add, drop or
+ * swap. A change of case counts half; an abbreviation of 3 letters or more counts as one letter.
+ * Leading dashes and "LOCKSTEP_" are ignored. */
 ls_name_advice ls_suggest_name(const char *wanted, const char *const *names, size_t n);
 
 /* Same as ls_suggest_name, but when no name is near it lists the names: "; there are sgd, adam,

@@ -21,11 +21,6 @@ static inline bool ls_i64_mul(int64_t a, int64_t b, int64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-static inline bool ls_i64_add(int64_t a, int64_t b, int64_t *out)
-{
-    return !__builtin_add_overflow(a, b, out);
-}
-
 /* `alignment` is a power of two, and n + alignment must not overflow. */
 static inline size_t ls_size_align(size_t n, size_t alignment)
 {

@@ -46,6 +46,26 @@ bool ls_socket_folder_is_own(const char *path)
            (about.st_mode & 022) == 0;
 }
 
+/* Returns whether nothing exists at the path, and this process can create something there. */
+static bool is_free(const char *path)
+{
+    char parent[LS_SOCKET_FOLDER_CHARS];
+    snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(path, '/') - path), path);
+    return access(path, F_OK) != 0 && access(parent, W_OK) == 0;
+}
+
+bool ls_socket_folder_find(char path[LS_SOCKET_FOLDER_CHARS])
+{
+    char paths[LS_SOCKET_FOLDERS][LS_SOCKET_FOLDER_CHARS];
+    int count = ls_socket_folders(paths);
+    for (int i = 0; i < count; i++)
+        if (ls_socket_folder_is_own(paths[i]) || is_free(paths[i])) {
+            memcpy(path, paths[i], LS_SOCKET_FOLDER_CHARS);
+            return true;
+        }
+    return false;
+}
+
 /* ---- The lock ---- */
 
 /* Opens a folder of this user and removes other users' access to it. *foreign: something else

@@ -1,4 +1,5 @@
-/* Folders for the sockets of a user's workers on one machine. Only this user can write there, so
+/* Folders for the sockets of a user's workers on one machine, and for the status files that
+ * `lockstep top` reads. Only this user can write there, so
  * other users cannot take a worker's address. Candidates, in order of preference:
  *
  * clang-format off
@@ -24,6 +25,10 @@ int ls_socket_folders(char paths[LS_SOCKET_FOLDERS][LS_SOCKET_FOLDER_CHARS]);
 /* Returns whether the path is a folder (not a link) of this user that no other user can write
  * to. */
 bool ls_socket_folder_is_own(const char *path);
+
+/* Sets the path to the first candidate that is such a folder or that this process can create.
+ * Returns false if there is none. */
+bool ls_socket_folder_find(char path[LS_SOCKET_FOLDER_CHARS]);
 
 /* Creates the folder if needed and locks it. Sockets are created and removed under the lock.
  * Returns false if the folder cannot be used; `why` then has the reason, and *foreign says whether

@@ -410,14 +410,6 @@ ls_safetensors_pair ls_safetensors_metadata_at(const ls_safetensors *file, size_
     return index < file->pair_count ? file->pairs[index] : (ls_safetensors_pair){ NULL, NULL };
 }
 
-const char *ls_safetensors_metadata_find(const ls_safetensors *file, const char *key)
-{
-    for (size_t i = 0; i < file->pair_count; i++)
-        if (strcmp(file->pairs[i].key, key) == 0)
-            return file->pairs[i].value;
-    return NULL;
-}
-
 /* ---- Writing ---- */
 
 /* Adds a value under a key that must be new; takes ownership of the value. */

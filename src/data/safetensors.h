@@ -41,11 +41,9 @@ size_t ls_safetensors_count(const ls_safetensors *file);
 const ls_safetensors_entry *ls_safetensors_at(const ls_safetensors *file, size_t index);
 const ls_safetensors_entry *ls_safetensors_find(const ls_safetensors *file, const char *name);
 
-/* Map of strings ("__metadata__") in file order; empty if the file has none.
- * ls_safetensors_metadata_find returns NULL if there is no such key. */
+/* Map of strings ("__metadata__") in file order; empty if the file has none. */
 size_t ls_safetensors_metadata_count(const ls_safetensors *file);
 ls_safetensors_pair ls_safetensors_metadata_at(const ls_safetensors *file, size_t index);
-const char *ls_safetensors_metadata_find(const ls_safetensors *file, const char *key);
 
 /* ---- Writing ---- */
 

@@ -260,7 +260,7 @@ ls_status ls_zip_stream(const ls_zip *zip, const char *name, const ls_zip_member
     return LS_OK;
 }
 
-ls_status ls_zip_read(const ls_zip *zip, const char *name, size_t limit, char **data, size_t *bytes)
+static ls_status read_whole(const ls_zip *zip, const char *name, size_t limit, char **data, size_t *bytes)
 {
     ls_zip_member member = { 0 };
     ls_stream *stream = NULL;
@@ -300,7 +300,7 @@ ls_status ls_zip_read_from(const char *path, const char *name, size_t limit, cha
     LS_TRY(ls_data_file_open(path, &file));
     ls_status status = ls_zip_open(&file, &zip);
     if (status == LS_OK) {
-        status = ls_zip_read(&zip, name, limit, data, bytes);
+        status = read_whole(&zip, name, limit, data, bytes);
         ls_zip_close(&zip);
     }
     ls_data_file_close(&file);

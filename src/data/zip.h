@@ -38,9 +38,6 @@ ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_
 ls_status ls_zip_stream(const ls_zip *zip, const char *name, const ls_zip_member *member, ls_stream **out);
 
 /* Reads a whole member of at most `limit` bytes and appends a zero byte; the caller frees *data. */
-ls_status ls_zip_read(const ls_zip *zip, const char *name, size_t limit, char **data, size_t *bytes);
-
-/* Same for a file that is not open. */
 ls_status ls_zip_read_from(const char *path, const char *name, size_t limit, char **data, size_t *bytes);
 
 /* ---- Writing ---- */

@@ -11,18 +11,8 @@
  * key. */
 ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out);
 
-/* Fails with path, layer and class: `PATH: layer "conv2d" (Conv2D): ...`. */
-typedef struct ls_keras_who {
-    const char *name, *class_name;
-} ls_keras_who;
-ls_status ls_keras_fail(const ls_json_at *at, const ls_keras_who *who, ls_status status, const char *format, ...)
-    LS_PRINTF(4, 5);
-
 /* Fails if the object at `at` has a class that a user registered. */
 ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name);
-
-/* Accepts "float32" or the equivalent DTypePolicy; other types are unsupported. */
-ls_status ls_keras_dtype(const ls_json_at *at, const ls_keras_who *who, const char **out);
 
 /* ---- Writing (keras_write.c) ---- */
 

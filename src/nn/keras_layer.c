@@ -11,7 +11,14 @@
 #include "base/text.h"
 #include "nn/layer.h"
 
-ls_status ls_keras_fail(const ls_json_at *at, const ls_keras_who *who, ls_status status, const char *format, ...)
+/* Names the layer of a message. */
+typedef struct layer_name {
+    const char *name, *class_name;
+} layer_name;
+
+/* Fails with path, layer and class: `PATH: layer "conv2d" (Conv2D): ...`. */
+static LS_PRINTF(4, 5) ls_status
+    fail(const ls_json_at *at, const layer_name *who, ls_status status, const char *format, ...)
 {
     ls_text text = { 0 };
     va_list args;
@@ -324,14 +331,15 @@ static ls_status read_sizes(const ls_json_at *at, ls_shape *out)
     return LS_OK;
 }
 
-ls_status ls_keras_dtype(const ls_json_at *at, const ls_keras_who *who, const char **out)
+/* Accepts "float32" or the equivalent DTypePolicy; other types are unsupported. */
+static ls_status read_dtype(const ls_json_at *at, const layer_name *who, const char **out)
 {
     ls_json_at config;
     if (json_is_object(at->value)) {
         const char *policy;
         LS_TRY(ls_json_get_string(at, "class_name", &policy));
         if (strcmp(policy, "DTypePolicy") != 0 && strcmp(policy, "FloatDTypePolicy") != 0)
-            return ls_keras_fail(at, who, LS_ERR_UNSUPPORTED, "the type policy %s is not supported", policy);
+            return fail(at, who, LS_ERR_UNSUPPORTED, "the type policy %s is not supported", policy);
         LS_TRY(ls_json_get_object(at, "config", &config));
         return ls_json_get_string(&config, "name", out);
     }
@@ -498,18 +506,18 @@ static ls_status read_not(const ls_json_at *at, bool *out)
     return LS_OK;
 }
 
-static ls_status need_float32(const ls_json_at *at, const ls_keras_who *who)
+static ls_status need_float32(const ls_json_at *at, const layer_name *who)
 {
     const char *dtype;
     if (json_is_null(at->value))
         return LS_OK;
-    LS_TRY(ls_keras_dtype(at, who, &dtype));
+    LS_TRY(read_dtype(at, who, &dtype));
     return strcmp(dtype, "float32") == 0
                ? LS_OK
                : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": layers compute in float32", dtype);
 }
 
-static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer, const ls_keras_who *who,
+static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer, const layer_name *who,
                           ls_layer_options *o)
 {
     void *field = (char *)o + k->offset;
@@ -574,10 +582,10 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     return LS_OK;
 }
 
-static ls_status read_input(const ls_json_at *config, const ls_keras_who *who, ls_layer_options *o);
+static ls_status read_input(const ls_json_at *config, const layer_name *who, ls_layer_options *o);
 
 static ls_status read_config(const ls_keras_class *class, const ls_json_at *layer, const ls_json_at *config,
-                             const ls_keras_who *who, ls_layer_options *o)
+                             const layer_name *who, ls_layer_options *o)
 {
     if (!class->keys)
         return read_input(config, who, o);
@@ -596,10 +604,10 @@ static ls_status read_config(const ls_keras_class *class, const ls_json_at *laye
 
 /* ---- Inputs ---- */
 
-static ls_status read_input_type(const ls_json_at *at, const ls_keras_who *who, ls_dtype *out)
+static ls_status read_input_type(const ls_json_at *at, const layer_name *who, ls_dtype *out)
 {
     const char *names[LS_DTYPE_COUNT], *text;
-    LS_TRY(ls_keras_dtype(at, who, &text));
+    LS_TRY(read_dtype(at, who, &text));
     for (int d = 0; d < LS_DTYPE_COUNT; d++) {
         names[d] = ls_dtype_name((ls_dtype)d);
         if (strcmp(names[d], text) == 0) {
@@ -634,7 +642,7 @@ static ls_status read_batch_shape(const ls_json_at *at, ls_shape *out)
     return LS_OK;
 }
 
-static ls_status read_input(const ls_json_at *config, const ls_keras_who *who, ls_layer_options *o)
+static ls_status read_input(const ls_json_at *config, const layer_name *who, ls_layer_options *o)
 {
     static const char *const known[] = { "name", "batch_shape", "dtype", "sparse", "ragged", "optional", "trainable" };
     static const char *const neutral[] = { "sparse", "ragged", "optional" };
@@ -644,7 +652,7 @@ static ls_status read_input(const ls_json_at *config, const ls_keras_who *who, l
     for (size_t i = 0; i < sizeof(neutral) / sizeof(neutral[0]); i++) {
         LS_TRY(ls_json_opt_bool(config, neutral[i], &set));
         if (set)
-            return ls_keras_fail(config, who, LS_ERR_UNSUPPORTED, "%s is true, which is not supported", neutral[i]);
+            return fail(config, who, LS_ERR_UNSUPPORTED, "%s is true, which is not supported", neutral[i]);
     }
     if (ls_json_find(config, "dtype", &at) && !json_is_null(at.value))
         LS_TRY(read_input_type(&at, who, &o->dtype));
@@ -654,17 +662,17 @@ static ls_status read_input(const ls_json_at *config, const ls_keras_who *who, l
 
 /* ---- By class ---- */
 
-static ls_status unknown_class(const ls_json_at *at, const ls_keras_who *who)
+static ls_status unknown_class(const ls_json_at *at, const layer_name *who)
 {
     static const char *const nested[] = { "Sequential", "Functional", "Model" };
     const char *names[CLASS_COUNT];
     for (size_t i = 0; i < sizeof(nested) / sizeof(nested[0]); i++)
         if (strcmp(who->class_name, nested[i]) == 0)
-            return ls_keras_fail(at, who, LS_ERR_UNSUPPORTED, "a model inside a model is not supported");
+            return fail(at, who, LS_ERR_UNSUPPORTED, "a model inside a model is not supported");
     for (size_t i = 0; i < CLASS_COUNT; i++)
         names[i] = classes[i].name;
-    return ls_keras_fail(at, who, LS_ERR_UNSUPPORTED, "layers of class %s are not known%s", who->class_name,
-                         ls_advise_name(who->class_name, names, CLASS_COUNT).text);
+    return fail(at, who, LS_ERR_UNSUPPORTED, "layers of class %s are not known%s", who->class_name,
+                ls_advise_name(who->class_name, names, CLASS_COUNT).text);
 }
 
 ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
@@ -672,7 +680,7 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
     static const char *const known[] = { "module",       "class_name", "config",       "registered_name",
                                          "build_config", "name",       "inbound_nodes" };
     const ls_keras_class *class = NULL;
-    ls_keras_who who = { .name = "?" };
+    layer_name who = { .name = "?" };
     ls_json_at config;
     LS_TRY(ls_json_is_object(at));
     LS_TRY(ls_json_get_string(at, "class_name", &who.class_name));

@@ -55,7 +55,6 @@ typedef struct ls_layer_pass {
 /* Adds the nodes of one call of a settled layer. */
 ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out);
 
-ls_tensor *ls_activate(ls_tensor *x, ls_activation activation);
 /* Keras's name; NULL: unknown activation */
 const char *ls_activation_name(ls_activation activation);
 

@@ -35,7 +35,7 @@ const char *ls_activation_name(ls_activation activation)
     return (unsigned)activation < sizeof(names) / sizeof(names[0]) ? names[activation] : NULL;
 }
 
-ls_tensor *ls_activate(ls_tensor *x, ls_activation activation)
+static ls_tensor *activate(ls_tensor *x, ls_activation activation)
 {
     switch (activation) {
     case LS_LINEAR:
@@ -172,7 +172,7 @@ static ls_tensor *real(ls_tensor *x)
 
 static ls_tensor *finish(const ls_layer *layer, ls_tensor *y, ls_tensor *bias)
 {
-    return ls_activate(layer->options.no_bias ? y : ls_op_add(y, bias), layer->options.activation);
+    return activate(layer->options.no_bias ? y : ls_op_add(y, bias), layer->options.activation);
 }
 
 /* If x is zero-padded by less than the kernel size, lets the convolution use the zeros as its own
@@ -400,7 +400,7 @@ static ls_status make(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **ou
         *out = layer_norm(layer, pass);
         return LS_OK;
     case LS_LAYER_ACTIVATION:
-        *out = ls_activate(real(x), o->activation);
+        *out = activate(real(x), o->activation);
         return LS_OK;
     case LS_LAYER_RELU:
     case LS_LAYER_LEAKY_RELU:

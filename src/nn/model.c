@@ -10,7 +10,7 @@
 
 /* ---- Life ---- */
 
-ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out)
+static ls_status create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out)
 {
     static const char *const names[] = { "sequential", "functional", "model" };
     static const char *const calls[] = { "ls_sequential", "ls_functional_begin", "ls_custom" };
@@ -356,7 +356,7 @@ static ls_status call_symbols(ls_model *model, ls_model_layer *layer, const ls_s
 
 ls_status ls_functional_begin(ls_context *ctx, const char *name, ls_model **out)
 {
-    return ls_model_create(ctx, LS_MODEL_FUNCTIONAL, name, out);
+    return create(ctx, LS_MODEL_FUNCTIONAL, name, out);
 }
 
 ls_symbol ls_symbol_input(ls_model *model, ls_layer input)
@@ -478,7 +478,7 @@ ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_layer *
     if (layers[0].kind != LS_LAYER_INPUT)
         return ls_fail(LS_ERR_INVALID, "model \"%s\": a sequential model starts with ls_input(...), this one with %s",
                        name ? name : "sequential", ls_layer_info_of(layers[0].kind)->function);
-    LS_TRY(ls_model_create(ctx, LS_MODEL_SEQUENTIAL, name, &model));
+    LS_TRY(create(ctx, LS_MODEL_SEQUENTIAL, name, &model));
     ls_symbol x = ls_symbol_input(model, layers[0]);
     for (size_t i = 1; i < count && x.index >= 0; i++)
         x = ls_symbol_call(model, layers[i], x);
@@ -549,7 +549,7 @@ ls_status ls_custom(ls_context *ctx, const char *name, const ls_layer *inputs, s
     if (!inputs || input_count == 0 || output_count == 0 || !function)
         return ls_fail(LS_ERR_INVALID, "model \"%s\": a custom model needs inputs, outputs and a function",
                        name ? name : "model");
-    LS_TRY(ls_model_create(ctx, LS_MODEL_CUSTOM, name, &model));
+    LS_TRY(create(ctx, LS_MODEL_CUSTOM, name, &model));
     model->function = function;
     model->user = user;
     model->output_count = output_count;

@@ -107,8 +107,6 @@ struct ls_call {
 
 /* ---- Building (model.c) ---- */
 
-ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out);
-
 /* Finds or creates the layer of a spec. `share`: if the name is taken by an equal layer, returns
  * that layer instead of failing. */
 ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out);

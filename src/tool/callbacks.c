@@ -31,7 +31,7 @@ static ls_status make_word(const char *text, size_t length, const char *alone, c
     return LS_OK;
 }
 
-/* Parses "key=value,key=value,switch" into `values`. `options` owns the strings. */
+/* `options` owns the strings in `values`. */
 static ls_status read_list(const char *flag, const char *list, const char *alone, const ls_option_table *table,
                            void *values, ls_options *options)
 {
@@ -191,8 +191,9 @@ static ls_status read_steps(const char *key, const char *text, int64_t epoch, in
 {
     ls_period period;
     if (!ls_parse_period(text, &period) || period.unit == LS_EVERY_SECONDS || !(period.count <= 1e9))
-        return ls_fail(LS_ERR_INVALID, "--schedule: %s is '%s'; steps are a number from 1 to 1000000000, or Nepochs",
-                       key, text);
+        return ls_fail(LS_ERR_INVALID,
+                       "--schedule: %s is '%s'; expected a number of steps from 1 to 1000000000, or Nepochs", key,
+                       text);
     *out = (int64_t)period.count * (period.unit == LS_EVERY_EPOCHS ? epoch : 1);
     return LS_OK;
 }
@@ -237,7 +238,7 @@ static ls_status make_schedule(int kind, const schedule_keys *k, double rate, to
         return ls_fail(LS_ERR_INVALID, "--schedule %s needs steps: %s:steps=1000", schedule_names[kind],
                        schedule_names[kind]);
     else
-        steps = length.all > warmup ? length.all - warmup : 1; /* until the end of training */
+        steps = length.all > warmup ? length.all - warmup : 1;
     if (kind == COSINE)
         *out = ls_cosine_decay(rate, steps, k->alpha, k->from, warmup);
     else if (kind == WARMUP)
@@ -294,7 +295,7 @@ ls_status tool_schedule(const tool_settings *settings, tool_length length, ls_sc
 
 /* ---- Checks ---- */
 
-/* Finds errors in the lists before anything runs. The length of training is unknown here. */
+/* Finds errors in the lists before anything runs. */
 ls_status tool_check_callbacks(const ls_options *options, tool_settings *settings)
 {
     tool_callbacks callbacks = { .count = 0 };
@@ -308,7 +309,7 @@ ls_status tool_check_callbacks(const ls_options *options, tool_settings *setting
     bool watches = settings->early_stopping || settings->reduce_on_plateau || settings->save_best;
     if (!watches && ls_options_source(options, "--monitor") == LS_OPTION_FROM_COMMAND_LINE)
         return ls_fail(LS_ERR_INVALID,
-                       "--monitor needs something that watches: --early-stopping, --reduce-on-plateau or --save-best");
+                       "--monitor needs an option that uses it: --early-stopping, --reduce-on-plateau or --save-best");
     if (!settings->tensorboard && ls_options_source(options, "--tensorboard-every") == LS_OPTION_FROM_COMMAND_LINE)
         return ls_fail(LS_ERR_INVALID, "--tensorboard-every needs --tensorboard DIR: the scalars go there");
     return LS_OK;

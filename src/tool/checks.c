@@ -1,5 +1,4 @@
-/* Rejects invalid arguments: missing, unknown or contradictory ones. Runs before anything else, and
- * ends the command with exit status 2. */
+/* Rejects missing, unknown or contradictory arguments before anything runs (exit status 2). */
 #include "tool/tool.h"
 
 #include <float.h>
@@ -8,15 +7,14 @@
 
 #define MOST_MODELS 64
 
-/* --input and --classes are for built-in models only. */
 static ls_status check_shape(const ls_options *options, tool_settings *settings, bool is_builtin)
 {
     static const char *const flags[] = { "--input", "--classes" };
     ls_shape shape;
     for (size_t i = 0; !is_builtin && i < 2; i++)
         if (ls_options_source(options, flags[i]) == LS_OPTION_FROM_COMMAND_LINE)
-            return ls_fail(LS_ERR_INVALID, "%s is of built-in models; MODEL %s is a file, which has its own", flags[i],
-                           settings->model);
+            return ls_fail(LS_ERR_INVALID, "%s is for built-in models only; MODEL %s is a file that has its own",
+                           flags[i], settings->model);
     if (!is_builtin) {
         settings->input = NULL;
         settings->classes = 0;
@@ -44,7 +42,7 @@ ls_status tool_check_model(const ls_options *options, tool_settings *settings)
     else if (access(settings->model, F_OK) != 0 && strpbrk(settings->model, "./"))
         status = ls_fail(LS_ERR_INVALID, "MODEL %s: no such file", settings->model);
     else if (access(settings->model, F_OK) != 0)
-        status = ls_fail(LS_ERR_INVALID, "unknown MODEL %s; there are %s, and files of Keras, .json and .keras%s",
+        status = ls_fail(LS_ERR_INVALID, "unknown MODEL %s; there are %s, and Keras files, .json and .keras%s",
                          settings->model, ls_text_get(&list), ls_suggest_name(settings->model, names, count).text);
     ls_text_free(&list);
     return status == LS_OK ? check_shape(options, settings, false) : status;
@@ -66,10 +64,10 @@ ls_status tool_check_loss(const ls_options *options, tool_settings *settings)
     bool is_entropy = kind == LS_LOSS_NONE || kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY ||
                       kind == LS_LOSS_CATEGORICAL_CROSSENTROPY || kind == LS_LOSS_BINARY_CROSSENTROPY;
     settings->from_logits_given = tool_given(options, "--from-logits");
-    if (settings->from_logits && !is_entropy && tool_yields(options, "--from-logits", "--loss"))
+    if (settings->from_logits && !is_entropy && tool_is_overridden(options, "--from-logits", "--loss"))
         settings->from_logits = false;
     if (settings->from_logits && !is_entropy)
-        return ls_fail(LS_ERR_INVALID, "--from-logits does not go with --loss %s: only cross-entropies have logits",
+        return ls_fail(LS_ERR_INVALID, "--from-logits cannot be used with --loss %s: only cross-entropies have logits",
                        tool_loss_name(kind));
     return settings->metrics ? tool_metrics(settings->metrics, &metrics) : LS_OK;
 }
@@ -79,15 +77,16 @@ ls_status tool_check_optimizer(const ls_options *options, tool_settings *setting
     ls_optimizer_kind kind = tool_optimizer(settings).kind;
     const char *name = tool_optimizer_name(settings);
     bool takes_momentum = kind == LS_OPTIMIZER_SGD || kind == LS_OPTIMIZER_RMSPROP || kind == LS_OPTIMIZER_RMSPROP_TF1;
-    if (!takes_momentum && tool_yields(options, "--momentum", "--optimizer"))
+    if (!takes_momentum && tool_is_overridden(options, "--momentum", "--optimizer"))
         settings->momentum = 0;
-    if (kind != LS_OPTIMIZER_SGD && tool_yields(options, "--nesterov", "--optimizer"))
+    if (kind != LS_OPTIMIZER_SGD && tool_is_overridden(options, "--nesterov", "--optimizer"))
         settings->nesterov = false;
     if (settings->momentum > 0 && !takes_momentum)
         return ls_fail(LS_ERR_INVALID,
-                       "--momentum does not go with --optimizer %s: sgd, rmsprop and rmsprop-tf1 take it", name);
+                       "--momentum cannot be used with --optimizer %s: only sgd, rmsprop and rmsprop-tf1 take it",
+                       name);
     if (settings->nesterov && kind != LS_OPTIMIZER_SGD)
-        return ls_fail(LS_ERR_INVALID, "--nesterov does not go with --optimizer %s: sgd takes it", name);
+        return ls_fail(LS_ERR_INVALID, "--nesterov cannot be used with --optimizer %s: only sgd takes it", name);
     if (kind == LS_OPTIMIZER_RMSPROP_TF1 && !(settings->lr > 0))
         return ls_fail(LS_ERR_INVALID, "--optimizer rmsprop-tf1 needs --lr: it has no learning rate of its own");
     if (settings->nesterov && !(settings->momentum > 0))
@@ -103,9 +102,9 @@ ls_status tool_check_batch(const ls_options *options, tool_settings *settings)
     settings->epochs_given = tool_given(options, "--epochs");
     if (!tool_given(options, "--batch-size") || settings->batch_size_per_device == 0)
         return LS_OK;
-    if (tool_yields(options, "--batch-size-per-device", "--batch-size"))
+    if (tool_is_overridden(options, "--batch-size-per-device", "--batch-size"))
         settings->batch_size_per_device = 0;
-    else if (!tool_yields(options, "--batch-size", "--batch-size-per-device"))
+    else if (!tool_is_overridden(options, "--batch-size", "--batch-size-per-device"))
         return ls_fail(LS_ERR_INVALID,
                        "--batch-size %lld and --batch-size-per-device %lld contradict each other: give one",
                        (long long)settings->batch_size, (long long)settings->batch_size_per_device);
@@ -144,19 +143,19 @@ static const struct {
     const char *name, *whose;
     bool (*goes_with)(ls_strategy_kind kind);
 } strategy_flags[] = {
-    { "--stages", "model-parallel and pipeline have stages", tool_has_stages },
-    { "--replicas", "model-parallel and pipeline have replicas of their stages, the others --devices",
+    { "--stages", "only model-parallel and pipeline have stages", tool_has_stages },
+    { "--replicas", "only model-parallel and pipeline have replicas of stages; the others use --devices",
       tool_has_stages },
-    { "--all-reduce", "mirrored, model-parallel and pipeline take it; elsewhere the first device joins", reduces },
-    { "--pipeline", "it is the order of a pipeline's lanes", is_pipeline },
-    { "--work-split", "one device has the whole batch", shares_batch },
-    { "--staleness", "it is how far behind the gradients of parameter-server may be", has_servers },
-    { "--scale-by-staleness", "the gradients of parameter-server alone can be behind", has_servers },
-    { "--overlap", "it is for the workers of parameter-server", has_servers },
-    { "--record", "it is of what the servers of parameter-server apply", has_servers },
+    { "--all-reduce", "with this strategy the first device joins gradients", reduces },
+    { "--pipeline", "it sets the order of lanes in a pipeline", is_pipeline },
+    { "--work-split", "one device computes the whole batch", shares_batch },
+    { "--staleness", "only gradients of parameter-server can be stale", has_servers },
+    { "--scale-by-staleness", "only gradients of parameter-server can be stale", has_servers },
+    { "--overlap", "only workers of parameter-server read and push weights", has_servers },
+    { "--record", "it records what the servers of parameter-server apply", has_servers },
 };
 
-static void forget_flag(tool_settings *settings, const char *name)
+static void reset_flag(tool_settings *settings, const char *name)
 {
     if (strcmp(name, "--stages") == 0)
         settings->stages = 0;
@@ -188,15 +187,16 @@ static ls_status check_strategy(const ls_options *options, tool_settings *settin
         if (!tool_given(options, name) || strategy_flags[i].goes_with(kind))
             continue;
         if (ls_options_source(options, name) == LS_OPTION_FROM_COMMAND_LINE)
-            return ls_fail(LS_ERR_INVALID, "%s does not go with --strategy %s: %s", name, tool_strategy_name(kind),
+            return ls_fail(LS_ERR_INVALID, "%s cannot be used with --strategy %s: %s", name, tool_strategy_name(kind),
                            strategy_flags[i].whose);
-        forget_flag(settings, name);
+        reset_flag(settings, name);
     }
     if (settings->place && kind == LS_STRATEGY_ONE_DEVICE)
-        return ls_fail(LS_ERR_INVALID, "--place does not go with --strategy one-device: layers are on several");
+        return ls_fail(LS_ERR_INVALID,
+                       "--place cannot be used with --strategy one-device: it puts layers on several devices");
     if (settings->place && settings->stages + settings->replicas > 0)
         return ls_fail(LS_ERR_INVALID,
-                       "--place says which layers are where; --stages and --replicas do not go with it");
+                       "--place cannot be used with --stages or --replicas: it assigns the layers to devices");
     return LS_OK;
 }
 
@@ -215,11 +215,11 @@ static ls_status check_shares(const tool_settings *settings, const tool_session 
     const ls_strategy *s = &session->strategy;
     int replicas;
     if (settings->stages && settings->replicas && settings->stages * settings->replicas != session->devices)
-        return ls_fail(LS_ERR_INVALID, "--stages %lld and --replicas %lld take %lld devices; there are %d",
+        return ls_fail(LS_ERR_INVALID, "--stages %lld and --replicas %lld need %lld devices; there are %d",
                        (long long)settings->stages, (long long)settings->replicas,
                        (long long)(settings->stages * settings->replicas), session->devices);
     if (settings->replicas && session->devices % settings->replicas != 0)
-        return ls_fail(LS_ERR_INVALID, "--replicas %lld: %d devices cannot be shared out evenly among them",
+        return ls_fail(LS_ERR_INVALID, "--replicas %lld: %d devices cannot be divided evenly among them",
                        (long long)settings->replicas, session->devices);
     if (s->stages == 0 && s->work_split == NULL)
         return LS_OK;
@@ -227,18 +227,17 @@ static ls_status check_shares(const tool_settings *settings, const tool_session 
                           tool_strategy_name(s->kind));
 }
 
-/* --strategy one-device and several devices contradict each other, unless one of the flags comes
- * from the environment only. */
+/* Flags from the environment yield to those on the command line. */
 static ls_status check_one_device(const ls_options *options, tool_settings *settings, int used)
 {
     if (settings->strategy != LS_STRATEGY_ONE_DEVICE || used == 1)
         return LS_OK;
-    if (tool_yields(options, "--devices", "--strategy"))
+    if (tool_is_overridden(options, "--devices", "--strategy"))
         settings->devices = "1";
-    else if (tool_yields(options, "--strategy", "--devices"))
+    else if (tool_is_overridden(options, "--strategy", "--devices"))
         settings->strategy = LS_STRATEGY_MIRRORED;
     else
-        return ls_fail(LS_ERR_INVALID, "--strategy one-device does not go with the %d devices of --devices %s", used,
+        return ls_fail(LS_ERR_INVALID, "--strategy one-device cannot be used with the %d devices of --devices %s", used,
                        settings->devices);
     return LS_OK;
 }
@@ -285,8 +284,8 @@ ls_status tool_check_trace(const ls_options *options, tool_settings *settings)
         range = true;
     }
     if (!range || first < 1 || (last != 0 && last < first))
-        return ls_fail(LS_ERR_INVALID, "--trace-steps %s: give a step, 20, or a first and a last one, 20-40 or 20-",
-                       text);
+        return ls_fail(LS_ERR_INVALID,
+                       "--trace-steps %s: expected a step, as in 20, or a range of steps, as in 20-40 or 20-", text);
     settings->trace_first = first;
     settings->trace_last = last;
     return LS_OK;
@@ -312,7 +311,7 @@ ls_status tool_check_checkpoints(const ls_options *options, tool_settings *setti
         if (ls_options_source(options, flags[i]) == LS_OPTION_FROM_COMMAND_LINE)
             return ls_fail(LS_ERR_INVALID, "%s needs --checkpoint DIR", flags[i]);
     if (settings->resume && strcmp(settings->resume, "auto") == 0 && settings->checkpoint == NULL)
-        return ls_fail(LS_ERR_INVALID, "--resume needs --checkpoint DIR, or a folder to go on from: --resume DIR");
+        return ls_fail(LS_ERR_INVALID, "--resume needs --checkpoint DIR, or a folder to resume from: --resume DIR");
     if (settings->allow_other_bits && settings->resume == NULL &&
         ls_options_source(options, "--allow-other-bits") == LS_OPTION_FROM_COMMAND_LINE)
         return ls_fail(LS_ERR_INVALID, "--allow-other-bits needs --resume");

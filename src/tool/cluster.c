@@ -1,5 +1,4 @@
-/* The command as a worker of a cluster: which worker prints and writes files, and what workers
- * agree on. */
+/* The command as a worker of a cluster: which worker prints and writes files. */
 #include "tool/tool.h"
 
 #include <fcntl.h>
@@ -33,7 +32,7 @@ bool tool_is_muted(void)
     return muted >= 0;
 }
 
-void tool_follow_chief(const ls_context *ctx)
+void tool_update_mute(const ls_context *ctx)
 {
     if (muted < 0 && ctx && !ls_is_chief(ctx))
         tool_mute(); /* worker 0 rejoined a job that continued with another chief */
@@ -45,23 +44,23 @@ void tool_follow_chief(const ls_context *ctx)
     muted = -1;
 }
 
-ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *user)
+ls_status tool_print_once(ls_context *ctx, ls_status (*function)(void *user), void *user)
 {
-    tool_follow_chief(ctx);
+    tool_update_mute(ctx);
     bool muted = tool_is_muted();
     LS_TRY(function(user));
     fflush(stdout);
     LS_TRY(ls_cluster_barrier(ctx, "the results"));
-    tool_follow_chief(ctx);
+    tool_update_mute(ctx);
     return muted && !tool_is_muted() ? function(user) : LS_OK;
 }
 
-ls_status tool_agree(ls_context *ctx, const char *what, int *number)
+ls_status tool_largest_of_workers(ls_context *ctx, const char *what, int *number)
 {
     int all[LS_MAX_CLUSTER] = { 0 }; /* stays 0 for lost workers */
     LS_TRY(ls_cluster_gather(ctx, what, number, sizeof *number, all));
     for (int i = 0; i < ls_cluster_size(ctx); i++)
         *number = all[i] > *number ? all[i] : *number;
-    tool_follow_chief(ctx);
+    tool_update_mute(ctx);
     return LS_OK;
 }

@@ -1,4 +1,4 @@
-/* Opens a context as the flags specify: number of CPU devices, memory limits, logging. */
+/* Opens a context as the flags specify. */
 #include "tool/tool.h"
 
 #include <string.h>
@@ -6,11 +6,10 @@
 
 #define MOST_MIB ((int64_t)1 << 40)
 
-/* Prints information to standard output, like progress; errors and warnings to standard error. */
 static void write_log(void *user, ls_log_level level, const char *line)
 {
     const tool_session *session = user;
-    tool_follow_chief(session->ctx);
+    tool_update_mute(session->ctx);
     if (level >= LS_LOG_INFO)
         printf("%s\n", line);
     else
@@ -29,8 +28,8 @@ static bool is_last_of_kind(const ls_device_name *list, size_t count, size_t i)
     return true;
 }
 
-/* Makes named devices other than CPUs visible, even those that are not used by default. Device
- * numbers must not change, so lower numbers of the same kind become visible, too. */
+/* Makes named devices other than CPUs visible. Device numbers must not change, so lower numbers of
+ * the same kind become visible, too. */
 static ls_status show_named(ls_context *ctx, const ls_device_name *list, size_t count)
 {
     ls_text names = { 0 };
@@ -48,31 +47,20 @@ static ls_status show_named(ls_context *ctx, const ls_device_name *list, size_t 
 /* Parses "300" (for each device) or "300,200" (one for each). */
 static ls_status read_limits(const char *text, ls_logical_device *parts, int count)
 {
-    int found = 0;
-    for (const char *at = text;; at++) {
-        char digits[24];
-        int64_t mib;
-        size_t length = strcspn(at, ",");
-        snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
-        if (!ls_parse_i64(digits, &mib) || mib < 0 || mib > MOST_MIB)
-            return ls_fail(LS_ERR_INVALID, "--memory-limit %s: expected MiB, as in 300, or in 300,200 for two devices",
-                           text);
-        if (found < count)
-            parts[found].memory_limit = LS_MIB(mib);
-        found++;
-        at += length;
-        if (*at == '\0')
-            break;
-    }
+    int64_t mib[LS_MAX_WORKERS];
+    int found = (int)tool_read_numbers(text, ',', 0, MOST_MIB, mib, LS_MAX_WORKERS);
+    if (found == 0)
+        return ls_fail(LS_ERR_INVALID, "--memory-limit %s: expected MiB, as in 300, or in 300,200 for two devices",
+                       text);
     if (found != 1 && found != count)
         return ls_fail(LS_ERR_INVALID, "--memory-limit %s: %d limits for %d CPU device%s", text, found, count,
                        count == 1 ? "" : "s");
-    for (int i = found; i < count; i++)
-        parts[i] = parts[0];
+    for (int i = 0; i < count; i++)
+        parts[i].memory_limit = LS_MIB(mib[found == 1 ? 0 : i]);
     return LS_OK;
 }
 
-/* --memory-limit applies to each of these devices, too. A list is only for CPU devices. */
+/* A list of limits is only for CPU devices. */
 static ls_status limit_named(const tool_settings *settings, ls_context *ctx, const ls_device_name *list, size_t count)
 {
     ls_logical_device limit = { .memory_limit = 0 };
@@ -81,8 +69,10 @@ static ls_status limit_named(const tool_settings *settings, ls_context *ctx, con
         if (strcmp(list[i].kind, "CPU") == 0)
             continue;
         if (strchr(settings->memory_limit, ','))
-            return ls_fail(LS_ERR_INVALID, "--memory-limit %s: beside %s:%d one limit is for all devices",
-                           settings->memory_limit, list[i].kind, list[i].number);
+            return ls_fail(
+                LS_ERR_INVALID,
+                "--memory-limit %s: a list is for CPU devices only; with %s:%d give one limit, for all devices",
+                settings->memory_limit, list[i].kind, list[i].number);
         LS_TRY(read_limits(settings->memory_limit, &limit, 1));
         snprintf(name, sizeof(name), "%s:%d", list[i].kind, list[i].number);
         if (limit.memory_limit > 0)
@@ -108,7 +98,7 @@ static ls_status read_names(const tool_settings *settings, ls_context *ctx, cons
     return status;
 }
 
-/* Parses --devices: a number of CPU devices, or names. If NULL, uses the devices of --place. */
+/* Parses --devices; NULL: uses the devices of --place. */
 static ls_status choose_devices(const tool_settings *settings, tool_session *session, int *open)
 {
     int64_t number;
@@ -135,7 +125,7 @@ static ls_status choose_devices(const tool_settings *settings, tool_session *ses
     return session->names.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the names of devices") : LS_OK;
 }
 
-/* Sets the rest of the strategy. checks.c and the library check it. */
+/* checks.c and the library check the strategy. */
 static void choose_strategy(const tool_settings *settings, tool_session *session)
 {
     ls_strategy *s = &session->strategy;
@@ -171,7 +161,7 @@ static ls_status split_cpu(const tool_settings *settings, ls_context *ctx, int c
 /* ---- The context ---- */
 
 /* Reports errors in LOCKSTEP_VISIBLE_DEVICES. */
-static ls_status look(ls_context *ctx)
+static ls_status check_visible_devices(ls_context *ctx)
 {
     ls_device_info *list;
     size_t count;
@@ -194,7 +184,7 @@ ls_status tool_open_context(const tool_settings *settings, tool_session *session
                            settings->strategy == LS_STRATEGY_PARAMETER_SERVER ? "parameter-server" : "multi-worker"));
     if (settings->alone)
         LS_TRY(ls_cluster_join(session->ctx, &(ls_cluster_options){ .size = 1 }));
-    LS_TRY(look(session->ctx));
+    LS_TRY(check_visible_devices(session->ctx));
     LS_TRY(choose_devices(settings, session, &open));
     choose_strategy(settings, session);
     LS_TRY(split_cpu(settings, session->ctx, open));

@@ -1,4 +1,4 @@
-/* lockstep devices: lists devices, the cores this process may use and why, and the bit class. */
+/* The command `lockstep devices`. */
 #include "tool/tool.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ typedef struct machine {
     char *bit_class, *drivers;
 } machine;
 
-static ls_status look(ls_context *ctx, machine *out)
+static ls_status read_machine(ls_context *ctx, machine *out)
 {
     LS_TRY(ls_list_physical_devices(ctx, NULL, &out->physical, &out->physical_count));
     LS_TRY(ls_list_logical_devices(ctx, NULL, &out->logical, &out->logical_count));
@@ -32,7 +32,7 @@ static ls_status look(ls_context *ctx, machine *out)
     return ls_bit_class(ctx, &out->bit_class);
 }
 
-static void forget(machine *m)
+static void free_machine(machine *m)
 {
     for (size_t i = 0; m->bound && i < m->logical_count; i++)
         free(m->bound[i].cores);
@@ -88,10 +88,10 @@ static void print_physical(const machine *m, const ls_device_info *d)
     printf("%s\n", d->visible ? "" : " (not visible)");
 }
 
-static void print_workers(const machine *m, size_t index)
+static void print_threads(const machine *m, size_t index)
 {
     int count = m->logical[index].cores;
-    printf("%d worker%s", count, count == 1 ? "" : "s");
+    printf("%d thread%s", count, count == 1 ? "" : "s");
     if (m->bound[index].count > 0)
         print_cores(m->bound[index].cores, m->bound[index].count);
     else if (m->cpu.workers <= m->cpu.cores)
@@ -104,7 +104,7 @@ static void print_logical(const machine *m, size_t index, int short_width, int f
     char name[32], bytes[32];
     printf("  %-*s  %-*s  ", short_width, short_name(d, name), full_width, d->name);
     if (d->cores) {
-        print_workers(m, index);
+        print_threads(m, index);
         printf("; ");
     }
     if (d->memory)
@@ -134,7 +134,7 @@ static void print_text(const machine *m)
     printf("logical devices:\n");
     print_all_logical(m);
     if (m->cpu.workers > m->cpu.cores)
-        printf("  %d workers take turns on %d core%s\n", m->cpu.workers, m->cpu.cores, m->cpu.cores == 1 ? "" : "s");
+        printf("  %d threads take turns on %d core%s\n", m->cpu.workers, m->cpu.cores, m->cpu.cores == 1 ? "" : "s");
     printf("drivers:\n");
     for (const char *line = m->drivers; *line; line += strcspn(line, "\n") + 1)
         printf("  %.*s\n", (int)strcspn(line, "\n"), line);
@@ -194,12 +194,12 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     machine m = { .bit_class = NULL };
     ls_status status = tool_open_context(settings, &session);
     if (status == LS_OK)
-        status = look(session.ctx, &m);
+        status = read_machine(session.ctx, &m);
     if (status == LS_OK && settings->json)
         status = print_json(&m);
     else if (status == LS_OK)
         print_text(&m);
-    forget(&m);
+    free_machine(&m);
     tool_close(&session);
     return status;
 }
@@ -207,9 +207,11 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_devices = {
     .name = "devices",
     .arguments = "",
-    .summary = "the devices, the cores that may be used and why, and the bit class",
-    .details = "Lists devices, the cores that this process may use and why, and what decides the bits of results.\n"
-               "LOCKSTEP_VISIBLE_DEVICES chooses cores, for every command: LOCKSTEP_VISIBLE_DEVICES='cpu:0[2-3]'.",
+    .summary = "list the devices, the cores that may be used and why, and the bit class",
+    .details =
+        "Lists devices, the cores that this process may use and why, and the bit class: what decides the bits of "
+        "results.\n"
+        "For every command, LOCKSTEP_VISIBLE_DEVICES selects cores, as in LOCKSTEP_VISIBLE_DEVICES='cpu:0[2-3]'.",
     .tables = { &tool_count_flags, &tool_json_flags },
     .check = tool_check_devices,
     .run = run,

@@ -1,4 +1,4 @@
-/* lockstep diff: shows what differs between two files of weights. */
+/* The command `lockstep diff`. */
 #include "tool/tool.h"
 
 /* If only one of the files is a .keras file, it is the model for both. */
@@ -41,10 +41,12 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_diff = {
     .name = "diff",
     .arguments = "A B",
-    .summary = "what differs between two files of weights, or that no bit does",
-    .details = "Compares two files of weights, of any formats: names, types, shapes, the largest difference and where "
-               "it is, or \"equal bits\".\nExit status: 0 equal, 1 different, 2 trouble. Files of different layouts "
-               "need --model, unless one of them is a .keras file.",
+    .summary = "show how two weight files differ, or that no bit does",
+    .details = "Compares two weight files of any formats: names, types, shapes, the largest difference and where it "
+               "is. Prints\n"
+               "\"equal bits\" if no bit differs. Exit status: 0 equal, 1 different, 2 failure. Files of different "
+               "layouts need\n"
+               "--model, unless one of them is a .keras file.",
     .takes_files = 2,
     .compares = true,
     .tables = { &tool_diff_flags, &tool_shape_flags },

@@ -1,5 +1,4 @@
-/* lockstep doctor: prints the version of every dependency, and tests dependencies and devices with
- * small known results. */
+/* lockstep doctor: every check computes a small known result. */
 #include "tool/tool.h"
 
 #include <openssl/crypto.h>
@@ -9,7 +8,7 @@
 
 static ls_status expect(bool right, const char *what)
 {
-    return right ? LS_OK : ls_fail(LS_ERR_INTERNAL, "wrong answer: %s", what);
+    return right ? LS_OK : ls_fail(LS_ERR_INTERNAL, "wrong result: %s", what);
 }
 
 /* ---- Libraries ---- */
@@ -71,7 +70,7 @@ static float convolve(const float *x, const float *kernel, int row, int column, 
     return sum;
 }
 
-/* Compares a 3x3 convolution of a 6x6 image on the context's device with plain loops. */
+/* Compares with plain loops. */
 static ls_status compare_convolution(ls_graph *graph)
 {
     float x[SIZE * SIZE * CHANNELS], kernel[3 * 3 * CHANNELS * FILTERS];
@@ -93,7 +92,7 @@ static ls_status compare_convolution(ls_graph *graph)
     return LS_OK;
 }
 
-/* Opens a context with the CPU and these devices ("": no others; NULL: those used by default). */
+/* devices: besides the CPU; "": none; NULL: those used by default. */
 static ls_status open_with(const ls_context_options *options, const char *devices, ls_context **out)
 {
     ls_context *ctx;
@@ -135,7 +134,6 @@ static ls_status bit_class_of(int devices, char **out)
     return status;
 }
 
-/* The bit class begins with the version of the kernels: "definition 4; ..." */
 static ls_status check_kernels(char *version, size_t size)
 {
     char *text;
@@ -152,7 +150,7 @@ static ls_status check_bits(char *version, size_t size)
     for (int devices = 2; devices <= 3 && status == LS_OK; devices++) {
         status = bit_class_of(devices, &several);
         if (status == LS_OK)
-            status = expect(strcmp(one, several) == 0, "a training step on 1 and on more devices: other bits");
+            status = expect(strcmp(one, several) == 0, "a training step on 1 and on several devices: different bits");
         free(several);
         several = NULL;
     }
@@ -162,8 +160,8 @@ static ls_status check_bits(char *version, size_t size)
     return status;
 }
 
-/* The bit class of the CPU ends with the canary. A device with other bits appends its own canary,
- * or the self-check that differs. */
+/* The bit class of the CPU ends with its canary. A device with other bits appends its own, or the
+ * self-check that differs. */
 static ls_status check_device(const ls_device_info *device)
 {
     char name[64], *text = NULL;
@@ -174,7 +172,7 @@ static ls_status check_device(const ls_device_info *device)
     if (status == LS_OK) {
         const char *cpu = strstr(text, "canary "), *own = cpu ? strstr(cpu, "; ") : NULL;
         if (!cpu || own)
-            status = ls_fail(LS_ERR_INTERNAL, "wrong answer: bits that are not the CPU's: %s", own ? own + 2 : text);
+            status = ls_fail(LS_ERR_INTERNAL, "wrong result: other bits than the CPU: %s", own ? own + 2 : text);
     }
     free(text);
     ls_context_close(ctx);
@@ -206,8 +204,7 @@ static ls_status check_cuda(char *version, size_t size)
     return check_kind("CUDA", "CUDA", version, size);
 }
 
-/* cuBLAS and cuDNN are optional. The list of drivers that follows shows what was loaded, or why
- * not. */
+/* cuBLAS and cuDNN are optional. */
 static ls_status check_vendor(char *version, size_t size)
 {
     ls_status status = convolution_of(&(ls_context_options){ .kernels = LS_KERNELS_VENDOR }, NULL);
@@ -218,7 +215,7 @@ static ls_status check_vendor(char *version, size_t size)
 /* ---- All checks ---- */
 
 typedef struct row {
-    const char *answer; /* description of the known result */
+    const char *what;
     ls_status (*check)(char *version, size_t size);
 } row;
 
@@ -229,9 +226,9 @@ static const row rows[] = {
     { "a convolution of small whole numbers", check_kernels },
     { "a convolution of small whole numbers", check_reference },
     { "a training step on 1, 2 and 3 devices: the same bits", check_bits },
-    { "a training step and self-checks on each: the CPU's bits", check_cuda },
-    { "a training step and self-checks on each: the CPU's bits", check_opencl },
-    { "where they are used, a convolution of small whole numbers", check_vendor },
+    { "a training step and self-checks on each: the same bits as the CPU", check_cuda },
+    { "a training step and self-checks on each: the same bits as the CPU", check_opencl },
+    { "a convolution of small whole numbers, if they are used", check_vendor },
 };
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
@@ -242,7 +239,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char version[128] = "";
         bool right = rows[i].check(version, sizeof version) == LS_OK;
-        printf("%-7s %-40s %s\n", right ? "ok" : "NOT OK", version, right ? rows[i].answer : ls_last_error());
+        printf("%-7s %-40s %s\n", right ? "ok" : "NOT OK", version, right ? rows[i].what : ls_last_error());
         failures += !right;
     }
     LS_TRY(tool_devices.run(settings, stopped_by));
@@ -252,8 +249,8 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "asks every dependency and device for an answer that is known",
-    .details = "Checks every dependency (with its version) and every device by a small answer that is known.",
+    .summary = "test every dependency and device",
+    .details = "Prints the version of every dependency, and tests dependencies and devices with small known results.",
     .check = tool_check_devices,
     .run = run,
 };

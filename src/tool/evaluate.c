@@ -1,4 +1,4 @@
-/* lockstep evaluate: computes loss and metrics over a set, each sample once. */
+/* The command `lockstep evaluate`. */
 #include "tool/tool.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)
@@ -14,7 +14,7 @@ typedef struct outcome {
     ls_results results;
 } outcome;
 
-static ls_status tell(void *user)
+static ls_status print_outcome(void *user)
 {
     const outcome *out = user;
     tool_print_untrained(out->session);
@@ -28,13 +28,13 @@ static ls_status evaluate(const tool_settings *settings, tool_session *session)
     outcome out = { .session = session };
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(tool_chosen_set(settings, session, &data, &out.set));
+    LS_TRY(tool_open_set(settings, session, &data, &out.set));
     LS_TRY(tool_choose_loss(settings, session, data));
     LS_TRY(ls_compile(session->model, .loss = session->loss, .metrics = session->metrics));
     LS_TRY(ls_evaluate(session->model, data, &out.results, .batch_size = settings->batch_size,
                        .strategy = session->strategy, .lanes = (int)settings->lanes));
-    tool_follow_chief(session->ctx);
-    return tool_by_one(session->ctx, tell, &out);
+    tool_update_mute(session->ctx);
+    return tool_print_once(session->ctx, print_outcome, &out);
 }
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
@@ -49,9 +49,9 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_evaluate = {
     .name = "evaluate",
     .arguments = "MODEL --data DATA --weights FILE",
-    .summary = "loss and metrics of a model on a set",
-    .details = "Loss and metrics of a model on a set, each sample counted once. Without --weights the model is an "
-               "untrained one.",
+    .summary = "compute a model's loss and metrics on the test or training set",
+    .details =
+        "Computes loss and metrics over a set; each sample counts once. Without --weights, the model is untrained.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags,
                 &tool_batch_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags },

@@ -1,4 +1,4 @@
-/* lockstep export: writes a model's weights in another format or layout. */
+/* The command `lockstep export`. */
 #include "tool/tool.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)
@@ -36,10 +36,10 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_export = {
     .name = "export",
     .arguments = "MODEL --weights FILE --output FILE",
-    .summary = "a model's weights in another format or layout",
-    .details = "Writes a model's weights in another format, by the ending of --output, and in Keras's or PyTorch's "
-               "names and layout.\nThe names in --weights tell its layout. Without --weights the model is an untrained "
-               "one.",
+    .summary = "write a model's weights in another format or layout",
+    .details = "Writes a model's weights in the format that the ending of --output names, and in the layout of Keras "
+               "or PyTorch. The\n"
+               "names in --weights show its layout. Without --weights, the model is untrained.",
     .takes_model = true,
     .tables = { &tool_model_flags, &tool_shape_flags, &tool_export_flags },
     .check = check,

@@ -1,5 +1,5 @@
-/* Output files of a command: each can be written, none is an input of the same command, and no two
- * are the same. Checked before anything is computed. */
+/* Output files: each can be written, none is an input, no two are the same. Checked before anything
+ * is computed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ typedef struct named_file {
     const char *flag, *path;
 } named_file;
 
-/* Compares files, not names: links and different paths may lead to the same file. */
+/* Compares files, not names: links may lead to the same file. */
 static bool is_same(const char *a, const char *b)
 {
     struct stat about_a, about_b;
@@ -42,7 +42,7 @@ static bool is_in_folder(const char *folder, const char *path)
     return found;
 }
 
-/* Data may be a file or a folder, given by path or by its name in $LOCKSTEP_DATA. */
+/* Data may be a file or a folder, or a name in $LOCKSTEP_DATA. */
 static bool is_data(const char *data, const char *path)
 {
     struct stat about;
@@ -69,19 +69,19 @@ ls_status tool_check_outputs(const tool_settings *settings)
             continue;
         for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++)
             if (inputs[k].path && is_same(path, inputs[k].path))
-                return ls_fail(LS_ERR_INVALID, "%s %s is the file of %s, which is read: give another name",
+                return ls_fail(LS_ERR_INVALID, "%s %s would overwrite the file of %s: choose another name",
                                outputs[i].flag, path, inputs[k].flag);
         for (size_t k = 0; k < settings->file_count; k++)
             if (is_same(path, settings->files[k]))
-                return ls_fail(LS_ERR_INVALID, "%s %s is %s, which is read: give another name", outputs[i].flag, path,
+                return ls_fail(LS_ERR_INVALID, "%s %s would overwrite %s: choose another name", outputs[i].flag, path,
                                settings->files[k]);
         if (settings->data && is_data(settings->data, path))
-            return ls_fail(LS_ERR_INVALID, "%s %s is a file of --data, which is read: give another name",
+            return ls_fail(LS_ERR_INVALID, "%s %s would overwrite a file of --data: choose another name",
                            outputs[i].flag, path);
         for (size_t k = 0; k < i; k++)
             if (outputs[k].path && is_same(path, outputs[k].path))
-                return ls_fail(LS_ERR_INVALID, "%s and %s name the same file, %s", outputs[i].flag, outputs[k].flag,
-                               path);
+                return ls_fail(LS_ERR_INVALID, "%s and %s name the same file, %s: choose another name", outputs[i].flag,
+                               outputs[k].flag, path);
     }
     return LS_OK;
 }
@@ -93,7 +93,7 @@ ls_status tool_check_writable(const char *flag, const char *path)
     return path == NULL ? LS_OK : ls_fail_within(ls_file_try(path), "%s", flag);
 }
 
-/* A log is written line by line, in place, so it may also be a terminal or a pipe. */
+/* A log is written in place, so it may also be a terminal or a pipe. */
 static ls_status try_log(const char *path)
 {
     char target[PATH_MAX];

@@ -1,4 +1,4 @@
-/* All flags of the command, one row each, and the meaning of the names that they take. */
+/* All flags of the command, one row each, and the names that they take. */
 #include "tool/tool.h"
 
 #include <string.h>
@@ -85,25 +85,26 @@ _Static_assert(LS_VERBOSE_SILENT == 1 && LS_VERBOSE_BAR == 2 && LS_VERBOSE_LINES
 
 static const ls_option data_rows[] = {
     ROW("--data", data, .metavar = "DATA",
-        .help = "fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv, "
-                "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000, which has the sizes that the model "
-                "takes; names are looked for in the variable's folder, too"),
+        .help = "dataset: fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv, "
+                "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000 with the sizes of "
+                "the model; names are also searched in the variable's folder"),
     ROW("--take", take, .value = "0", .range = "[0, inf)", .help = "use the first N samples; 0: all"),
     ROW("--data-worker", data_worker, .value = "-1", .range = "[-1, 255]", .metavar = "RANK",
-        .help = "the only worker of the cluster that can read the data: it gives batches to the others, and training "
-                "ends when it is lost; -1: all can"),
+        .help = "rank of the only worker that can read the data: it sends batches to the others, and "
+                "training ends if it is lost; -1: all workers read the data"),
 };
 const ls_option_table tool_data_flags = LS_OPTION_TABLE("Data", data_rows);
 
 static const ls_option set_rows[] = {
-    ROW("--set", set, .value = "auto", .help = "which set; auto: the test set where there is one",
+    ROW("--set", set, .value = "auto", .help = "set to use; auto: the test set if there is one, else the training set",
         LS_OPTION_CHOICES(set_names)),
 };
 const ls_option_table tool_set_flags = LS_OPTION_TABLE(NULL, set_rows);
 
 static const ls_option model_rows[] = {
     ROW("--weights", weights, .metavar = "FILE",
-        .help = "begin with these weights: .safetensors, .npz, .weights.h5 or .keras, in Keras's or PyTorch's names"),
+        .help = "start with these weights: .safetensors, .npz, .weights.h5 or .keras, with Keras's "
+                "or PyTorch's names"),
     ROW("--seed", seed, .value = "0", .help = "seed of the initial weights, the order of the data and dropout"),
 };
 const ls_option_table tool_model_flags = LS_OPTION_TABLE("Model", model_rows);
@@ -115,7 +116,7 @@ static const ls_option shape_rows[] = {
         .help = "number of classes of a built-in classifier; 0: the model's own"),
     ROW("--norm-statistics", norm_statistics, .value = "auto",
         .help = "batch norm statistics in training: over the whole batch, or per lane (no "
-                "synchronization); results depend on it. auto: what the model says, else batch",
+                "synchronization); results depend on it. auto: as the model specifies, else batch",
         LS_OPTION_CHOICES(norm_names)),
 };
 const ls_option_table tool_shape_flags = LS_OPTION_TABLE(NULL, shape_rows);
@@ -159,7 +160,7 @@ static const ls_option training_rows[] = {
         .help = "batch size per device; overrides --batch-size. 0: unused"),
     ROW("--shuffle", shuffle, .value = "on", .help = "shuffle the samples every epoch"),
     ROW("--validation-split", validation_split, .value = "0", .range = "[0, 1)", .metavar = "PART",
-        .help = "hold back this last part of the training data for validation, instead of the test set"),
+        .help = "validate on this last part of the training data instead of on the test set"),
     ROW("--verbose", verbose, .value = "auto", .metavar = "N",
         .help = "0: silent, 1: progress bar, 2: one line per epoch; auto: a bar on a terminal, lines "
                 "elsewhere",
@@ -204,7 +205,7 @@ static const ls_option callback_rows[] = {
     ROW("--tensorboard-every", tensorboard_every, .value = "1", .range = "[0, inf)",
         .help = "write scalars every N steps; 0: per epoch only"),
 };
-const ls_option_table tool_callback_flags = LS_OPTION_TABLE("While training", callback_rows);
+const ls_option_table tool_callback_flags = LS_OPTION_TABLE("Callbacks and schedules", callback_rows);
 
 static const ls_option count_rows[] = {
     ROW("--devices", devices, .value = "1", .metavar = "LIST",
@@ -225,13 +226,12 @@ const ls_option_table tool_count_flags = LS_OPTION_TABLE("Devices", count_rows);
 
 static const ls_option device_rows[] = {
     ROW("--strategy", strategy, .value = "auto",
-        .help =
-            "which device does what: mirrored and data-parallel deal out the batch, model-parallel and pipeline the "
-            "layers; multi-worker: mirrored, in the cluster that TF_CONFIG, torchrun, mpirun or srun describes (with "
-            "lockstep "
-            "launch it needs no flag); parameter-server: the same, with the servers of lockstep launch --servers or of "
-            "TF_CONFIG's \"ps\" tasks; auto: mirrored, or model-parallel with --place. Results do not depend on it "
-            "either",
+        .help = "how devices share the work: mirrored and data-parallel split the batch, "
+                "model-parallel and pipeline the layers; multi-worker: mirrored, in the cluster that "
+                "TF_CONFIG, torchrun, mpirun or srun describes (not needed with lockstep launch); "
+                "parameter-server: the same, with the servers of lockstep launch --servers or of "
+                "TF_CONFIG's \"ps\" tasks; auto: mirrored, or model-parallel with --place. Results "
+                "do not depend on it",
         LS_OPTION_CHOICES(strategy_names)),
     ROW("--stages", stages, .value = "0", .range = "[0, 16384]",
         .help = "number of stages of model-parallel and pipeline; 0: one for each device"),
@@ -239,8 +239,8 @@ static const ls_option device_rows[] = {
         .help = "number of copies of all stages, which share the batch (pipeline and model-parallel); 0: "
                 "devices divided by stages"),
     ROW("--all-reduce", all_reduce, .value = "sharded",
-        .help = "which devices join gradients: each a part, neighbours in pairs, or the first device all "
-                "of it",
+        .help = "which devices join gradients: each device a part, neighbors in pairs, or the first "
+                "device everything",
         LS_OPTION_CHOICES(all_reduce_names)),
     ROW("--pipeline", pipeline, .value = "1f1b",
         .help = "order of lanes in a pipeline: one forward and one backward, or all forward and then all "
@@ -250,9 +250,9 @@ static const ls_option device_rows[] = {
         .help = "how replicas share the lanes: auto, by measured speed (also between the workers of a "
                 "cluster), or weights such as 3:1 (default: evenly)"),
     ROW("--staleness", staleness, .value = "0", .range = "[0, 1000000000]",
-        .help = "parameter-server: how many versions old the weights of an applied gradient may be. 0: "
-                "none, with the results of the other strategies. Above 0, workers compute batches of "
-                "their own, and results depend on arrival order, which --record keeps"),
+        .help = "parameter-server: how many versions old the weights of an applied gradient may be. "
+                "0: none, with the results of the other strategies. Above 0, each worker computes "
+                "batches of its own, and results depend on arrival order; --record records it"),
     ROW("--scale-by-staleness", scale_by_staleness, .value = "off",
         .help = "parameter-server: divide the learning rate of a gradient by its staleness"),
     ROW("--overlap", overlap, .value = "off",
@@ -279,40 +279,41 @@ static const ls_option verify_rows[] = {
     ROW("--device-counts", device_counts, .value = "1,2,3,4,8", .metavar = "LIST",
         .help = "numbers of CPU devices that share the cores"),
     ROW("--workers", worker_counts, .metavar = "LIST",
-        .help =
-            "numbers of processes that make a run together, as in 2,3; each is compared with one process; not given: "
-            "this process alone"),
+        .help = "numbers of worker processes to train with, such as 2,3; compares each with one "
+                "process (default: only this process)"),
     ROW("--lanes", lane_counts, .value = "4,6", .metavar = "LIST", .help = "numbers of lanes"),
     ROW("--steps", steps, .value = "3", .range = "[1, 1000000]", .help = "number of training steps in each run"),
     ROW("--break-run", break_run, .value = "0", .range = "[0, inf)", .metavar = "N",
-        .help = "change one bit of a weight in run N, to see that the comparison finds it; 0: in no run"),
+        .help = "flip one bit of a weight in run N, to test that the comparison finds it; 0: in no "
+                "run"),
 };
 const ls_option_table tool_verify_flags = LS_OPTION_TABLE("Runs", verify_rows);
 
 const char *const tool_transport_names[] = { "auto", "shm", "unix", "tcp", "ucx" }; /* tool_transport */
 static const ls_option launch_rows[] = {
     ROW("--workers", workers, .value = "2", .range = "[1, 256]",
-        .help = "processes to start; each gets its share of the cores"),
+        .help = "number of processes to start; each gets its share of the cores"),
     ROW("--servers", servers, .value = "0", .range = "[0, 64]",
         .help = "number of parameter servers to start as well; with --strategy parameter-server they "
                 "join the workers' gradients, or apply them as they arrive. Servers have the last ranks"),
     ROW("--elastic", elastic, .metavar = "MIN:MAX",
-        .help = "with fewer workers than MIN the job waits for others, and then ends with a checkpoint; "
-                "MAX is the largest number of workers (default: continue with any number)"),
+        .help = "with fewer than MIN workers the job waits for others and, if none join, ends with a "
+                "checkpoint; MAX is the largest number of workers (default: continue with any "
+                "number)"),
     ROW("--job", job, .metavar = "NAME",
         .help = "name of the job, by which workers that start later find it (default: a unique name)"),
     ROW("--restarts", restarts, .value = "0", .range = "[0, 1000000]",
         .help = "restart failed workers, at most this many times in all; restart the whole job when no "
                 "worker is left"),
-    ROW("--key-file", key_file, .metavar = "FILE", .help = "the job's key, which workers on other machines need"),
+    ROW("--key-file", key_file, .metavar = "FILE", .help = "key of the job, which workers on other machines need"),
     ROW("--transport", transport, .value = "auto",
-        .help = "how workers reach each other; auto: shm, shared memory; unix: sockets; tcp: as on several machines, "
-                "with a "
-                "key that is made for this job unless --key-file names one; ucx: by UCX, where that is installed",
+        .help = "how workers connect. shm: shared memory; unix: sockets; tcp: as between machines, "
+                "with a new key for this job unless --key-file is given; ucx: UCX, if it is "
+                "installed; auto: shm",
         LS_OPTION_CHOICES(tool_transport_names)),
     ROW("--grace", grace, .value = "10", .range = "[0, 1e6]", .metavar = "SECONDS",
-        .help = "seconds that workers have to end after SIGTERM, before SIGKILL, and after the others "
-                "have finished"),
+        .help = "seconds that workers have to end, after SIGTERM or after the others have finished, "
+                "before they are killed"),
     ROW("--join-limit", join_limit, .value = "30", .range = "(0, 1e6]", .metavar = "SECONDS",
         .help = "seconds that workers wait for each other at the start"),
     ROW("--silence-limit", silence_limit, .value = "1", .range = "(0, 1e6]", .metavar = "SECONDS",
@@ -322,7 +323,8 @@ const ls_option_table tool_launch_flags = LS_OPTION_TABLE("Workers", launch_rows
 
 static const ls_option save_rows[] = {
     ROW("--save", save, .metavar = "FILE",
-        .help = "write the weights when training ends: .safetensors, .npz, .weights.h5 or .keras, in Keras's names"),
+        .help = "write the weights when training ends: .safetensors, .npz, .weights.h5 or .keras, "
+                "with Keras's names"),
     ROW("--log", log, .metavar = "FILE", .help = "write one JSON event per line: start, each step, each epoch, end"),
     ROW("--trace", trace, .metavar = "FILE",
         .help = "write a timeline of the threads of all devices, for ui.perfetto.dev or chrome://tracing"),
@@ -334,11 +336,11 @@ static const ls_option save_rows[] = {
     ROW("--log-hash", log_hash, .value = "off",
         .help = "log the SHA-256 of weights and optimizer state with each step"),
     ROW("--record", record, .metavar = "FILE",
-        .help = "parameter-server with a staleness: server 0 records to FILE, server 1 to FILE.1, what "
-                "it applied; `lockstep replay FILE` repeats the training"),
+        .help = "parameter-server with --staleness above 0: record what the servers apply, server 0 "
+                "in FILE, server 1 in FILE.1, and so on; `lockstep replay FILE` repeats the training"),
     ROW("--journal", journal, .metavar = "DIR",
-        .help = "parameter-server with a staleness: folder in which servers keep what they need to "
-                "restart (default: chosen by lockstep launch)"),
+        .help = "parameter-server with --staleness above 0: folder for what servers need to restart "
+                "(default: chosen by lockstep launch)"),
 };
 const ls_option_table tool_save_flags = LS_OPTION_TABLE("Files", save_rows);
 
@@ -358,8 +360,8 @@ static const ls_option checkpoint_rows[] = {
         .help = "resume from this checkpoint, or from the newest complete one in this folder; without "
                 "FROM, from --checkpoint. Starts from the beginning if there is none"),
     ROW("--allow-other-bits", allow_other_bits, .value = "off",
-        .help = "resume also with other lanes or in another bit class: the weights will differ in their "
-                "last bits"),
+        .help = "resume even with another number of lanes or in another bit class; the weights will "
+                "differ in their last bits"),
 };
 const ls_option_table tool_checkpoint_flags = LS_OPTION_TABLE("Checkpoints", checkpoint_rows);
 
@@ -367,7 +369,7 @@ static const ls_option replay_rows[] = {
     ROW("--from", resume, .metavar = "CHECKPOINT",
         .help = "checkpoint that the recorded training resumed from, if it did (--resume)"),
 };
-const ls_option_table tool_replay_flags = LS_OPTION_TABLE("Where it begins", replay_rows);
+const ls_option_table tool_replay_flags = LS_OPTION_TABLE("Start", replay_rows);
 
 static const ls_option output_rows[] = {
     ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "file for the predictions: FILE.npy or FILE.csv"),
@@ -375,16 +377,17 @@ static const ls_option output_rows[] = {
 const ls_option_table tool_output_flags = LS_OPTION_TABLE("Files", output_rows);
 
 static const ls_option report_rows[] = {
-    ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "where the page goes: FILE.html"),
+    ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "file for the page: FILE.html"),
 };
 const ls_option_table tool_report_flags = LS_OPTION_TABLE("Files", report_rows);
 
 static const ls_option export_rows[] = {
     ROW("--output", output, .brief = 'o', .metavar = "FILE",
-        .help = "where the weights go; the ending is the format: .safetensors, .npz, .weights.h5 or .keras"),
+        .help = "file for the weights; its ending selects the format: .safetensors, .npz, "
+                ".weights.h5 or .keras"),
     ROW("--layout", layout, .value = "keras",
-        .help = "names and order of axes: conv2d/kernel [H,W,I,O], or conv2d.weight [O,I,H,W]; of resnet18 and "
-                "resnet50, torch is torchvision's",
+        .help = "names and order of axes: Keras's (conv2d/kernel [H,W,I,O]) or PyTorch's "
+                "(conv2d.weight [O,I,H,W]; torchvision's for resnet18 and resnet50)",
         LS_OPTION_CHOICES(layout_names)),
 };
 const ls_option_table tool_export_flags = LS_OPTION_TABLE("Files", export_rows);
@@ -398,17 +401,17 @@ const ls_option_table tool_diff_flags = LS_OPTION_TABLE("Files", diff_rows);
 static const ls_option json_rows[] = {
     ROW("--json", json, .value = "off", .help = "print JSON"),
 };
-const ls_option_table tool_json_flags = LS_OPTION_TABLE("Form", json_rows);
+const ls_option_table tool_json_flags = LS_OPTION_TABLE("Output", json_rows);
 
 static const ls_option common_rows[] = {
     ROW("--log-level", log_level, .value = "warning",
-        .help = "what the library tells: warnings on standard error, "
-                "the rest on standard output",
+        .help = "what the library prints: errors and warnings on standard error, the rest on "
+                "standard output",
         LS_OPTION_CHOICES(level_names)),
     ROW("--print-options", print_options, .value = "off",
-        .help = "first print each option, its value, and where that came from"),
+        .help = "first print each option, its value, and where the value came from"),
 };
-const ls_option_table tool_common_flags = LS_OPTION_TABLE("Others", common_rows);
+const ls_option_table tool_common_flags = LS_OPTION_TABLE("Other options", common_rows);
 
 /* ---- Conversions ---- */
 
@@ -444,22 +447,30 @@ const char *tool_loss_name(ls_loss_kind kind)
     return "no loss";
 }
 
+size_t tool_read_numbers(const char *text, char separator, int64_t low, int64_t high, int64_t *out, size_t most)
+{
+    const char *end = text;
+    size_t count = 0;
+    for (const char *at = text; count == 0 || *end != '\0'; at = end + 1) {
+        char digits[24];
+        end = strchr(at, separator);
+        end = end ? end : at + strlen(at);
+        size_t length = (size_t)(end - at);
+        snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
+        if (count == most || !ls_parse_i64(digits, &out[count]) || out[count] < low || out[count] > high)
+            return 0;
+        count++;
+    }
+    return count;
+}
+
 ls_status tool_input_shape(const char *text, ls_shape *out)
 {
     ls_shape shape = { .rank = 0 };
-    for (const char *at = text;; at++) {
-        char digits[24];
-        int64_t size;
-        size_t length = strcspn(at, "x");
-        snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
-        if (shape.rank == LS_MAX_RANK - 1 || !ls_parse_i64(digits, &size) || size < 1)
-            return ls_fail(LS_ERR_INVALID, "--input %s: expected 1 to %d sizes of a sample, as in 32x32x3", text,
-                           LS_MAX_RANK - 1);
-        shape.dims[shape.rank++] = size;
-        at += length;
-        if (*at == '\0')
-            break;
-    }
+    shape.rank = (int)tool_read_numbers(text, 'x', 1, INT64_MAX, shape.dims, LS_MAX_RANK - 1);
+    if (shape.rank == 0)
+        return ls_fail(LS_ERR_INVALID, "--input %s: expected 1 to %d sizes of a sample, as in 32x32x3", text,
+                       LS_MAX_RANK - 1);
     *out = shape;
     return LS_OK;
 }
@@ -473,7 +484,7 @@ static ls_status add_metric(const char *name, ls_metrics_list *list)
             return ls_fail(LS_ERR_INVALID, "--metrics: more than %d metrics", LS_MAX_METRICS);
         for (size_t k = 0; k < list->count; k++)
             if (list->metric[k].kind == metric_kinds[i])
-                return ls_fail(LS_ERR_INVALID, "--metrics: %s is there twice", name);
+                return ls_fail(LS_ERR_INVALID, "--metrics: %s is given twice", name);
         list->metric[list->count++] = (ls_metric){ .kind = metric_kinds[i] };
         return LS_OK;
     }
@@ -500,7 +511,7 @@ bool tool_given(const ls_options *options, const char *flag)
     return ls_options_source(options, flag) != LS_OPTION_FROM_DEFAULT;
 }
 
-bool tool_yields(const ls_options *options, const char *flag, const char *other)
+bool tool_is_overridden(const ls_options *options, const char *flag, const char *other)
 {
     return ls_options_source(options, flag) == LS_OPTION_FROM_ENVIRONMENT &&
            ls_options_source(options, other) == LS_OPTION_FROM_COMMAND_LINE;

@@ -1,5 +1,4 @@
-/* lockstep: the command. Finds the subcommand, reads its options, runs it. Exit status: 0 success,
- * 1 failure, 2 usage error, 128 + N if signal N ended training early. */
+/* lockstep: the command. Finds the subcommand, reads its options, runs it. */
 #include "tool/tool.h"
 
 #include <signal.h>
@@ -13,8 +12,7 @@ static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &
                                                 &tool_devices, &tool_doctor,   &tool_launch,  &tool_top,
                                                 &tool_replay,  &tool_key };
 
-/* Environment variables of Lockstep that are not flags: the data folder, allowed kernels, visible
- * devices and cores, and this worker's place in the cluster. */
+/* Environment variables of Lockstep that are not flags. */
 static const char *const other_variables[] = { "LOCKSTEP_DATA",    "LOCKSTEP_ISA",          "LOCKSTEP_VISIBLE_DEVICES",
                                                "LOCKSTEP_RANK",    "LOCKSTEP_WORLD_SIZE",   "LOCKSTEP_RENDEZVOUS",
                                                "LOCKSTEP_RESTART", "LOCKSTEP_LAUNCHER",     "LOCKSTEP_LISTEN",
@@ -29,17 +27,19 @@ static int fail(int status)
 
 static void print_help(void)
 {
-    printf("Lockstep %s: trains neural networks; the same bits on any devices.\n\n", LS_VERSION);
+    printf("Lockstep %s trains neural networks, with the same bits on any devices.\n\n", LS_VERSION);
     printf("usage: lockstep COMMAND [arguments]\n\n");
     for (size_t i = 0; i < COUNT(commands); i++)
         printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     printf("\nA MODEL is");
     for (size_t i = 0; ls_model_builtin_name(i) != NULL; i++)
         printf(" %s,", ls_model_builtin_name(i));
-    printf("\nor a file of Keras 3: what model.to_json() gives, or a .keras file with its weights.\n"
-           "`lockstep COMMAND --help` tells its options; each is also read from a variable: LOCKSTEP_BATCH_SIZE=256.\n"
-           "Exit status: 0 done, 1 failed (of diff: different), 2 wrong use, 128 + N stopped early by signal N (130: "
-           "Ctrl+C).\n");
+    printf(
+        "\nor a file of Keras 3: the output of model.to_json(), or a .keras file, which includes weights.\n"
+        "`lockstep COMMAND --help` lists the options of a command. Each option can also be set by an environment\n"
+        "variable: LOCKSTEP_BATCH_SIZE=256 is --batch-size 256.\n"
+        "Exit status: 0 success, 1 failure (diff: the files differ), 2 usage error, 128 + N stopped early by signal N\n"
+        "(130: Ctrl+C).\n");
 }
 
 static ls_status add_tables(const tool_command *command, ls_options *options, tool_settings *settings)
@@ -65,8 +65,7 @@ static int print_command_help(const tool_command *command)
     return DONE;
 }
 
-/* Rejects misspelled variables, for every command, and bad values of variables that are not
- * flags. */
+/* Rejects misspelled variables, for every command. */
 static ls_status check_environment(void)
 {
     const ls_option_table *tables[COUNT(commands) * TOOL_MOST_TABLES + 1];
@@ -79,7 +78,7 @@ static ls_status check_environment(void)
     return ls_check_environment();
 }
 
-/* Flags of the program that `launch` starts must follow `--`. Explains that if it is missing. */
+/* Explains that `--` is missing before the program that `launch` starts. */
 static ls_status parse(const tool_command *command, int argc, const char *const *argv, ls_options *options)
 {
     ls_status status = ls_options_parse(options, argc, argv);
@@ -159,7 +158,7 @@ static const tool_command *find_command(const char *name)
     }
     ls_name_advice advice = ls_suggest_name(name, names, COUNT(commands));
     if (name[0] == '-')
-        ls_fail(LS_ERR_INVALID, "unknown option %s; before a command there are --help and --version", name);
+        ls_fail(LS_ERR_INVALID, "unknown option %s; the options before a command are --help and --version", name);
     else
         ls_fail(LS_ERR_INVALID, "unknown command %s%s", name,
                 advice.text[0] ? advice.text : "; `lockstep --help` lists the commands");
@@ -211,7 +210,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0); /* a progress file shows each line as soon as it is written */
     int result = dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && result == DONE) {
-        ls_fail(LS_ERR_IO, "standard output could not be written");
+        ls_fail(LS_ERR_IO, "cannot write to standard output");
         result = fail(FAILED);
     }
     return result;

@@ -42,7 +42,7 @@ static ls_status next_entry(const char **at, entry *out, bool *end)
     size_t length = strcspn(*at, ",");
     if (!read_entry(*at, length, out))
         return ls_fail(LS_ERR_INVALID,
-                       "--place: '%.*s' was expected to be LAYER=DEVICE or FIRST..LAST=DEVICE, as in "
+                       "--place: '%.*s' is not LAYER=DEVICE or FIRST..LAST=DEVICE, as in "
                        "conv1_conv..pool1=cpu:0,conv2_block1_1_conv..=cpu:1",
                        (int)(length < MOST_NAME ? length : MOST_NAME), *at);
     *at += length + ((*at)[length] == ',');
@@ -70,14 +70,15 @@ ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_
         size_t count;
         LS_TRY(next_entry(&text, &at, &end));
         if (end && *ls_text_get(names) == '\0')
-            return ls_fail(LS_ERR_INVALID, "--place: it says of no layer which device it belongs to");
+            return ls_fail(LS_ERR_INVALID, "--place: the list is empty; expected LAYER=DEVICE");
         if (end)
             return LS_OK;
         LS_TRY(ls_fail_within(ls_read_device_names(ctx, at.device, &list, &count), "--place"));
         ls_device_name device = list[0];
         free(list);
         if (count != 1)
-            return ls_fail(LS_ERR_INVALID, "--place: '%s' names %zu devices; a layer belongs to one", at.device, count);
+            return ls_fail(LS_ERR_INVALID, "--place: '%s' names %zu devices; a layer is on one device", at.device,
+                           count);
         char name[32];
         snprintf(name, sizeof name, "%s:%d", device.kind, device.number);
         if (!has_name(ls_text_get(names), name))

@@ -1,4 +1,4 @@
-/* lockstep predict: writes a model's first output for every sample to a file. */
+/* lockstep predict: writes the model's first output. */
 #include "tool/tool.h"
 
 #include <inttypes.h>
@@ -38,7 +38,7 @@ static void put_value(ls_text *text, const ls_array *array, int64_t index)
     }
 }
 
-/* Writes one line per sample, with all axes flattened. */
+/* One line per sample. */
 static ls_status write_csv(const char *path, const ls_array *array)
 {
     int64_t rows = array->shape.dims[0], columns = 1;
@@ -71,7 +71,7 @@ typedef struct outcome {
     ls_array made;
 } outcome;
 
-static ls_status write_and_tell(void *user)
+static ls_status write_and_print(void *user)
 {
     const outcome *o = user;
     if (!tool_is_muted())
@@ -92,11 +92,11 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
         LS_TRY(tool_check_writable("--output", settings->output));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
-    LS_TRY(tool_chosen_set(settings, session, &data, &out.set));
+    LS_TRY(tool_open_set(settings, session, &data, &out.set));
     LS_TRY(ls_predict(session->model, data, &out.made, .batch_size = settings->batch_size,
                       .strategy = session->strategy, .lanes = (int)settings->lanes));
-    tool_follow_chief(session->ctx);
-    ls_status status = tool_by_one(session->ctx, write_and_tell, &out);
+    tool_update_mute(session->ctx);
+    ls_status status = tool_print_once(session->ctx, write_and_print, &out);
     free(out.made.data);
     return status;
 }
@@ -113,8 +113,9 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_predict = {
     .name = "predict",
     .arguments = "MODEL --data DATA --weights FILE --output FILE",
-    .summary = "a model's output for every sample, as .npy or .csv",
-    .details = "A model's output for every sample of a set, in order. Without --weights the model is an untrained one.",
+    .summary = "write a model's output for every sample to a .npy or .csv file",
+    .details =
+        "Writes the model's output for every sample of a set, in order. Without --weights, the model is untrained.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_shape_flags, &tool_batch_flags,
                 &tool_count_flags, &tool_device_flags, &tool_placement_flags, &tool_output_flags },

@@ -1,5 +1,5 @@
-/* lockstep replay: repeats an asynchronous training from its record. The record contains the
- * command that wrote it (describe_call in train.c), which defines the job. */
+/* lockstep replay: the record contains the command that wrote it (describe_call in train.c), which
+ * defines the job. */
 #include "tool/tool.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static bool is_kept(const char *flag)
     return true;
 }
 
-/* Finds a file that was named relative to the folder where the command ran. */
+/* Finds a file that was named relative to the folder of the recorded command. */
 static const char *find_file(const char *name, const char *folder, ls_options *options)
 {
     char path[PATH_MAX];
@@ -32,42 +32,43 @@ static const char *find_file(const char *name, const char *folder, ls_options *o
     return copy ? copy : name;
 }
 
-static ls_status take_over(ls_options *options, tool_settings *settings, ls_options *then, const tool_settings *was,
-                           const char *folder)
+static ls_status copy_job(ls_options *options, tool_settings *settings, ls_options *recorded, const tool_settings *old,
+                          const char *folder)
 {
-    if (then->positional_count != 1)
-        return ls_fail(LS_ERR_DATA, "record '%s': the command that wrote it has %zu models", settings->files[0],
-                       then->positional_count);
-    settings->model = ls_arena_strdup(&options->arena, then->positional[0]);
-    if (was->schedule)
-        settings->schedule = ls_arena_strdup(&options->arena, was->schedule);
-    if (!settings->model || (was->schedule && !settings->schedule))
+    if (recorded->positional_count != 1)
+        return ls_fail(LS_ERR_DATA, "record '%s': the recorded command has %zu models; expected 1", settings->files[0],
+                       recorded->positional_count);
+    settings->model = ls_arena_strdup(&options->arena, recorded->positional[0]);
+    if (old->schedule)
+        settings->schedule = ls_arena_strdup(&options->arena, old->schedule);
+    if (!settings->model || (old->schedule && !settings->schedule))
         return ls_fail(LS_ERR_MEMORY, "no memory for the names of a job");
     for (size_t i = 0; i < sizeof kept_tables / sizeof *kept_tables; i++)
         for (size_t k = 0; k < kept_tables[i]->count; k++)
             if (is_kept(kept_tables[i]->rows[k].flag))
-                LS_TRY(ls_options_hand_on(options, then, kept_tables[i]->rows[k].flag));
-    LS_TRY(ls_options_hand_on(options, then, "--lanes"));
+                LS_TRY(ls_options_hand_on(options, recorded, kept_tables[i]->rows[k].flag));
+    LS_TRY(ls_options_hand_on(options, recorded, "--lanes"));
     settings->model = find_file(settings->model, folder, options);
     settings->data = find_file(settings->data, folder, options);
     settings->weights = find_file(settings->weights, folder, options);
     return LS_OK;
 }
 
-static ls_status parse_then(const char *const *words, int count, ls_options *then, tool_settings *was)
+static ls_status parse_recorded(const char *const *words, int count, ls_options *recorded, tool_settings *old)
 {
     for (size_t i = 0; tool_train.tables[i] != NULL; i++)
-        LS_TRY(ls_options_add(then, tool_train.tables[i], was));
-    LS_TRY(ls_options_add(then, &tool_common_flags, was));
-    return ls_options_parse(then, count, words);
+        LS_TRY(ls_options_add(recorded, tool_train.tables[i], old));
+    LS_TRY(ls_options_add(recorded, &tool_common_flags, old));
+    return ls_options_parse(recorded, count, words);
 }
 
-static ls_status read_words(ls_options *options, tool_settings *settings, const ls_json_at *list, const char *folder)
+static ls_status read_arguments(ls_options *options, tool_settings *settings, const ls_json_at *list,
+                                const char *folder)
 {
     size_t count = ls_json_count(list);
     const char **words = calloc(count + 1, sizeof *words);
-    ls_options then = { 0 };
-    tool_settings was = { .devices = "1" };
+    ls_options recorded = { 0 };
+    tool_settings old = { .devices = "1" };
     ls_json_at word;
     ls_status status = words ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu arguments", count);
     for (size_t i = 0; i < count && status == LS_OK; i++) {
@@ -76,12 +77,12 @@ static ls_status read_words(ls_options *options, tool_settings *settings, const 
             status = ls_json_string(&word, &words[i]);
     }
     if (status == LS_OK)
-        status = parse_then(words, (int)count, &then, &was);
+        status = parse_recorded(words, (int)count, &recorded, &old);
     if (status == LS_OK)
-        status = take_over(options, settings, &then, &was, folder);
-    ls_options_free(&then);
+        status = copy_job(options, settings, &recorded, &old, folder);
+    ls_options_free(&recorded);
     free(words);
-    return ls_fail_within(status, "record '%s', whose command is read", settings->files[0]);
+    return ls_fail_within(status, "record '%s': its command", settings->files[0]);
 }
 
 static ls_status complete(ls_options *options, tool_settings *settings)
@@ -108,7 +109,7 @@ static ls_status complete(ls_options *options, tool_settings *settings)
     if (status == LS_OK)
         status = ls_json_get_array(&at, "arguments", &list);
     if (status == LS_OK)
-        status = read_words(options, settings, &list, folder);
+        status = read_arguments(options, settings, &list, folder);
     json_decref(root);
     return status;
 }
@@ -117,7 +118,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
 {
     settings->alone = true;
     if (settings->strategy >= LS_STRATEGY_MULTI_WORKER)
-        return ls_fail(LS_ERR_INVALID, "--strategy %s: a replay is made by one process",
+        return ls_fail(LS_ERR_INVALID, "--strategy %s: a replay runs in one process; choose another strategy",
                        tool_strategy_name((ls_strategy_kind)settings->strategy));
     LS_TRY(tool_check_model(options, settings));
     LS_TRY(tool_check_data(settings));
@@ -130,7 +131,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
 
 /* ---- Running ---- */
 
-static ls_status tell(const tool_settings *settings, tool_session *session, const ls_replayed *r)
+static ls_status print_outcome(const tool_settings *settings, tool_session *session, const ls_replayed *r)
 {
     char hex[65], gradients[32], versions[32];
     ls_results results;
@@ -139,9 +140,9 @@ static ls_status tell(const tool_settings *settings, tool_session *session, cons
     printf("replayed: %s gradients of %d worker%s, %s versions of %d server%s%s\n",
            tool_number(r->gradients, gradients), r->workers, r->workers == 1 ? "" : "s",
            tool_number(r->versions, versions), r->servers, r->servers == 1 ? "" : "s",
-           r->stopped ? ", not all of them" : ": every hash is that of the record");
+           r->stopped ? ", incomplete" : ": all hashes match the record");
     if (r->torn)
-        printf("the record ends with a line that was cut short: what it was of is not replayed\n");
+        printf("the last line of the record is incomplete and was not replayed\n");
     if (session->test && !r->stopped) {
         LS_TRY(ls_evaluate(session->model, session->test, &results, .batch_size = tool_batch_size(settings, session),
                            .strategy = session->strategy, .lanes = (int)settings->lanes));
@@ -167,7 +168,7 @@ static ls_status replay(const tool_settings *settings, tool_session *session, in
     options.stop = tool_catch_signals();
     ls_status status = ls_replay_with(session->model, session->train, settings->files[0], options, &replayed);
     *stopped_by = tool_release_signals();
-    return status == LS_OK ? tell(settings, session, &replayed) : status;
+    return status == LS_OK ? print_outcome(settings, session, &replayed) : status;
 }
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
@@ -181,13 +182,14 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_replay = {
     .name = "replay",
     .arguments = "FILE",
-    .summary = "train again what parameter servers recorded, bit for bit",
-    .details =
-        "FILE is what `lockstep train --strategy parameter-server --staleness N --record FILE` wrote; the files of\n"
-        "other servers, FILE.1 and so on, stand beside it. The same gradients are computed from the same versions of\n"
-        "the weights, in one process and on any devices, and the hash of every version is compared: the first that\n"
-        "differs ends it with exit status 1. The job is the one that the record says, but for the flags that are "
-        "given.",
+    .summary = "repeat a recorded training with parameter servers, bit for bit",
+    .details = "Repeats a training that `lockstep train --strategy parameter-server --staleness N --record FILE` "
+               "recorded. The files\n"
+               "of other servers, FILE.1 and so on, must be beside FILE. Computes the same gradients from the same "
+               "versions of the\n"
+               "weights, in one process and on any devices, and compares the hash of every version. Exits with status "
+               "1 at the first\n"
+               "difference. The job is the recorded one, except for the flags that you give.",
     .takes_files = 1,
     .tables = { &tool_replay_flags, &tool_count_flags, &tool_device_flags, &tool_data_flags, &tool_model_flags,
                 &tool_shape_flags, &tool_loss_flags, &tool_optimizer_flags, &tool_batch_flags, &tool_training_flags },

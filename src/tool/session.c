@@ -43,8 +43,7 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
     return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;
 }
 
-/* With --data-worker, that worker announces which sets exist, and all iterate over them
- * together. */
+/* The worker of --data-worker announces which sets exist; all iterate over them together. */
 static ls_status share_data(int from, tool_session *session)
 {
     ls_dataset **sets[] = { &session->train, &session->test };
@@ -58,7 +57,7 @@ static ls_status share_data(int from, tool_session *session)
 
 static ls_status load_data(const tool_settings *settings, tool_session *session)
 {
-    if (tool_follows_model(settings->data))
+    if (tool_has_model_sizes(settings->data))
         return tool_open_synthetic(settings, session);
     return ls_load_data(session->ctx, settings->data, settings->set == TOOL_SET_TEST ? NULL : &session->train,
                         settings->set == TOOL_SET_TRAIN ? NULL : &session->test);
@@ -68,11 +67,11 @@ ls_status tool_open_data(const tool_settings *settings, tool_session *session, t
 {
     int from = (int)settings->data_worker;
     if (from >= ls_cluster_size(session->ctx))
-        return ls_fail(LS_ERR_INVALID, "--data-worker %d: there is no such worker of %d", from,
+        return ls_fail(LS_ERR_INVALID, "--data-worker %d must be less than %d, the number of workers", from,
                        ls_cluster_size(session->ctx));
     if (from >= 0 && ls_cluster_servers(session->ctx) > 0)
-        return ls_fail(LS_ERR_INVALID, "--data-worker %d: where there are parameter servers all workers read the data",
-                       from);
+        return ls_fail(LS_ERR_INVALID,
+                       "--data-worker %d cannot be used with parameter servers: all workers read the data", from);
     if (from < 0 || from == ls_cluster_rank(session->ctx))
         LS_TRY(load_data(settings, session));
     ls_dataset **set = taken == TOOL_SET_TEST && session->test ? &session->test : &session->train;
@@ -81,12 +80,12 @@ ls_status tool_open_data(const tool_settings *settings, tool_session *session, t
     return from < 0 ? LS_OK : share_data(from, session);
 }
 
-ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name)
+ls_status tool_open_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name)
 {
     LS_TRY(tool_open_data(settings, session, TOOL_SET_TEST));
     ls_dataset **set = session->test ? &session->test : &session->train;
     if (*set == NULL)
-        return ls_fail(LS_ERR_NOT_FOUND, "%s has no test set; --set train takes the other", settings->data);
+        return ls_fail(LS_ERR_NOT_FOUND, "%s has no test set; use --set train", settings->data);
     *out = *set;
     *name = session->test ? "test" : "train";
     return LS_OK;
@@ -94,7 +93,6 @@ ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, 
 
 /* ---- Choosing a loss by model and data ---- */
 
-/* Returns the number of elements of the axes from `first` on. */
 static int64_t sample_elements(const ls_shape *shape, int first)
 {
     int64_t count = 1;
@@ -103,7 +101,7 @@ static int64_t sample_elements(const ls_shape *shape, int first)
     return count;
 }
 
-/* Finds the op that makes the model's first output: "softmax" and "sigmoid" give probabilities. */
+/* Finds the op of the model's first output: "softmax" and "sigmoid" give probabilities. */
 static ls_status last_op(ls_model *model, const char **out)
 {
     size_t inputs = ls_model_input_count(model), outputs = ls_model_output_count(model);

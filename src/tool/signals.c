@@ -7,7 +7,7 @@
 #include "tool/tool.h"
 
 /* A log must not get the number of a closed descriptor 1 or 2: output would go into the log. The
- * replacement is read-only, so lost output is a failure, as on a full disk. */
+ * replacement is read-only, so that lost output is a failure. */
 void tool_open_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -43,8 +43,7 @@ static void on_save(int number)
     saves = saves + 1;
 }
 
-/* A signal that was ignored at the start stays ignored, for nohup and background jobs of
- * scripts. */
+/* A signal that was ignored at the start stays ignored, for nohup. */
 static void set_unless_ignored(int number, void (*handler)(int))
 {
     struct sigaction old, action = { .sa_handler = handler, .sa_flags = SA_RESTART };

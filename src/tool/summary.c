@@ -1,4 +1,4 @@
-/* lockstep summary: prints a model's layers, shapes and sizes, as Keras does. */
+/* The command `lockstep summary`. */
 #include "tool/tool.h"
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
@@ -21,8 +21,9 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_summary = {
     .name = "summary",
     .arguments = "MODEL",
-    .summary = "a model's layers, shapes, parameters, FLOPs and memory",
-    .details = "A model's layers, output shapes and parameters, then the FLOPs and the activation bytes of a sample.",
+    .summary = "print a model's layers, shapes, parameters, FLOPs and memory",
+    .details =
+        "Prints a model's layers, output shapes and parameters, then the FLOPs and activation bytes of one sample.",
     .takes_model = true,
     .tables = { &tool_shape_flags },
     .check = tool_check_devices,

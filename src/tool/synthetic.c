@@ -1,4 +1,4 @@
-/* --data synthetic without sizes: random data that fits the model's inputs and outputs. */
+/* --data synthetic without sizes: random data that fits the model. */
 #include "tool/tool.h"
 
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 
 #define PREFIX "synthetic"
 
-bool tool_follows_model(const char *data)
+bool tool_has_model_sizes(const char *data)
 {
     size_t length = strlen(PREFIX);
     if (strncmp(data, PREFIX, length) != 0)
@@ -20,7 +20,7 @@ bool tool_follows_model(const char *data)
     return part == 0 || memchr(first, '=', part) != NULL;
 }
 
-/* Returns the seed in the options, from which several inputs derive theirs. */
+/* Returns the seed in the options. */
 static uint64_t seed_of(const char *options)
 {
     const char *at = strstr(options, "seed=");
@@ -35,13 +35,12 @@ static uint64_t seed_of(const char *options)
     return seed;
 }
 
-/* Number of classes of the labels for an output; 2 for an output of one number. */
+/* Number of classes of the labels; 2 for an output of one number. */
 static ls_status classes_of(const ls_model *model, size_t output, int64_t *out)
 {
     ls_shape shape = ls_model_output_shape(model, output);
     if (shape.rank > 2)
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "--data synthetic: output \"%s\" has %d axes; labels are made for outputs of one or two",
+        return ls_fail(LS_ERR_UNSUPPORTED, "--data synthetic: output \"%s\" has %d axes; only one or two are supported",
                        ls_model_output_name(model, output), shape.rank);
     *out = shape.rank == 2 && shape.dims[1] > 1 ? shape.dims[1] : 2;
     return LS_OK;
@@ -54,8 +53,7 @@ static ls_status describe(const ls_model *model, size_t input, size_t output, co
     int64_t classes;
     LS_TRY(classes_of(model, output, &classes));
     if (shape.rank < 2)
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "--data synthetic: input \"%s\" takes single numbers; at least one axis is needed",
+        return ls_fail(LS_ERR_UNSUPPORTED, "--data synthetic: input \"%s\" has no axes; at least one is needed",
                        ls_model_input_name(model, input));
     ls_text_put(out, PREFIX ":");
     for (int i = 1; i < shape.rank; i++)
@@ -88,7 +86,7 @@ typedef struct parts {
     ls_rows *rows[LS_MAX_COMPONENTS];
 } parts;
 
-static void forget(parts *p)
+static void free_parts(parts *p)
 {
     for (size_t i = 0; i < p->inputs + p->outputs; i++) {
         ls_dataset_destroy(p->sets[i][0]);
@@ -131,8 +129,9 @@ static ls_status load_all(const tool_settings *settings, tool_session *session)
 {
     parts p = { .inputs = ls_model_input_count(session->model), .outputs = ls_model_output_count(session->model) };
     if (p.inputs + p.outputs > LS_MAX_COMPONENTS)
-        return ls_fail(LS_ERR_UNSUPPORTED, "--data synthetic: %zu inputs and %zu outputs; together they are at most %d",
-                       p.inputs, p.outputs, LS_MAX_COMPONENTS);
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "--data synthetic: %zu inputs and %zu outputs; together at most %d are supported", p.inputs,
+                       p.outputs, LS_MAX_COMPONENTS);
     ls_status status = LS_OK;
     for (size_t i = 0; i < p.inputs + p.outputs && status == LS_OK; i++)
         status = load(settings, session, i < p.inputs ? i : 0, i < p.inputs ? 0 : i - p.inputs, p.sets[i]);
@@ -140,7 +139,7 @@ static ls_status load_all(const tool_settings *settings, tool_session *session)
         status = put_together(&p, session->model, 0, &session->train);
     if (status == LS_OK)
         status = put_together(&p, session->model, 1, &session->test);
-    forget(&p);
+    free_parts(&p);
     return status;
 }
 

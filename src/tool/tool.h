@@ -1,16 +1,14 @@
-/* Shared by the files of the command. main.c finds the subcommand and reads its options, flags.c
- * has all flags, checks.c rejects invalid arguments, callbacks.c parses flags that are lists,
- * files.c checks output files, context.c and session.c open a session, signals.c handles signals.
- * Each command has its own file. */
+/* Shared by the files of the command. main.c finds the subcommand, flags.c has all flags, checks.c
+ * rejects invalid arguments, callbacks.c parses flags that are lists, files.c checks output files,
+ * context.c and session.c open a session. Each command has its own file or folder. */
 #ifndef LS_TOOL_TOOL_H
 #define LS_TOOL_TOOL_H
 
 #include "lockstep.h"
 
-/* The command uses the library through its public headers, like any other program. These helpers,
- * linked from the static library, are the only exceptions (tests/whole/test_layers.sh checks this):
- * options, text, names and numbers for the command line, files and JSON for output, SHA-256 for
- * `doctor`, socket folders for `launch` to clean up after killed workers. */
+/* The command uses the library through its public headers, like any other program. These helpers of
+ * the static library are the only exceptions (tests/whole/test_layers.sh checks this). */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
@@ -121,13 +119,12 @@ ls_loss_kind tool_loss_kind(const tool_settings *settings); /* LS_LOSS_NONE: cho
 const char *tool_loss_name(ls_loss_kind kind);
 ls_status tool_metrics(const char *names, ls_metrics_list *out);
 
-/* Returns whether a flag was given on the command line or in the environment. */
 bool tool_given(const ls_options *options, const char *flag);
 /* Returns whether `flag` comes from the environment and contradicts `other` from the command line:
  * then it counts as not given. */
-bool tool_yields(const ls_options *options, const char *flag, const char *other);
+bool tool_is_overridden(const ls_options *options, const char *flag, const char *other);
 
-/* Check a user's arguments, mainly flags that contradict each other (checks.c). */
+/* Check arguments, mainly flags that contradict each other (checks.c). */
 ls_status tool_check_model(const ls_options *options, tool_settings *settings);
 ls_status tool_check_data(const tool_settings *settings);
 ls_status tool_check_loss(const ls_options *options, tool_settings *settings);
@@ -140,12 +137,11 @@ ls_status tool_check_log(const ls_options *options, tool_settings *settings);
 ls_status tool_check_callbacks(const ls_options *options, tool_settings *settings);
 ls_status tool_check_checkpoints(const ls_options *options, tool_settings *settings);
 
-/* Check output files (files.c). tool_check_outputs: no output is also an input or another output.
- * The others, later: each file can be created. */
+/* Check output files (files.c): none is an input or another output; each can be created. */
 ls_status tool_check_outputs(const tool_settings *settings);
 ls_status tool_check_writable(const char *flag, const char *path);
 ls_status tool_check_log_file(const char *path);
-/* Checks that --save can store this model, mainly the names of its weights. */
+/* Checks that --save can store this model. */
 ls_status tool_check_weights(const char *path, const ls_model *model);
 
 /* ---- Callbacks of training (callbacks.c) ---- */
@@ -158,28 +154,26 @@ typedef struct tool_callbacks {
     ls_options specs[2]; /* own the strings that callbacks point to */
 } tool_callbacks;
 
-/* Makes the callbacks for the flags. Free the result also after a failure. */
+/* Free the result also after a failure. */
 ls_status tool_make_callbacks(const tool_settings *settings, bool validates, tool_callbacks *out);
 void tool_free_callbacks(tool_callbacks *callbacks);
 
-/* Length of training. */
 typedef struct tool_length {
     int64_t epoch, all; /* steps per epoch, steps in total */
 } tool_length;
-/* Makes the schedule of --schedule; constant if not given. */
+/* Constant without --schedule. */
 ls_status tool_schedule(const tool_settings *settings, tool_length length, ls_schedule *out);
 
 /* ---- Signals (signals.c) ---- */
 
-/* Opens closed descriptors 0 to 2 as /dev/null, read-only: writing to them fails. */
+/* Opens closed descriptors 0 to 2 as /dev/null, read-only. */
 void tool_open_descriptors(void);
 
-/* From now on SIGINT, SIGTERM and SIGHUP end the command at once, with a message and exit status
- * 128 + N, unless tool_catch_signals was called. SIGUSR1 does not end it. */
+/* From now on SIGINT, SIGTERM and SIGHUP end the command at once, with exit status 128 + N. */
 void tool_begin_signals(void);
 
-/* From now on the first of these signals sets the returned variable to its number; the second ends
- * the process at once. */
+/* From now on the first such signal sets the returned variable to its number; the second ends the
+ * process at once. */
 const volatile int *tool_catch_signals(void);
 
 /* Undoes tool_catch_signals. Returns the signal that arrived, or 0. */
@@ -206,13 +200,12 @@ typedef struct tool_command {
     /* Exit status 1 means "different" and 2 means failure, as in diff and cmp. */
     bool compares;
     const ls_option_table *tables[TOOL_MOST_TABLES]; /* ends with NULL */
-    /* Fills in settings that are not on the command line, before the checks. Failure: exit status
-     * 2. May be NULL. */
+    /* Fills in settings that are not on the command line. Failure: exit status 2. May be NULL. */
     ls_status (*complete)(ls_options *options, tool_settings *settings);
     /* Failure: exit status 2. May be NULL. */
     ls_status (*check)(const ls_options *options, tool_settings *settings);
-    /* Failure: exit status 1. Sets *stopped_by to the signal that ended it early, after saving; the
-     * exit status is then 128 + *stopped_by. */
+    /* Failure: exit status 1. Sets *stopped_by to the signal that ended it early, after saving:
+     * exit status 128 + *stopped_by. */
     ls_status (*run)(const tool_settings *settings, int *stopped_by);
 } tool_command;
 
@@ -223,23 +216,22 @@ typedef struct tool_command {
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
     tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top, tool_replay;
 
-/* Returns whether this process starts as chief, or without a cluster: then it prints and writes
- * files (cluster.c). */
+/* Returns whether this process starts as chief, or without a cluster (cluster.c). */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
-/* Mute a process that is not the chief: its standard output goes to /dev/null. tool_follow_chief
- * unmutes a process that has become chief, and mutes worker 0 when it rejoins under another chief.
- * It is called with every log line of the library, and after collective operations. */
+/* Sends the standard output of a process that is not the chief to /dev/null. tool_update_mute
+ * unmutes a process that has become chief, and mutes worker 0 when it rejoins under another chief;
+ * call it after collective operations. */
 void tool_mute(void);
 bool tool_is_muted(void);
-void tool_follow_chief(const ls_context *ctx);
-/* Calls the function, which prints results, and writes files unless tool_is_muted. All workers wait
- * for the chief: if it is lost meanwhile, the next chief calls the function again, unmuted. */
-ls_status tool_by_one(ls_context *ctx, ls_status (*function)(void *user), void *user);
-/* Sets *number to the largest number of all workers: a signal to one worker stops all. */
-ls_status tool_agree(ls_context *ctx, const char *what, int *number);
+void tool_update_mute(const ls_context *ctx);
+/* Calls the function, which prints results, and writes files unless tool_is_muted. If the chief is
+ * lost meanwhile, the next one calls it again, unmuted. */
+ls_status tool_print_once(ls_context *ctx, ls_status (*function)(void *user), void *user);
+/* Sets *number to the largest of all workers: a signal to one worker stops all. */
+ls_status tool_largest_of_workers(ls_context *ctx, const char *what, int *number);
 
-/* Creates the file with this process's live progress, for `top`, in a folder of this user (top.c).
- * Returns false if no safe folder exists. The folder is removed with its last file. */
+/* Creates the file with this process's live progress, for `top` (top.c). Returns false if no safe
+ * folder exists. */
 bool tool_status_file(char path[PATH_MAX]);
 void tool_remove_status_file(const char *path);
 
@@ -258,24 +250,26 @@ typedef struct tool_session {
     ls_metrics_list metrics;
 } tool_session;
 
-/* Open parts of the session. Call tool_close also after a failure. tool_open_context only
- * configures the context; its devices are opened when first needed. */
+/* Call tool_close also after a failure. tool_open_context only configures the context; devices are
+ * opened when first needed. */
 ls_status tool_open_context(const tool_settings *settings, tool_session *session);
 ls_status tool_open_model(const tool_settings *settings, tool_session *session);
-/* Call after tool_open_model. taken: the set that --take limits. */
+/* taken: the set that --take limits. */
 ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken);
-/* Opens one set instead: that of --set, limited by --take. The session owns it. */
-ls_status tool_chosen_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
+/* Opens the set of --set, limited by --take. The session owns it. */
+ls_status tool_open_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
 /* Sets loss and metrics from the flags, or from model and data. */
 ls_status tool_choose_loss(const tool_settings *settings, tool_session *session, ls_dataset *data);
 void tool_close(tool_session *session);
 
-/* For commands that train (train.c): open and compile everything, print the introduction, fill the
- * options of ls_fit. */
+/* For commands that train (train.c). */
 ls_status tool_open_training(const tool_settings *settings, tool_session *session);
 ls_status tool_introduce(const tool_settings *settings, tool_session *session);
 ls_status tool_fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out);
 
+/* Parses whole numbers from `low` to `high` (flags.c). Returns their number; 0: the text is no such
+ * list, or has more than `most`. */
+size_t tool_read_numbers(const char *text, char separator, int64_t low, int64_t high, int64_t *out, size_t most);
 /* Parses "32x32x3" (flags.c). */
 ls_status tool_input_shape(const char *text, ls_shape *out);
 
@@ -284,7 +278,7 @@ ls_status tool_place_devices(const tool_settings *settings, ls_context *ctx, ls_
 ls_status tool_place(const tool_settings *settings, ls_model *model);
 
 /* --data synthetic (synthetic.c): whether its sizes come from the model; opens such data. */
-bool tool_follows_model(const char *data);
+bool tool_has_model_sizes(const char *data);
 ls_status tool_open_synthetic(const tool_settings *settings, tool_session *session);
 
 int64_t tool_batch_size(const tool_settings *settings, const tool_session *session);
@@ -293,7 +287,7 @@ void tool_print_results(const char *what, const ls_results *results);
 /* Prints one line if the model has no trained weights. */
 void tool_print_untrained(const tool_session *session);
 bool tool_ends_with(const char *text, const char *end);
-/* Prints lines that contain names from a file, without control characters. */
+/* Prints without control characters: names come from a file. */
 void tool_print_lines(char *text);
 /* Formats 60000 as "60,000". Returns `buffer`. */
 char *tool_number(int64_t value, char buffer[32]);

@@ -1,5 +1,4 @@
-/* lockstep top: shows this user's training jobs on this machine, or those of the given files.
- * Redraws every second on a terminal; otherwise prints once. */
+/* lockstep top: redraws every second on a terminal; otherwise prints once. */
 #include "tool/tool.h"
 
 #include <dirent.h>
@@ -17,29 +16,10 @@
 
 /* ---- Status files ---- */
 
-/* Returns whether only this user can write to the folder. */
-static bool is_own(const char *folder)
-{
-    struct stat about;
-    return lstat(folder, &about) == 0 && S_ISDIR(about.st_mode) && about.st_uid == geteuid() &&
-           (about.st_mode & 022) == 0;
-}
-
-static bool find_folder(char path[PATH_MAX])
-{
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    int length;
-    if (runtime && runtime[0] == '/' && is_own(runtime))
-        length = snprintf(path, PATH_MAX, "%s/lockstep", runtime);
-    else
-        length = snprintf(path, PATH_MAX, "/tmp/lockstep-%ld", (long)geteuid());
-    return length < PATH_MAX - 64;
-}
-
 /* Creates an empty file; from now on the folder is not removed. */
 static bool make_file(const char *folder, const char *path)
 {
-    if ((mkdir(folder, 0700) != 0 && errno != EEXIST) || !is_own(folder))
+    if ((mkdir(folder, 0700) != 0 && errno != EEXIST) || !ls_socket_folder_is_own(folder))
         return false;
     int fd = ls_file_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     if (fd >= 0)
@@ -51,8 +31,8 @@ void tool_remove_status_file(const char *path)
 {
     char folder[PATH_MAX];
     unlink(path);
-    if (find_folder(folder))
-        rmdir(folder); /* fails, as intended, while other files are there */
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    rmdir(folder); /* fails, as intended, while other files are there */
 }
 
 /* Returns whether the job has ended. Removes its file: a killed job cannot. */
@@ -69,7 +49,7 @@ static bool is_gone(const char *folder, const char *name)
 
 static void remove_gone(const char *folder)
 {
-    DIR *all = is_own(folder) ? opendir(folder) : NULL;
+    DIR *all = ls_socket_folder_is_own(folder) ? opendir(folder) : NULL;
     for (const struct dirent *entry; all && (entry = readdir(all)) != NULL;)
         (void)is_gone(folder, entry->d_name);
     if (all)
@@ -78,9 +58,9 @@ static void remove_gone(const char *folder)
 
 bool tool_status_file(char path[PATH_MAX])
 {
-    char folder[PATH_MAX];
+    char folder[LS_SOCKET_FOLDER_CHARS];
     bool made = false;
-    if (!find_folder(folder) || snprintf(path, PATH_MAX, "%s/%ld.json", folder, (long)getpid()) >= PATH_MAX)
+    if (!ls_socket_folder_find(folder) || snprintf(path, PATH_MAX, "%s/%ld.json", folder, (long)getpid()) >= PATH_MAX)
         return false;
     remove_gone(folder);
     /* Another job may remove the folder between the two calls. */
@@ -118,7 +98,6 @@ static ls_status read_workers(const ls_json_at *root, job *out)
     return LS_OK;
 }
 
-/* Replaces control characters. */
 static ls_status read_name(const ls_json_at *root, const char *key, char *out, size_t size)
 {
     const char *text = "";
@@ -181,7 +160,7 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Median step time of workers that have lanes (the lower of two); 0: none has. */
+/* Lower median of the step times of workers that have lanes; 0: none has. */
 static double median(const job *j)
 {
     double values[LS_MAX_CLUSTER];
@@ -208,7 +187,7 @@ static void add_job(ls_text *text, const job *j)
     if (j->step_seconds > 0) {
         ls_text_put(text, ", ");
         add_seconds(text, j->step_seconds);
-        ls_text_put(text, " a step");
+        ls_text_put(text, " per step");
     }
     if (isfinite(j->loss))
         ls_text_add(text, ", loss %.4f", j->loss);
@@ -216,14 +195,14 @@ static void add_job(ls_text *text, const job *j)
     if (j->log[0])
         ls_text_add(text, "  log %s\n", j->log);
     if (silent > SILENT)
-        ls_text_add(text, "  nothing was heard of it for %lld s: it is stopped, or its machine is\n", silent);
+        ls_text_add(text, "  no update for %lld s: the process is stopped, or its machine is down\n", silent);
     if (j->count > 0) {
         ls_text_add(text, "  %zu of %lld workers", j->count, (long long)j->size);
         if (j->waiting_for >= 0)
             ls_text_add(text, ", waiting for %lld", (long long)j->waiting_for);
         if (j->idle_seconds > 2)
             ls_text_add(text, "; no step for %.0f s", j->idle_seconds);
-        ls_text_put(text, "\n  worker  lanes  own work a step  of the median\n");
+        ls_text_put(text, "\n  worker  lanes    work per step   times median\n");
     }
     for (size_t i = 0; i < j->count; i++) {
         const worker *w = &j->workers[i];
@@ -237,11 +216,12 @@ static void add_job(ls_text *text, const job *j)
 /* Adds this user's jobs. A job that ended meanwhile is no error. */
 static size_t add_jobs(ls_text *text)
 {
-    char folder[PATH_MAX], path[PATH_MAX];
+    char folder[LS_SOCKET_FOLDER_CHARS], path[PATH_MAX];
     size_t count = 0;
     job j;
     struct dirent **names = NULL;
-    int found = find_folder(folder) && is_own(folder) ? scandir(folder, &names, NULL, alphasort) : 0;
+    int found =
+        ls_socket_folder_find(folder) && ls_socket_folder_is_own(folder) ? scandir(folder, &names, NULL, alphasort) : 0;
     for (int i = 0; i < found; i++) {
         const char *name = names[i]->d_name;
         if (tool_ends_with(name, ".json") && !is_gone(folder, name) &&
@@ -255,7 +235,7 @@ static size_t add_jobs(ls_text *text)
     return count;
 }
 
-static ls_status look(const tool_settings *settings, ls_text *text)
+static ls_status list_jobs(const tool_settings *settings, ls_text *text)
 {
     job j;
     for (size_t i = 0; i < settings->file_count; i++) {
@@ -263,7 +243,7 @@ static ls_status look(const tool_settings *settings, ls_text *text)
         add_job(text, &j);
     }
     if (settings->file_count == 0 && add_jobs(text) == 0)
-        ls_text_put(text, "no job of this user trains on this machine\n");
+        ls_text_put(text, "no training job of this user is running on this machine\n");
     return text->failed ? ls_fail(LS_ERR_MEMORY, "no memory for a list of jobs") : LS_OK;
 }
 
@@ -280,18 +260,17 @@ static void draw(const char *text)
         printf("%.*s\033[K\n", length < size.ws_col ? length : size.ws_col - 1, text);
         text += length + (text[length] == '\n');
     }
-    printf("\033[J(q ends)\033[K");
+    printf("\033[J(q: quit)\033[K");
     fflush(stdout);
 }
 
-/* Redraws every second until q, Ctrl+D or a signal. */
-static ls_status watch(const tool_settings *settings, const volatile int *stop)
+static ls_status redraw(const tool_settings *settings, const volatile int *stop)
 {
     ls_status status = LS_OK;
     bool ends = false, keys = true;
     while (!ends && !*stop && status == LS_OK) {
         ls_text text = { 0 };
-        status = look(settings, &text);
+        status = list_jobs(settings, &text);
         if (status == LS_OK)
             draw(ls_text_get(&text));
         ls_text_free(&text);
@@ -315,8 +294,8 @@ static ls_status show(const tool_settings *settings)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         set = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
-    printf("\033[?1049h"); /* alternate screen: the terminal's content is restored at the end */
-    ls_status status = watch(settings, tool_catch_signals());
+    printf("\033[?1049h"); /* alternate screen */
+    ls_status status = redraw(settings, tool_catch_signals());
     printf("\033[?1049l");
     fflush(stdout);
     if (set)
@@ -332,7 +311,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     (void)stopped_by; /* a signal is a normal way to end it */
     if (isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0)
         return show(settings);
-    ls_status status = look(settings, &text);
+    ls_status status = list_jobs(settings, &text);
     if (status == LS_OK)
         printf("%s", ls_text_get(&text));
     ls_text_free(&text);
@@ -343,12 +322,13 @@ const tool_command tool_top = {
     .name = "top",
     .arguments = "[FILE...]",
     .summary = "watch running jobs: workers, epoch, step, seconds per step, the slowest worker",
-    .details =
-        "Shows the trainings of this user on this machine, or those whose --status FILE is given (their chief may be\n"
-        "on another machine, where the file can be reached): epoch, step, seconds a step, and of a cluster for\n"
-        "each worker its lanes and the seconds a step of its own work, without waiting for others; '<' is the\n"
-        "one that the others wait for. On a terminal it is drawn anew each second until q is typed; elsewhere it\n"
-        "is printed once.",
+    .details = "Shows this user's training jobs on this machine, or those whose --status FILE is given (also of jobs "
+               "on other\n"
+               "machines, if the file can be reached): epoch, step and seconds per step; for each worker of a cluster, "
+               "its lanes and\n"
+               "the seconds per step of its own work, without waiting. '<' marks the worker that the others wait for. "
+               "On a terminal,\n"
+               "redraws every second until you type q; otherwise prints once.",
     .takes_files = TOOL_ANY_FILES,
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* lockstep train: fit, validate, save. */
+/* The command `lockstep train`. */
 #include "tool/tool.h"
 
 #include <signal.h>
@@ -30,7 +30,6 @@ static ls_status steps_of_epoch(const tool_settings *settings, tool_session *ses
     return LS_OK;
 }
 
-/* Number of epochs: --epochs, or as many as --max-steps needs. */
 static ls_status count_epochs(const tool_settings *settings, tool_session *session, int64_t *out)
 {
     int64_t steps;
@@ -77,7 +76,7 @@ ls_status tool_open_training(const tool_settings *settings, tool_session *sessio
     return ls_compile(session->model, .optimizer = optimizer, .loss = session->loss, .metrics = session->metrics);
 }
 
-/* For more than one device, for example "; pipeline, 2 replicas of 3 stages". */
+/* Prints "; pipeline, 2 replicas of 3 stages" for more than one device. */
 static void introduce_strategy(const tool_session *session)
 {
     const ls_strategy *s = &session->strategy;
@@ -159,8 +158,8 @@ static const char *status_file(const tool_settings *settings, char path[PATH_MAX
     return tool_status_file(path) ? path : NULL;
 }
 
-/* Describes this command and its folder for the record, so that `lockstep replay` can build the job
- * again. *out is NULL if no record was requested. */
+/* Describes this command for the record, so that `lockstep replay` can build the job again; NULL
+ * without --record. */
 static ls_status describe_call(const tool_settings *settings, char **out)
 {
     char folder[PATH_MAX];
@@ -208,7 +207,6 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
     return status;
 }
 
-/* Training that does not fit into memory is a failure. */
 static ls_status explain(const tool_settings *settings, tool_session *session)
 {
     ls_fit_options options;
@@ -221,7 +219,7 @@ static ls_status explain(const tool_settings *settings, tool_session *session)
     return fits ? LS_OK : ls_fail(LS_ERR_MEMORY, "training does not fit into the memory of the devices");
 }
 
-/* Returns the results of the last validation if it used the test set; false: none. */
+/* Gets the results of the last validation if it used the test set. */
 static bool known_results(const ls_history *history, const ls_metrics_list *metrics, ls_dataset *test, ls_results *out)
 {
     size_t epochs = history ? ls_history_epochs(history) : 0;
@@ -237,7 +235,7 @@ static bool known_results(const ls_history *history, const ls_metrics_list *metr
     return ls_dataset_count(test, &out->samples) == LS_OK && out->samples >= 0;
 }
 
-static void tell_times(const ls_model *model)
+static void print_times(const ls_model *model)
 {
     ls_times times = ls_model_times(model);
     double sum = times.data + times.compute + times.other;
@@ -259,8 +257,6 @@ typedef struct outcome {
     ls_results results; /* on the test set */
 } outcome;
 
-/* Gets the results on the test set: from the last validation, or by evaluating it on all
- * workers. */
 static ls_status find_results(outcome *out, const ls_history *history)
 {
     const tool_settings *settings = out->settings;
@@ -274,11 +270,11 @@ static ls_status find_results(outcome *out, const ls_history *history)
         return LS_OK;
     LS_TRY(ls_evaluate(session->model, session->test, &out->results, .batch_size = tool_batch_size(settings, session),
                        .strategy = session->strategy, .lanes = (int)settings->lanes));
-    tool_follow_chief(session->ctx);
+    tool_update_mute(session->ctx);
     return LS_OK;
 }
 
-static ls_status tell_results(void *user)
+static ls_status print_results(void *user)
 {
     const outcome *out = user;
     const tool_settings *settings = out->settings;
@@ -286,9 +282,9 @@ static ls_status tell_results(void *user)
     char hex[65];
     if (settings->verbose != LS_VERBOSE_SILENT) {
         ls_times times = ls_model_times(model);
-        tell_times(model);
+        print_times(model);
         if (settings->checkpoint)
-            printf("checkpoints: %s; training waited %.3f s for copies of its state, %.2f s at its end\n",
+            printf("checkpoints: %s; training waited %.3f s for copies of its state, %.2f s at the end\n",
                    settings->checkpoint, times.save, times.flush);
         char *text = NULL;
         LS_TRY(ls_explain_times(model, &text));
@@ -297,7 +293,7 @@ static ls_status tell_results(void *user)
     }
     if (out->stopped_by != 0)
         printf("stopped by a signal (%s)%s\n", strsignal(out->stopped_by),
-               settings->checkpoint && !out->unsaved ? "; --resume goes on from here" : "");
+               settings->checkpoint && !out->unsaved ? "; --resume continues from here" : "");
     if (out->tested)
         tool_print_results("test", &out->results);
     LS_TRY(ls_model_weights_sha256(model, hex));
@@ -307,8 +303,8 @@ static ls_status tell_results(void *user)
     return LS_OK;
 }
 
-/* Saves the weights, also after a failure: they are those of the last good step. Keeps the old file
- * if there was no good step, or if this worker lost the others, which may write it. */
+/* Saves the weights of the last good step, also after a failure. Keeps the old file if there was no
+ * good step, or if this worker lost the others, which may write it. */
 static ls_status save(const tool_settings *settings, const tool_session *session, ls_status trained)
 {
     char reason[1024];
@@ -324,7 +320,7 @@ static ls_status save(const tool_settings *settings, const tool_session *session
     if (trained == LS_OK)
         return saved;
     if (saved != LS_OK)
-        return ls_fail(trained, "%.800s; nor could the weights be saved: %.800s", reason, ls_last_error());
+        return ls_fail(trained, "%.800s; the weights could not be saved either: %.800s", reason, ls_last_error());
     return ls_fail(trained, "%s; the weights of step %lld, the last good one, are in %s", reason, (long long)step,
                    settings->save);
 }
@@ -344,7 +340,7 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
     /* Nothing left to save: the next signal ends the process. */
     *stopped_by = tool_release_signals();
     if (status == LS_OK)
-        status = tool_agree(session->ctx, "how training ended", stopped_by);
+        status = tool_largest_of_workers(session->ctx, "how training ended", stopped_by);
     /* The worker that should have saved is lost. */
     if (status == LS_OK && muted && !tool_is_muted())
         status = save(settings, session, LS_OK);
@@ -354,7 +350,7 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
     if (status == LS_OK)
         status = find_results(&out, history);
     if (status == LS_OK)
-        status = tool_by_one(session->ctx, tell_results, &out);
+        status = tool_print_once(session->ctx, print_results, &out);
     ls_history_destroy(history);
     return status == LS_OK ? ls_error_give(&unsaved) : status;
 }
@@ -364,7 +360,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     tool_session session = { 0 };
     tool_ignore_signal(SIGPIPE); /* the reader of the progress may exit before training ends */
     ls_status status = tool_open_training(settings, &session);
-    tool_follow_chief(session.ctx);
+    tool_update_mute(session.ctx);
     if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)
         status = tool_introduce(settings, &session);
     if (status == LS_OK)
@@ -377,12 +373,13 @@ const tool_command tool_train = {
     .name = "train",
     .arguments = "MODEL --data DATA",
     .summary = "train a model, evaluate it on the test set, save its weights",
-    .details =
-        "Trains a model. The data's test set serves for validation. Ctrl+C, SIGTERM or SIGHUP end after the current "
-        "step,\n"
-        "with weights and a checkpoint saved, the log complete and exit status 130, 143 or 129; twice ends at once. "
-        "SIGUSR1\n"
-        "saves a checkpoint and goes on. A run that fails saves the weights of its last good step, too.",
+    .details = "Trains a model, with the test set of the data for validation. On Ctrl+C, SIGTERM or SIGHUP, training "
+               "ends after the\n"
+               "current step, saves weights and a checkpoint, completes the log, and exits with status 130, 143 or "
+               "129; a second\n"
+               "signal ends it at once. SIGUSR1 saves a checkpoint, and training continues. A run that fails also "
+               "saves the weights\n"
+               "of its last good step.",
     .takes_model = true,
     .tables = { &tool_data_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags, &tool_optimizer_flags,
                 &tool_batch_flags, &tool_training_flags, &tool_callback_flags, &tool_count_flags, &tool_device_flags,

@@ -1,6 +1,5 @@
-/* lockstep verify: trains a few steps with every strategy and number of devices and workers. Runs
- * with the same number of lanes must end with the same hash. If one does not, repeats it step by
- * step to find the first variable and element that differ. */
+/* lockstep verify: runs with the same number of lanes must end with the same hash. If one does not,
+ * repeats it step by step to find the first variable and element that differ. */
 #include "tool/tool.h"
 
 #include <errno.h>
@@ -8,7 +7,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define MOST_COUNTS  16
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -76,19 +74,10 @@ static ls_status read_strategies(const char *text, bool *chosen)
 
 static ls_status read_counts(const char *flag, const char *text, int most, int64_t *out, size_t *count)
 {
-    *count = 0;
-    for (const char *at = text;; at++) {
-        char digits[24];
-        size_t length = strcspn(at, ",");
-        snprintf(digits, sizeof digits, "%.*s", length < sizeof digits ? (int)length : (int)sizeof digits, at);
-        if (*count == MOST_COUNTS || !ls_parse_i64(digits, &out[*count]) || out[*count] < 1 || out[*count] > most)
-            return ls_fail(LS_ERR_INVALID, "%s %s: expected up to %d numbers from 1 to %d, as in 1,2,4", flag, text,
-                           MOST_COUNTS, most);
-        ++*count;
-        at += length;
-        if (*at == '\0')
-            return LS_OK;
-    }
+    *count = tool_read_numbers(text, ',', 1, most, out, MOST_COUNTS);
+    return *count > 0 ? LS_OK
+                      : ls_fail(LS_ERR_INVALID, "%s %s: expected up to %d numbers from 1 to %d, as in 1,2,4", flag,
+                                text, MOST_COUNTS, most);
 }
 
 static ls_status read_trial(const tool_settings *settings, trial *out)
@@ -131,7 +120,6 @@ typedef struct run {
     double seconds;
 } run;
 
-/* Makes the settings of `lockstep train` for this run. */
 static ls_status settings_of(const tool_settings *settings, run *r, tool_settings *out)
 {
     *out = *settings;
@@ -148,12 +136,12 @@ static ls_status settings_of(const tool_settings *settings, run *r, tool_setting
         out->replicas = r->variant->replicas;
         if (r->devices % out->replicas != 0 || r->devices == out->replicas)
             return ls_fail(LS_ERR_UNSUPPORTED,
-                           "%" PRId64 " replicas of two or more stages are not %" PRId64 " device%s", out->replicas,
+                           "%" PRId64 " replicas of two or more stages do not fit %" PRId64 " device%s", out->replicas,
                            r->devices, r->devices == 1 ? "" : "s");
     }
     if (r->variant->split) {
         if (r->devices == 1)
-            return ls_fail(LS_ERR_UNSUPPORTED, "one device has the whole batch");
+            return ls_fail(LS_ERR_UNSUPPORTED, "one device cannot split the batch");
         for (int64_t i = 0; i < r->devices; i++)
             snprintf(r->split + 2 * i, 3, "%c%s", i == 0 ? '3' : '1', i + 1 < r->devices ? ":" : "");
         out->work_split = r->split;
@@ -171,14 +159,6 @@ static ls_status open_run(const tool_settings *settings, tool_session *session)
                       .metrics = session->metrics);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Flips the last bit of one weight, for --break-run. */
 static ls_status flip_bit(const ls_model *model)
 {
     ls_tensor *variable = ls_model_variable(model, 0);
@@ -218,7 +198,7 @@ static ls_status after_step(void *user, ls_model *model, const ls_logs *logs, bo
     return w->hashes ? ls_model_state_sha256(model, w->hashes[w->done - 1]) : LS_OK;
 }
 
-/* Trains `steps` steps. Leaves the session open, so that the caller can read the weights. */
+/* Leaves the session open, so that the caller can read the weights. */
 static ls_status train(const tool_settings *settings, run *r, int64_t steps, char (*hashes)[65], tool_session *session)
 {
     tool_settings own;
@@ -226,17 +206,17 @@ static ls_status train(const tool_settings *settings, run *r, int64_t steps, cha
     const ls_callback callback = { .user = &w, .on_batch_end = after_step };
     LS_TRY(settings_of(settings, r, &own));
     LS_TRY(open_run(&own, session));
-    double start = now();
+    double start = ls_clock_now();
     LS_TRY(ls_fit(session->model, session->train, .batch_size = own.batch_size, .epochs = steps, .max_steps = steps,
                   .seed = own.seed, .strategy = session->strategy, .lanes = (int)own.lanes, .callbacks = &callback,
                   .callback_count = 1, .verbose = LS_VERBOSE_SILENT));
-    r->seconds = now() - start;
+    r->seconds = ls_clock_now() - start;
     return ls_model_state_sha256(session->model, r->hash);
 }
 
 /* ---- Finding a difference ---- */
 
-/* Prints the first element that differs and sets *differs; leaves it if none does. */
+/* Prints the first element that differs and sets *differs. */
 static ls_status compare_variable(const ls_model *good, const ls_model *bad, size_t index, bool *differs)
 {
     ls_array a, b;
@@ -273,7 +253,7 @@ static ls_status compare_models(const ls_model *good, const ls_model *bad)
     for (size_t v = 0; v < ls_model_variable_count(good) && !differs; v++)
         LS_TRY(compare_variable(good, bad, v, &differs));
     if (!differs)
-        printf("no weight differs; what the optimizer keeps does\n");
+        printf("no weight differs, but the optimizer state does\n");
     return LS_OK;
 }
 
@@ -300,7 +280,7 @@ static ls_status find_difference(const tool_settings *settings, run good, run ba
     while (status == LS_OK && first < steps && strcmp(hashes[first], hashes[steps + first]) == 0)
         first++;
     if (status == LS_OK && first == steps) {
-        printf("  not when both are run again: the difference comes and goes\n");
+        printf("  no difference when both runs are repeated: it is not reproducible\n");
     } else if (status == LS_OK) {
         status = train(settings, &good, (int64_t)first + 1, NULL, &a);
         if (status == LS_OK)
@@ -318,7 +298,7 @@ static ls_status find_difference(const tool_settings *settings, run good, run ba
 
 /* ---- Workers ---- */
 
-/* Memory shared between the workers of a run and this process. */
+/* Memory shared with the workers of a run. */
 typedef struct shared {
     const tool_settings *settings;
     run good, bad; /* bad: the run; good: only when searching for a difference */
@@ -368,13 +348,12 @@ static ls_status in_workers(const tool_settings *settings, const run *good, run 
 
 /* ---- All runs ---- */
 
-/* Compares loss and metrics bit by bit. */
 static bool same_results(const run *a, const run *b)
 {
     return a->result_count == b->result_count && memcmp(a->results, b->results, a->result_count * sizeof(double)) == 0;
 }
 
-static void tell_results(const run *a, const run *b)
+static void print_results(const run *a, const run *b)
 {
     for (size_t i = 0; i < a->result_count && i < b->result_count; i++)
         if (memcmp(&a->results[i], &b->results[i], sizeof(double)) != 0) {
@@ -408,7 +387,7 @@ static ls_status run_one(const tool_settings *settings, run *r)
     return status;
 }
 
-/* first: the reference run for these lanes; set by the first run that succeeds. */
+/* first: the reference run for these lanes. */
 static ls_status try_one(const tool_settings *settings, run *r, run *first, tally *sums)
 {
     ls_status status = run_one(settings, r);
@@ -434,7 +413,7 @@ static ls_status try_one(const tool_settings *settings, run *r, run *first, tall
     sums->good += same;
     sums->bad += !same;
     if (same_state && !same)
-        tell_results(first, r);
+        print_results(first, r);
     if (same_state)
         return LS_OK;
     return r->workers > 0 ? in_workers(settings, first, r) : find_difference(settings, *first, *r);
@@ -504,14 +483,14 @@ static ls_status verify(const tool_settings *settings, int *stopped_by)
 const tool_command tool_verify = {
     .name = "verify",
     .arguments = "MODEL",
-    .summary = "train under every strategy and number of devices and workers, and compare all bits",
-    .details =
-        "Trains a few steps under every strategy, on 1, 2, 3, 4 and 8 CPU devices, and prints the SHA-256 of weights "
-        "and\n"
-        "optimizer state of each run. Runs with one number of lanes must agree; where one does not, the first step,\n"
-        "weight and element that differ are told, and the exit status is 1. Runs with other lanes are another job, "
-        "with\n"
-        "bits of its own. With --workers each is made by one process and by so many workers.",
+    .summary = "train with every strategy and number of devices and workers, and compare all bits",
+    .details = "Trains a few steps with every strategy, on 1, 2, 3, 4 and 8 CPU devices, and prints the SHA-256 of "
+               "weights and\n"
+               "optimizer state after each run. Runs with the same number of lanes must agree. If one does not, prints "
+               "the first\n"
+               "step, weight and element that differ, and exits with status 1. Runs with another number of lanes are "
+               "another job,\n"
+               "with bits of its own. With --workers, repeats each run with these numbers of processes.",
     .takes_model = true,
     .tables = { &tool_verify_flags, &tool_data_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags,
                 &tool_optimizer_flags, &tool_batch_flags },

@@ -185,35 +185,6 @@ static void unknown_keys_name_the_nearest(void **state)
     json_decref(root);
 }
 
-static void writing_keeps_order_and_values(void **state)
-{
-    (void)state;
-    char path[] = "/tmp/lockstep-json-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    json_t *root = parsed("{\"z\": 1, \"a\": [0.1, \"\\u00e4\"]}"), *back = NULL;
-    assert_int_equal(ls_json_write_file(path, root), LS_OK);
-    char *data = NULL;
-    size_t bytes = 0;
-    assert_int_equal(ls_file_read(path, 1000, &data, &bytes), LS_OK);
-    static const char head[] = "{\n  \"z\": 1,\n  \"a\": [\n";
-    assert_memory_equal(data, head, sizeof head - 1);
-    assert_int_equal(data[bytes - 1], '\n');
-    free(data);
-    assert_int_equal(ls_json_read_file(path, &back), LS_OK);
-    assert_true(json_equal(root, back));
-    assert_true(json_real_value(json_array_get(json_object_get(back, "a"), 0)) == 0.1);
-    json_decref(root);
-    json_decref(back);
-    unlink(path);
-    root = json_object();
-    assert_int_equal(ls_json_write_file("/no/such/folder/x.json", root), LS_ERR_NOT_FOUND);
-    assert_non_null(strstr(ls_last_error(), "/no/such/folder/x.json"));
-    json_decref(root);
-    assert_int_equal(ls_json_write_file(path, NULL), LS_ERR_INVALID);
-}
-
 /* A process that may have `more` bytes than it has. */
 static int read_within(size_t more, const char *text, size_t bytes)
 {
@@ -264,7 +235,7 @@ int main(void)
         cmocka_unit_test(bad_text_names_its_place),        cmocka_unit_test(a_file_is_read_and_its_errors_name_it),
         cmocka_unit_test(values_of_the_right_type),        cmocka_unit_test(optional_members_keep_the_default),
         cmocka_unit_test(wrong_types_name_path_and_value), cmocka_unit_test(unknown_keys_name_the_nearest),
-        cmocka_unit_test(writing_keeps_order_and_values),  cmocka_unit_test(no_room_for_a_long_word_is_told),
+        cmocka_unit_test(no_room_for_a_long_word_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,6 +248,14 @@ static void the_locale_does_not_matter(void **state)
 
 /* ---- names ---- */
 
+static void assert_nearest(const char *wanted, const char *const *names, size_t count, const char *nearest)
+{
+    char text[600] = "";
+    if (nearest)
+        snprintf(text, sizeof text, "; did you mean %.300s?", nearest);
+    assert_string_equal(ls_suggest_name(wanted, names, count).text, text);
+}
+
 static void the_nearest_name(void **state)
 {
     (void)state;
@@ -267,8 +275,8 @@ static void the_nearest_name(void **state)
         { "--learn", "--learning-rate" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_string_equal(ls_nearest_name(cases[i][0], names, COUNT), cases[i][1]);
-    assert_null(ls_nearest_name("x", names, 0));
+        assert_nearest(cases[i][0], names, COUNT, cases[i][1]);
+    assert_nearest("x", names, 0, NULL);
 }
 
 static void no_name_is_suggested_that_is_far(void **state)
@@ -283,7 +291,7 @@ static void no_name_is_suggested_that_is_far(void **state)
         { "-e", "--ef" },      { "LOCKSTEP_FOO", "LOCKSTEP_KEY" },
     };
     for (size_t i = 0; i < sizeof far / sizeof *far; i++)
-        assert_null(ls_nearest_name(far[i].wanted, &far[i].name, 1));
+        assert_nearest(far[i].wanted, &far[i].name, 1, NULL);
 }
 
 static void advice_for_unknown_names(void **state)
@@ -308,13 +316,13 @@ static void ties_and_transpositions(void **state)
 {
     (void)state;
     static const char *const tie[] = { "cat", "bat", "hat" };
-    assert_string_equal(ls_nearest_name("rat", tie, 3), "cat"); /* of equals the first */
+    assert_nearest("rat", tie, 3, "cat"); /* of equals the first */
     static const char *const swap[] = { "Abdcx", "abcd" };
-    assert_string_equal(ls_nearest_name("abdc", swap, 2), "abcd"); /* two swapped letters are one change */
+    assert_nearest("abdc", swap, 2, "abcd"); /* two swapped letters are one change */
     static const char *const letter_case[] = { "axam", "ADAm" };
-    assert_string_equal(ls_nearest_name("adam", letter_case, 2), "axam");
+    assert_nearest("adam", letter_case, 2, "axam");
     static const char *const one_case[] = { "axam", "Adam" };
-    assert_string_equal(ls_nearest_name("adam", one_case, 2), "Adam"); /* a change of case is half a change */
+    assert_nearest("adam", one_case, 2, "Adam"); /* a change of case is half a change */
 }
 
 static void long_names_are_compared_by_their_start(void **state)
@@ -326,7 +334,7 @@ static void long_names_are_compared_by_their_start(void **state)
     memset(second, 'a', sizeof second);
     wanted[499] = first[499] = second[300] = '\0';
     const char *names[] = { first, second };
-    assert_ptr_equal(ls_nearest_name(wanted, names, 2), second);
+    assert_nearest(wanted, names, 2, second);
 }
 
 int main(void)

@@ -155,8 +155,6 @@ static void assert_all_entries(const char *path)
     assert_string_equal(ls_safetensors_metadata_at(file, 0).key, "format");
     assert_string_equal(ls_safetensors_metadata_at(file, 0).value, "np");
     assert_null(ls_safetensors_metadata_at(file, 1).key);
-    assert_string_equal(ls_safetensors_metadata_find(file, "format"), "np");
-    assert_null(ls_safetensors_metadata_find(file, "np"));
     ls_safetensors_close(file);
 }
 

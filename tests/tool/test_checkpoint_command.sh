@@ -215,7 +215,7 @@ saved_by() {
     kill -"$1" $pid
     left "$2" || return 1
     step=$(sed -n 's/.*"event":"step","step":\([0-9]*\),.*/\1/p' "$LOG" | tail -n 1)
-    [ -d "$CK/step-$(printf %08d "$step")" ] && grep -q -- '--resume goes on from here' "$TMP/out" || { ls "$CK"; return 1; }
+    [ -d "$CK/step-$(printf %08d "$step")" ] && grep -q -- '--resume continues from here' "$TMP/out" || { ls "$CK"; return 1; }
     [ "$step" -lt 3000 ] || return 0 # a slow machine: comparing would take long
     ends 0 train --epochs 100000000 --max-steps $((step + 5)) --checkpoint "$CK" --resume --log "$LOG" --log-hash &&
         ends 0 train --epochs 100000000 --max-steps $((step + 5)) --log "$TMP/undisturbed" --log-hash || return 1

@@ -54,43 +54,43 @@ check "unknown loss, the nearest is named" refuses 2 'did you mean mse\?' train 
 check "unknown metric, the nearest is named" \
     refuses 2 "unknown metric 'acuracy'; did you mean accuracy\?" train mlp --data $SMALL --metrics acuracy
 check "two batch sizes" refuses 2 'contradict each other' train mlp --data $SMALL --batch-size 8 --batch-size-per-device 4
-check "momentum of adam" refuses 2 '--momentum does not go with --optimizer adam' train mlp --data $SMALL --momentum 0.9
+check "momentum of adam" refuses 2 '--momentum cannot be used with --optimizer adam' train mlp --data $SMALL --momentum 0.9
 check "nesterov of rmsprop" \
-    refuses 2 '--nesterov does not go with --optimizer rmsprop' train mlp --data $SMALL --optimizer rmsprop --nesterov
+    refuses 2 '--nesterov cannot be used with --optimizer rmsprop' train mlp --data $SMALL --optimizer rmsprop --nesterov
 check "nesterov without momentum" refuses 2 '--nesterov needs' train mlp --data $SMALL --optimizer sgd --nesterov
 check "rmsprop-tf1 without a learning rate" refuses 2 'rmsprop-tf1 needs --lr' train mlp --data $SMALL --optimizer rmsprop-tf1
 check "logits of a squared error" \
-    refuses 2 '--from-logits does not go with --loss mean_squared_error' train mlp --data $SMALL --loss mse --from-logits
-check "one device of two" refuses 2 'one-device does not go with the 2 devices' train mlp --data $SMALL --strategy one-device --devices 2
+    refuses 2 '--from-logits cannot be used with --loss mean_squared_error' train mlp --data $SMALL --loss mse --from-logits
+check "one device of two" refuses 2 'one-device cannot be used with the 2 devices' train mlp --data $SMALL --strategy one-device --devices 2
 check "hashes without a log" refuses 2 '--log-hash needs --log' train mlp --data $SMALL --log-hash
 check "no such kind of device" refuses 2 '--devices: device "/gpu:0": there is no GPU' train mlp --data $SMALL --devices /gpu:0
 check "a device twice" refuses 2 'CPU:1 stands twice' train mlp --data $SMALL --devices cpu:0-1,cpu:1
 check "no device at all" refuses 2 '--devices 0: expected' devices --devices 0
 check "cores are not chosen by --devices" refuses 2 '--devices: .*cores are chosen by .*LOCKSTEP_VISIBLE_DEVICES' devices --devices 'cpu:0[0]'
-check "stages of mirrored" refuses 2 '--stages does not go with --strategy mirrored' train mlp --data $SMALL --strategy mirrored --stages 2
+check "stages of mirrored" refuses 2 '--stages cannot be used with --strategy mirrored' train mlp --data $SMALL --strategy mirrored --stages 2
 check "replicas of data-parallel" \
-    refuses 2 '--replicas does not go with --strategy data-parallel' train mlp --data $SMALL --strategy data-parallel --replicas 2
+    refuses 2 '--replicas cannot be used with --strategy data-parallel' train mlp --data $SMALL --strategy data-parallel --replicas 2
 check "an all-reduce where the first device joins" \
-    refuses 2 '--all-reduce does not go with --strategy data-parallel' train mlp --data $SMALL --strategy data-parallel --all-reduce sharded
+    refuses 2 '--all-reduce cannot be used with --strategy data-parallel' train mlp --data $SMALL --strategy data-parallel --all-reduce sharded
 check "an order of lanes without a pipeline" \
-    refuses 2 '--pipeline does not go with --strategy model-parallel' train mlp --data $SMALL --strategy model-parallel --pipeline 1f1b
+    refuses 2 '--pipeline cannot be used with --strategy model-parallel' train mlp --data $SMALL --strategy model-parallel --pipeline 1f1b
 check "a split of one device" \
-    refuses 2 '--work-split does not go with --strategy one-device' train mlp --data $SMALL --strategy one-device --work-split auto
+    refuses 2 '--work-split cannot be used with --strategy one-device' train mlp --data $SMALL --strategy one-device --work-split auto
 check "a split that is none" refuses 2 'work split of "3:x": 2 numbers' train mlp --data $SMALL --devices 2 --work-split 3:x
 check "a split of three for two" refuses 2 'work split of "3:1:1"' evaluate mlp --data $SMALL --devices 2 --work-split 3:1:1
 check "stages that devices cannot have" \
     refuses 2 '3 devices are no whole number of replicas of 2 stages' train mlp --data $SMALL --strategy pipeline --stages 2 --devices 3
 check "stages and replicas that are not the devices" \
-    refuses 2 '--stages 2 and --replicas 2 take 4 devices; there are 2' train mlp --data $SMALL --strategy pipeline --stages 2 --replicas 2 --devices 2
+    refuses 2 '--stages 2 and --replicas 2 need 4 devices; there are 2' train mlp --data $SMALL --strategy pipeline --stages 2 --replicas 2 --devices 2
 check "replicas that devices cannot have" \
     refuses 2 '--replicas 2: 3 devices' train mlp --data $SMALL --strategy pipeline --replicas 2 --devices 3
 check "a placement on one device" \
-    refuses 2 '--place does not go with --strategy one-device' train mlp --data $SMALL --strategy one-device --place dense=cpu:1
-check "a placement and stages" refuses 2 '--stages and --replicas do not go with it' train mlp --data $SMALL --place dense=cpu:1 --stages 2
+    refuses 2 '--place cannot be used with --strategy one-device' train mlp --data $SMALL --strategy one-device --place dense=cpu:1
+check "a placement and stages" refuses 2 '--place cannot be used with --stages or --replicas' train mlp --data $SMALL --place dense=cpu:1 --stages 2
 check "unknown strategy, the nearest is named" refuses 2 'did you mean pipeline\?' train mlp --data $SMALL --strategy piplene
 check "sizes that are none" refuses 2 '--input 3x: expected 1 to . sizes' summary mlp --input 3x
-check "sizes of a file" refuses 2 '--input is of built-in models' summary tests/reference/keras/mlp/model.json --input 3
-check "a placement that is none" refuses 2 "--place: 'conv2d' was expected to be LAYER=DEVICE" train mlp --data $SMALL --place conv2d
+check "sizes of a file" refuses 2 '--input is for built-in models only' summary tests/reference/keras/mlp/model.json --input 3
+check "a placement that is none" refuses 2 "--place: 'conv2d' is not LAYER=DEVICE" train mlp --data $SMALL --place conv2d
 check "a layer on two devices" refuses 2 "names 2 devices" train mlp --data $SMALL --place 'dense=cpu:0-1'
 check "a layer on no device" refuses 2 '--place: device "gpu:0": there is no GPU' train mlp --data $SMALL --place dense=gpu:0
 check "a limit that is no number" refuses 2 '--memory-limit 3x: expected MiB' devices --memory-limit 3x
@@ -151,7 +151,7 @@ check "a broken model file" broken_json
 for model in linear mlp mnist-cnn mnist-cnn-wide resnet18 resnet50; do
     check "summary of $model" prints 'Total params: ' summary $model
 done
-check "devices: how many CPU devices" prints '^  cpu:1  /job:localhost/replica:0/task:0/device:CPU:1  1 worker' devices --devices 2
+check "devices: how many CPU devices" prints '^  cpu:1  /job:localhost/replica:0/task:0/device:CPU:1  1 thread' devices --devices 2
 check "devices: names open as many as they need" prints '^  cpu:2 ' devices --devices /device:CPU:2
 check "devices: what the machine has" prints '^  /physical_device:CPU:0  .*core.* of memory$' devices
 check "devices: without a limit" prints '; no memory limit$' devices
@@ -260,7 +260,7 @@ FIRST_CORE=$(cores | sed -n 1p) SECOND_CORE=$(cores | sed -n 2p)
 one_core() {
     why=$1
     shift
-    ends 0 "$@" "$LOCKSTEP" devices && cat "$TMP/out" && grep -q "^  cpu:0 .*  1 worker on core $SECOND_CORE;" "$TMP/out" &&
+    ends 0 "$@" "$LOCKSTEP" devices && cat "$TMP/out" && grep -q "^  cpu:0 .*  1 thread on core $SECOND_CORE;" "$TMP/out" &&
         grep -q "^  /physical_device:CPU:0  $why" "$TMP/out"
 }
 

@@ -29,7 +29,7 @@ check "an unknown schedule, the nearest is named" bad "unknown schedule 'cosin';
 check "a schedule without its steps" bad 'exponential needs steps' --schedule exponential:decay=0.9
 check "a decay that is not there" bad 'needs a decay above 0' --schedule exponential:steps=9
 check "steps that are none" bad "steps is '9days'" --schedule warmup:steps=9days
-check "steps beyond all bounds" bad 'steps are a number' --schedule warmup:steps=99999999999999999999epochs
+check "steps beyond all bounds" bad 'expected a number of steps' --schedule warmup:steps=99999999999999999999epochs
 check "a piece that is none" bad "'9' is not STEP=RATE" --schedule piecewise:9
 check "too many pieces" bad 'more than 15 steps' --schedule "piecewise:$(seq -s, 1 16 | sed 's/\([0-9]*\)/\1=1/g')"
 check "two that set the rate" bad 'contradict each other' --schedule cosine --reduce-on-plateau 3

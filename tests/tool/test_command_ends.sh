@@ -53,7 +53,7 @@ check "a bad label in the first batch: nothing was trained, the old file stays" 
 neither() {
     { ulimit -f 0; train late --save "$SAVED" 2>&1; echo "status $?"; } | cat >"$TMP/err"
     cat "$TMP/err"
-    grep -q -x 'status 1' "$TMP/err" && grep -q 'label 9 .*; nor could the weights be saved: .*File too large' "$TMP/err" && cmp "$SAVED" "$TMP/four.safetensors"
+    grep -q -x 'status 1' "$TMP/err" && grep -q 'label 9 .*; the weights could not be saved either: .*File too large' "$TMP/err" && cmp "$SAVED" "$TMP/four.safetensors"
 }
 check "a failure whose weights cannot be saved: both are told, the old file stays" neither
 
@@ -141,7 +141,7 @@ broken_pipe() {
     rm -f "$SAVED"
     { train good --epochs 200 --save "$SAVED" 2>"$TMP/err"; echo $? >"$TMP/status"; } | head -n 1 >"$TMP/out"
     cat "$TMP/status" "$TMP/err"
-    [ -s "$SAVED" ] && grep -q -x 1 "$TMP/status" && grep -q 'standard output could not be written' "$TMP/err"
+    [ -s "$SAVED" ] && grep -q -x 1 "$TMP/status" && grep -q 'cannot write to standard output' "$TMP/err"
 }
 check "a reader of the progress that leaves does not end training" broken_pipe
 
@@ -162,7 +162,7 @@ nowhere() {
     "$LOCKSTEP" "$@" >&- 2>"$TMP/err" || status=$?
     echo "status $status"
     cat "$TMP/err"
-    [ $status = 1 ] && [ "$(cat "$TMP/err")" = "lockstep: standard output could not be written" ]
+    [ $status = 1 ] && [ "$(cat "$TMP/err")" = "lockstep: cannot write to standard output" ]
 }
 check "evaluate with standard output closed fails" nowhere evaluate "$TMP/model.json" --data "$TMP/good.csv"
 check "devices with standard output closed fails" nowhere devices
@@ -243,12 +243,12 @@ wrong() {
     refuses 2 "$pattern" train "$TMP/model.json" --data "$TMP/good.csv" --weights "$TMP/start.safetensors" "$@" &&
         cmp "$TMP/start.safetensors" "$TMP/four.safetensors"
 }
-check "--save over the weights, through a link" wrong '--save .* is the file of --weights, which is read' --save "$TMP/soft.safetensors"
-check "--log over the weights" wrong '--log .* is the file of --weights' --log "$TMP/folder/../start.safetensors"
-check "--save over the data, by a hard link" wrong '--save .* is a file of --data' --save "$TMP/hard.csv"
-check "--log over the model" wrong '--log .* is the file of MODEL' --log "$TMP/model.json"
+check "--save over the weights, through a link" wrong '--save .* would overwrite the file of --weights' --save "$TMP/soft.safetensors"
+check "--log over the weights" wrong '--log .* would overwrite the file of --weights' --log "$TMP/folder/../start.safetensors"
+check "--save over the data, by a hard link" wrong '--save .* would overwrite a file of --data' --save "$TMP/hard.csv"
+check "--log over the model" wrong '--log .* would overwrite the file of MODEL' --log "$TMP/model.json"
 check "--log and --save, spelt differently" wrong '--log and --save name the same file' --log "$TMP/new" --save "$TMP/folder/../new"
-check "predict over its data" refuses 2 '--output .* is a file of --data' predict "$TMP/model.json" --data "$TMP/good.csv" \
+check "predict over its data" refuses 2 '--output .* would overwrite a file of --data' predict "$TMP/model.json" --data "$TMP/good.csv" \
     --output "$TMP/hard.csv"
 
 # ---- links and temporaries ----

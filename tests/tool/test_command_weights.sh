@@ -53,7 +53,7 @@ check "diff of three files: wrong use" refuses 2 "unexpected argument 'c'" diff 
 check "diff as weights of another model: trouble" refuses 2 'does not fit model "mlp"' diff "$W" "$W" --model mlp
 check "export without a name" refuses 2 '--output is needed' export mnist-cnn
 check "export to a format of others" refuses 1 'w.pt.*safetensors' export mnist-cnn -o "$TMP/w.pt"
-check "export over its own weights" refuses 2 'is the file of --weights' export mnist-cnn --weights "$W" -o "$W"
+check "export over its own weights" refuses 2 'would overwrite the file of --weights' export mnist-cnn --weights "$W" -o "$W"
 check "a layout that is none" refuses 2 '--layout caffe' export mnist-cnn -o "$TMP/x.npz" --layout caffe
 wrong_ending() {
     cp "$W" "$TMP/lie.npz"

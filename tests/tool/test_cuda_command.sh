@@ -70,14 +70,14 @@ old_driver() {
 check an_older_driver_is_said old_driver
 
 doctor_is_well() {
-    timeout 200 "$LOCKSTEP" doctor >"$TMP/doctor" && grep -q "^ok *CUDA: 2 devices .*the CPU's bits" "$TMP/doctor"
+    timeout 200 "$LOCKSTEP" doctor >"$TMP/doctor" && grep -q "^ok *CUDA: 2 devices .*the same bits as the CPU" "$TMP/doctor"
 }
 check doctor_asks_every_device doctor_is_well
 
 # Devices with the fault $1 are refused, with the name of the check that differs, $2.
 doctor_refuses() {
     ! STANDIN_CUDA_BROKEN=$1 timeout 200 "$LOCKSTEP" doctor >"$TMP/doctor" 2>"$TMP/doctor.err" &&
-        grep -q "^NOT OK  CUDA: 2 devices .*CUDA:0: .*not the CPU's: .*CUDA self-check [0-9a-f]* ($2)" "$TMP/doctor" &&
+        grep -q "^NOT OK  CUDA: 2 devices .*CUDA:0: .*other bits than the CPU: .*CUDA self-check [0-9a-f]* ($2)" "$TMP/doctor" &&
         grep -q "^  definition [0-9]*; canary .*; CUDA self-check [0-9a-f]* ($2)" "$TMP/doctor" &&
         grep -q "warning: cuda:1: .* self-checks differ .* first is $2" "$TMP/doctor.err"
 }

@@ -80,19 +80,19 @@ wrote() {
 
 one_fails() {
     workers 3 '[ $LOCKSTEP_RANK != 1 ] || exit 7; await "worker 1"; echo done' || return 1
-    said 'lockstep launch: worker 1 ended with status 7; 2 of 3 go on' && wrote done '[2] done'
+    said 'lockstep launch: worker 1 ended with status 7; 2 of 3 continue' && wrote done '[2] done'
 }
 check "one that fails ends nothing, and is told in one line" one_fails
 
 one_is_killed() {
     workers 4 '[ $LOCKSTEP_RANK != 2 ] || { sleep 50 & kill -9 $$; }; await "worker 2"' || return 1
-    said 'lockstep launch: worker 2 was killed by signal 9 (Killed); 3 of 4 go on' && nobody_left
+    said 'lockstep launch: worker 2 was killed by signal 9 (Killed); 3 of 4 continue' && nobody_left
 }
 check "one that is killed ends nothing but what it started" one_is_killed
 
 all_fail() {
     fail_with 7 3 '[ $LOCKSTEP_RANK = 1 ] && exit 7; await "worker 1"; exit 1' || return 1
-    [ "$(tail -n 1 "$TMP/err")" = 'lockstep launch: the job failed; the first was worker 1, which ended with status 7' ]
+    [ "$(tail -n 1 "$TMP/err")" = 'lockstep launch: the job failed: the first worker to fail was 1, which ended with status 7' ]
 }
 check "when all fail the first one counts, and is named last" all_fail
 
@@ -109,20 +109,20 @@ check "the lowest rank that is left speaks for all" next_speaks
 
 # Who writes the files of all must end well; that others did before is not enough.
 speaker_fails_last() {
-    fail_with 9 2 'echo here; [ $LOCKSTEP_RANK != 0 ] || { await "\[1\] here" "$OUT"; sleep 0.5; exit 9; }' && grep -q 'worker 0 ended with status 9; nobody is left' "$TMP/err" || return 1
-    workers 2 'echo here; [ $LOCKSTEP_RANK != 1 ] || { await "^here" "$OUT"; sleep 0.5; exit 9; }' && said 'lockstep launch: worker 1 ended with status 9 after the job was finished'
+    fail_with 9 2 'echo here; [ $LOCKSTEP_RANK != 0 ] || { await "\[1\] here" "$OUT"; sleep 0.5; exit 9; }' && grep -q 'worker 0 ended with status 9; no worker is left' "$TMP/err" || return 1
+    workers 2 'echo here; [ $LOCKSTEP_RANK != 1 ] || { await "^here" "$OUT"; sleep 0.5; exit 9; }' && said 'lockstep launch: worker 1 ended with status 9 after the job had finished'
 }
 check "the status is that of the worker that speaks for all" speaker_fails_last
 
 one_hangs() {
     workers 3 'trap "" TERM; [ $LOCKSTEP_RANK = 0 ] || while :; do sleep 1; done' --grace 0.3 || return 1
-    grep -q 'worker 1 has not ended 0.3 s after the others have finished: it is ended' "$TMP/err" && nobody_left || return 1
+    grep -q 'worker 1 has not ended 0.3 s after the others finished: ending it' "$TMP/err" && nobody_left || return 1
     fail_with 143 2 '[ $LOCKSTEP_RANK = 1 ] || sleep 50' --grace 0.3 && nobody_left
 }
 check "one that hangs when the job is over is ended" one_hangs
 zero_is_stopped() {
     launch --workers 2 --grace 0.3 -- sh -c '[ $LOCKSTEP_RANK = 1 ] || kill -STOP $$' >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
-    grep -q 'worker 0 has not ended 0.3 s after the others have finished: it is ended' "$TMP/err" && nobody_left
+    grep -q 'worker 0 has not ended 0.3 s after the others finished: ending it' "$TMP/err" && nobody_left
 }
 check "worker 0 is stopped, and the others finish the job" zero_is_stopped
 
@@ -131,7 +131,7 @@ check "worker 0 is stopped, and the others finish the job" zero_is_stopped
 returns() {
     workers 3 'echo "$LOCKSTEP_RENDEZVOUS ${LOCKSTEP_RESTART:-0}"; [ -z "$LOCKSTEP_RESTART" ] || echo back >&2
         [ $LOCKSTEP_RANK != 1 ] || [ -n "$LOCKSTEP_RESTART" ] || kill -9 $$; await back' --restarts 2 || return 1
-    grep -q '2 of 3 go on; it is started again in 0.1 s (restart 1 of 2)' "$TMP/err" || return 1
+    grep -q '2 of 3 continue; restarting it in 0.1 s (restart 1 of 2)' "$TMP/err" || return 1
     [ "$(grep -o 'launch-[^ ]*' "$TMP/out" | sort -u | wc -l)" = 1 ] && sed -i 's/launch-[^ ]*/JOB/' "$TMP/out" && wrote 'JOB 0' '[1] JOB 0' '[1] JOB 1' '[2] JOB 0'
 }
 check "a worker is started again, with its rank, in the same job" returns
@@ -144,9 +144,9 @@ first_returns() {
 check "a first worker that returns speaks for itself alone" first_returns
 
 fails_each_time() {
-    workers 2 '[ $LOCKSTEP_RANK = 0 ] || exit 5; await "status 5; 1 of 2 go on$"' --restarts 3 || return 1
-    [ "$(grep -o 'again in 0.[124] s (restart [123] of 3)' "$TMP/err" | tr '\n' ,)" = \
-        'again in 0.1 s (restart 1 of 3),again in 0.2 s (restart 2 of 3),again in 0.4 s (restart 3 of 3),' ] || { cat "$TMP/err"; return 1; }
+    workers 2 '[ $LOCKSTEP_RANK = 0 ] || exit 5; await "status 5; 1 of 2 continue$"' --restarts 3 || return 1
+    [ "$(grep -o 'restarting it in 0.[124] s (restart [123] of 3)' "$TMP/err" | tr '\n' ,)" = \
+        'restarting it in 0.1 s (restart 1 of 3),restarting it in 0.2 s (restart 2 of 3),restarting it in 0.4 s (restart 3 of 3),' ] || { cat "$TMP/err"; return 1; }
     [ "$(grep -c 'worker 1 ended with status 5' "$TMP/err")" = 4 ]
 }
 check "one that fails each time waits longer each time, and not for ever" fails_each_time
@@ -162,7 +162,7 @@ job_restarts() {
     launch --workers 2 --restarts 5 -- sh -c 'echo "${LOCKSTEP_RESTART:-none}" >"$0/$LOCKSTEP_RENDEZVOUS.$LOCKSTEP_RANK"
         until [ -e "$0/$LOCKSTEP_RENDEZVOUS.$((1 - LOCKSTEP_RANK))" ]; do sleep 0.02; done
         sleep 0.2; [ $(ls "$0" | wc -l) -ge 6 ] || exit 1' "$TMP/runs" 2>"$TMP/err" || return 1
-    [ "$(cat "$TMP/runs"/* | sort | uniq -c | tr -s ' ')" = ' 6 none' ] && grep -q 'nobody is left; the job is started again in 0.2 s (restart 2 of 5)' "$TMP/err"
+    [ "$(cat "$TMP/runs"/* | sort | uniq -c | tr -s ' ')" = ' 6 none' ] && grep -q 'no worker is left; restarting the job in 0.2 s (restart 2 of 5)' "$TMP/err"
 }
 check "when nobody is left the job is started again" job_restarts
 
@@ -305,7 +305,7 @@ chief_returns() {
         [ $LOCKSTEP_RANK = 0 ] || { echo here; exit 0; }
         await "here" "$OUT"; sleep 0.5; echo chief; echo failing >&2; exit 7' --restarts 1 --join-limit 1000 "$@" || return 1
     wrote '[1] here' chief && grep -q '^failing$' "$TMP/err" || { cat "$TMP/err"; return 1; }
-    [ "$(tail -n 1 "$TMP/err")" = 'lockstep launch: the job failed; the first was worker 0, which ended with status 7' ]
+    [ "$(tail -n 1 "$TMP/err")" = 'lockstep launch: the job failed: the first worker to fail was 0, which ended with status 7' ]
 }
 check "a chief that was started again before the workers met speaks for all" chief_returns
 check "the same over tcp" chief_returns --transport tcp

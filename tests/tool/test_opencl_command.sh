@@ -87,7 +87,7 @@ FLAGS='--memory-limit 4 --memory-growth'
 check a_limit_that_does_not_is_told fails_with opencl:0 'OPENCL:0: this run needs' 'the limit is 4.0 MiB'
 check a_limit_is_for_devices_of_layers fails_with ..=opencl:0 'OPENCL:0: this run needs' 'the limit is 4.0 MiB'
 FLAGS='--memory-limit 20,30'
-check a_list_of_limits_is_of_cpus fails_with cpu:0,opencl:0 'beside OPENCL:0 one limit is for all devices'
+check a_list_of_limits_is_of_cpus fails_with cpu:0,opencl:0 'with OPENCL:0 give one limit'
 
 is_listed() {
     timeout 60 "$LOCKSTEP" devices >"$TMP/list" &&
@@ -103,7 +103,7 @@ is_named() {
 check is_used_where_it_is_named is_named
 
 doctor_is_well() {
-    timeout 200 "$LOCKSTEP" doctor >"$TMP/doctor" && grep -q "^ok *OpenCL: 2 devices .*the CPU's bits" "$TMP/doctor"
+    timeout 200 "$LOCKSTEP" doctor >"$TMP/doctor" && grep -q "^ok *OpenCL: 2 devices .*the same bits as the CPU" "$TMP/doctor"
 }
 check doctor_asks_every_device doctor_is_well
 

@@ -19,7 +19,7 @@ replays() {
     local out=$1
     shift
     timeout 60 "$LOCKSTEP" replay rec --verbose 0 "$@" >replayed 2>errors || { cat errors; return 1; }
-    grep -q 'every hash is that of the record' replayed || { cat replayed; return 1; }
+    grep -q 'all hashes match the record' replayed || { cat replayed; return 1; }
     [ -n "$(weights "$out")" ] && [ "$(weights "$out")" = "$(weights replayed)" ] || { cat "$out" replayed; return 1; }
 }
 
@@ -96,7 +96,7 @@ done
 run 2 2 --epochs 1 >/dev/null || not_ok "a run to spoil" "$(cat err)"
 cp rec good && cp rec.1 good.1
 restore() { cp good rec && cp good.1 rec.1; }
-check "from another folder" sh -c "mkdir -p '$TMP/other' && cd '$TMP/other' && timeout 60 '$LOCKSTEP' replay ../run/rec --verbose 0 | grep 'every hash'"
+check "from another folder" sh -c "mkdir -p '$TMP/other' && cd '$TMP/other' && timeout 60 '$LOCKSTEP' replay ../run/rec --verbose 0 | grep 'all hashes match'"
 check "a file that is not there" refused "there is no 'none'\|No such file" none
 check "a file that is no record" refused 'is no record of parameter servers' "$TMP/model.json"
 missing() { rm rec.1 && refused 'the record of server 1 of 2 is missing' rec; }
@@ -108,14 +108,14 @@ restore
 both_torn() { # the last line of both: nobody has read what it was of
     head -c -30 good >rec && head -c -30 good.1 >rec.1
     timeout 60 "$LOCKSTEP" replay rec --verbose 0 >replayed 2>errors || { grep -q 'cut short' errors; return; }
-    grep -q 'ends with a line that was cut short' replayed
+    grep -q 'last line of the record is incomplete' replayed
 }
 check "a last line that was cut short" both_torn
 restore
 check "another batch size" refused 'batch_size is 20 in the first and 10 in the second' rec --batch-size 10
 check "other data" refused 'fit/data' rec --data synthetic:12x12x1,classes=4,count=300
 check "another seed" refused 'differ\|is .* in the first\|not the weights' rec --seed 9
-check "a strategy of several processes" refused 'a replay is made by one process' rec --strategy parameter-server
+check "a strategy of several processes" refused 'a replay runs in one process' rec --strategy parameter-server
 other_id() { sed '1s/"id":"./"id":"x/' good.1 >rec.1 && refused "'rec.1' is no record\|no record" rec; }
 check "a changed head" other_id
 finish

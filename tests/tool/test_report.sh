@@ -47,7 +47,7 @@ check "time of each device" device_times
 # The first lines of the log, and a part of the next.
 torn() {
     { head -"$1" "$TMP/one.log"; sed -n "$(($1 + 1))p" "$TMP/one.log" | head -c 20; } >"$TMP/torn.log"
-    report "$TMP/torn.log" && has 'no end: still running, or killed' 'The last line is torn'
+    report "$TMP/torn.log" && has 'no end event: still running, or killed' 'The last line is incomplete'
 }
 check "a log whose last line is torn" torn 9
 check "a log of steps without an epoch" torn 3
@@ -97,7 +97,7 @@ hostile() {
         echo "{\"event\":\"end\",\"reason\":\"$BAD\",\"error\":\"$BAD\",\"weights_sha256\":\"$BAD\"}"
     } >"$TMP/hostile.log"
     report "$TMP/hostile.log" || return 1
-    has '&lt;script&gt;alert(1)' 'lines could not be read' 'There are more names than are shown here' &&
+    has '&lt;script&gt;alert(1)' 'lines could not be read' 'Some names or devices are not shown' &&
         lacks '<script' '<img' '"alert' 'nan' && ! grep -q "$(printf '\033')" "$PAGE" && [ "$(wc -c <"$PAGE")" -lt 1000000 ]
 }
 check "names are shown, not obeyed; what cannot be read is counted" hostile
@@ -132,7 +132,7 @@ huge() {
             printf "{\"event\":\"epoch\",\"epoch\":%d,\"steps\":20,\"samples\":20,\"seconds\":1,\"loss\":%g}\n", e, 100 / (e * 20)
         }
     }' >"$TMP/huge.log"
-    report "$TMP/huge.log" && has '30,000' 'mean of 32 steps' 'Of 1500 epochs every 4th is shown' '(logarithmic)' '<tr><td>1,500</td>' &&
+    report "$TMP/huge.log" && has '30,000' 'mean of 32 steps' 'Of 1500 epochs, every 4th and the last are shown' '(logarithmic)' '<tr><td>1,500</td>' &&
         [ "$(wc -c <"$PAGE")" -lt 300000 ]
 }
 check "a huge log makes a page of bounded size, with its last epoch" huge
@@ -145,12 +145,12 @@ check "no LOG" refuses 2 'a LOG is needed' report -o "$PAGE"
 check "no output" refuses 2 '--output is needed' report "$TMP/one.log"
 check "an output with another ending" refuses 2 'ends in .html' report "$TMP/one.log" -o "$TMP/page.pdf"
 cp "$TMP/one.log" "$TMP/log.html"
-check "an output that is the log" refuses 2 'is .*, which is read' report "$TMP/log.html" -o "$TMP/../$(basename "$TMP")/log.html"
+check "an output that is the log" refuses 2 'would overwrite' report "$TMP/log.html" -o "$TMP/../$(basename "$TMP")/log.html"
 check "a log that is not there" refuses 1 "cannot open '.*none.log': No such file" report "$TMP/none.log" -o "$PAGE"
 check "a log that is a folder" refuses 1 'Is a directory' report "$TMP" -o "$PAGE"
 check "an empty log" refuses 1 'is empty' report "$TMP/empty.log" -o "$PAGE"
-check "a file that is no log" refuses 1 'is no log of a training run' report "$TMP/one.log" "$TMP/other.log" -o "$PAGE"
-check "nine logs" refuses 2 '9 logs in one page: 8 are the most' report 1 2 3 4 5 6 7 8 9 -o "$PAGE"
+check "a file that is no log" refuses 1 'is not a log of a training run' report "$TMP/one.log" "$TMP/other.log" -o "$PAGE"
+check "nine logs" refuses 2 '9 logs: a page shows at most 8' report 1 2 3 4 5 6 7 8 9 -o "$PAGE"
 check "a folder that is not there" refuses 1 'No such file' report "$TMP/one.log" -o "$TMP/none/page.html"
 
 whole_or_not() {

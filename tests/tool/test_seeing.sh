@@ -87,7 +87,7 @@ with_job() {
 
 # The same by the folder of this user and by a file: workers, lanes, and after a stop who is waited for.
 shows() {
-    until_shown '^mnist-cnn: process [0-9]+ on .*, training, epoch [0-9]+/100000, step [0-9]+/10, [0-9.]+ m?s a step, loss' || return 1
+    until_shown '^mnist-cnn: process [0-9]+ on .*, training, epoch [0-9]+/100000, step [0-9]+/10, [0-9.]+ m?s per step, loss' || return 1
     grep -q "process $(cat pid.0) on" top && until_shown '^  3 of 3 workers' && [ "$(grep -Ec '^ +[012] +2 +[0-9.]+ ms +[0-9.]+' top)" = 3 ] ||
         { cat top; return 1; }
     kill -STOP "$(cat pid.2)"
@@ -96,13 +96,13 @@ shows() {
     until_shown '^  3 of 3 workers(, waiting for [0-9])?$' || return 1
     kill -TERM "$(cat pid.0)"
     wait $launched
-    [ "$(top)" = "no job of this user trains on this machine" ] && [ -z "$(ls run)" ] || { ls run; return 1; }
+    [ "$(top)" = "no training job of this user is running on this machine" ] && [ -z "$(ls run)" ] || { ls run; return 1; }
 }
 check "top shows workers, step and who is waited for" with_job shows
 
 by_file() {
     until_shown '^  log .*/steps$' here.json || return 1
-    [ "$(top)" = "no job of this user trains on this machine" ] || return 1
+    [ "$(top)" = "no training job of this user is running on this machine" ] || return 1
     kill -9 "$(cat pid.0)" # the successor writes the same file
     until_shown "process $(cat pid.1) on" here.json && until_shown '^  2 of 3 workers' here.json || return 1
     kill -TERM "$(cat pid.1)"
@@ -120,8 +120,8 @@ killed() {
     ! grep -q workers top || return 1
     kill -9 $(children $wait_for_job)
     wait $wait_for_job
-    [ "$(ls run/lockstep | wc -l)" = 1 ] && [ "$(top)" = "no job of this user trains on this machine" ] && [ ! -e run/lockstep ] || return 1
-    mkdir -m 700 run/lockstep && echo '{"pid":1,' >run/lockstep/$$.json && [ "$(top)" = "no job of this user trains on this machine" ] || return 1
+    [ "$(ls run/lockstep | wc -l)" = 1 ] && [ "$(top)" = "no training job of this user is running on this machine" ] && [ ! -e run/lockstep ] || return 1
+    mkdir -m 700 run/lockstep && echo '{"pid":1,' >run/lockstep/$$.json && [ "$(top)" = "no training job of this user is running on this machine" ] || return 1
     rm -r run/lockstep
     refuses 1 "nowhere.json" top nowhere.json && echo '{"pid":"x"}' >odd.json && refuses 1 "odd.json.pid: expected an integer" top odd.json
 }
@@ -148,7 +148,7 @@ check "a job that shows nothing, or cannot, trains all the same" nowhere
 on_terminal() {
     cd "$TMP" || return 1
     { sleep 1; printf q; } | TERM=xterm timeout 20 script -qec "$LOCKSTEP top" /dev/null >drawn || return 1
-    grep -q 'no job of this user' drawn && grep -q '\[?1049h' drawn && grep -q '\[?1049l' drawn || { cat drawn; return 1; }
+    grep -q 'no training job of this user' drawn && grep -q '\[?1049h' drawn && grep -q '\[?1049l' drawn || { cat drawn; return 1; }
     TERM=xterm timeout 60 script -qec "stty cols 150; $LOCKSTEP launch --workers 3 -- $LOCKSTEP train mnist-cnn --data $DATA \
         --epochs 2 --batch-size 24" /dev/null >drawn </dev/null || { cat drawn; return 1; }
     tr '\r' '\n' <drawn | grep -Eq 'step - accuracy: [0-9.]+ - loss: [0-9.]+ - 3 workers(, waiting for [012])?' || { cat drawn; return 1; }

@@ -74,12 +74,12 @@ check "the same, and it was the chief" it_is_lost 0
 
 refused() {
     cd "$TMP" || return 1
-    ! timeout 60 "$LOCKSTEP" train model.json --data $DATA --data-worker 1 2>err && grep -q 'data-worker 1: there is no such worker of 1' err || { cat err; return 1; }
-    ! apart 1 2 train --data-worker 2 >out 2>err && grep -q 'data-worker 2: there is no such worker of 2' err || { cat err; return 1; }
+    ! timeout 60 "$LOCKSTEP" train model.json --data $DATA --data-worker 1 2>err && grep -q 'data-worker 1 must be less than 1, the number of workers' err || { cat err; return 1; }
+    ! apart 1 2 train --data-worker 2 >out 2>err && grep -q 'data-worker 2 must be less than 2, the number of workers' err || { cat err; return 1; }
     ! timeout -k 5 60 "$LOCKSTEP" launch --workers 2 -- "$LOCKSTEP" train model.json --data /nowhere.npz --data-worker 1 2>err &&
         grep -q "\[1\] lockstep: cannot open '/nowhere.npz'" err && grep -q 'worker 1, which has the data, is lost' err || { cat err; return 1; }
     ! timeout -k 5 60 "$LOCKSTEP" launch --workers 2 --servers 1 -- "$LOCKSTEP" train model.json --data $DATA --data-worker 1 2>err &&
-        grep -q 'where there are parameter servers all workers read the data' err || { cat err; return 1; }
+        grep -q 'cannot be used with parameter servers: all workers read the data' err || { cat err; return 1; }
 }
 check "what cannot be is refused" refused
 finish

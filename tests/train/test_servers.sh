@@ -104,7 +104,7 @@ refused() { # TEXT COMMAND...
 }
 check "a cluster without servers" refused 'none of the 2 workers is a server' \
     launch --workers 2 -- "$LOCKSTEP" train $(job 32) "${SERVERS[@]}"
-check "a staleness without servers" refused 'staleness does not go with --strategy mirrored' \
+check "a staleness without servers" refused 'staleness cannot be used with --strategy mirrored' \
     timeout 60 "$LOCKSTEP" train $(job 32) --strategy mirrored --staleness 3
 check "a staleness beyond all bounds" refused "within \[0, 1000000000\]" \
     timeout 60 "$LOCKSTEP" train $(job 32) --strategy parameter-server --staleness 9223372036854775807

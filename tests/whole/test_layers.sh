@@ -90,6 +90,9 @@ violations() {
             if (own == "tool" && FILENAME ~ /^src/ && path !~ /^lockstep\// && first != "tool" &&
                 !(first == "base" && FILENAME == "src/tool/tool.h"))
                 bad("the command uses the public headers alone; helpers of base are included by tool.h")
+            # Folders of the command are closed: main.c knows their commands by tool.h.
+            if (own == "tool" && split(path, piece, "/") == 3 && index(FILENAME, "src/tool/" piece[2] "/") != 1)
+                bad("only files of src/tool/" piece[2] " include its headers; others use tool.h")
             if (own == "run" && path ~ /^backend\/cpu\//)
                 bad("the CPU backend is known by its table alone: backend/host.h")
         }
@@ -125,6 +128,7 @@ check "public headers have layers too" refuses include/lockstep/base.h '#include
 check "runs know the CPU backend by its table alone" refuses src/run/bad.c '#include "backend/cpu/simd.h"'
 check "the command has no way into the library" refuses src/tool/bad.c '#include "device/context.h"'
 check "helpers of base come by tool.h" refuses src/tool/bad.c '#include "base/text.h"'
+check "a folder of the command is closed to the others" refuses src/tool/bad.c '#include "tool/launch/launch.h"'
 check "an unknown layer is refused" refuses src/base/bad.c '#include "misc/things.h"'
 check "a higher folder of a layer is refused" refuses src/train/job/bad.c '#include "train/fit/evaluate.h"'
 

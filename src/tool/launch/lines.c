@@ -1,17 +1,16 @@
-/* lockstep launch: prints the workers' output line by line. Lines begin with the rank, except those
- * of the voice (launch.h). */
-#include "tool/launch.h"
+/* lockstep launch: prints the workers' output. Lines begin with the rank, except the chief's. */
+#include "tool/launch/launch.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Writes a line with one call, because the voice may write to the same file directly. */
+/* Writes a line with one call, because the chief may write to the same file directly. */
 static void print_line(const launch *l, int rank, int which, const char *line, size_t length)
 {
     FILE *file = which == 0 ? stdout : stderr;
     char whole[LAUNCH_LINE + 32];
-    size_t used = rank != l->voice ? (size_t)snprintf(whole, 32, "[%d] ", rank) : 0;
+    size_t used = rank != l->chief ? (size_t)snprintf(whole, 32, "[%d] ", rank) : 0;
     memcpy(whole + used, line, length);
     used += length;
     whole[used++] = '\n';

@@ -1,5 +1,5 @@
-/* Reads a log line by line (docs/log.md). Counts lines that cannot be read, and uses the rest. */
-#include "tool/report.h"
+/* Reads a log (docs/log.md). Counts lines that cannot be read, and uses the rest. */
+#include "tool/report/report.h"
 
 #include <errno.h>
 #include <math.h>
@@ -68,7 +68,7 @@ static double seconds(const json_t *line, const char *key)
     return value >= 0 && value < 1e12 ? value : 0; /* also for NAN */
 }
 
-/* Copies text; cuts it between two characters of UTF-8. */
+/* Cuts text that is too long between two characters of UTF-8. */
 static void keep_text(char *to, size_t room, const char *from)
 {
     size_t bytes = strlen(from);
@@ -185,8 +185,8 @@ static void read_step(report_run *run, const json_t *line)
     add_point(&run->rate, (double)step, number(line, "learning_rate"));
 }
 
-/* Returns whether a field is a loss or metric: one that the start event lists, or if it lists none,
- * any unknown field. */
+/* A field is a loss or metric if the start event lists it, or, if that lists none, if it is
+ * unknown. */
 static bool is_value(const report_run *run, const char *key)
 {
     static const char *const others[] = {
@@ -202,15 +202,13 @@ static bool is_value(const report_run *run, const char *key)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(others[i], key) == 0)
             return false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t length = strlen(key), part = strlen(endings[i]);
-        if (length > part && strcmp(key + length - part, endings[i]) == 0)
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (tool_ends_with(key, endings[i]))
             return false;
-    }
     return true;
 }
 
-/* Returns the index of a name, adding it if needed; REPORT_VALUES: too many names. */
+/* Adds the name if needed. Returns REPORT_VALUES if there are too many. */
 static size_t value_index(report_run *run, const char *key)
 {
     char name[REPORT_NAME];
@@ -287,8 +285,7 @@ static void add_times(report_times *to, const report_times *t)
     to->validation += t->validation;
 }
 
-/* Returns space for an epoch; if full, drops every second one. One entry stays free for the last
- * epoch. */
+/* If full, drops every second epoch. One entry stays free for the last epoch. */
 static report_epoch *next_epoch(report_run *run)
 {
     if (run->epoch_count == REPORT_EPOCHS - 1) {
@@ -300,7 +297,7 @@ static report_epoch *next_epoch(report_run *run)
     return &run->epochs[run->epoch_count];
 }
 
-/* An epoch that was logged before replaces the earlier one and those after it, as with steps. */
+/* A resumed run may log an epoch again: it replaces the earlier one and those after it. */
 static void read_epoch(report_run *run, const json_t *line)
 {
     report_epoch made = { .epoch = whole(line, "epoch"), .steps = whole(line, "steps"), .rate = NAN };
@@ -393,7 +390,7 @@ static ls_status read_line(report_run *run, const char *line, size_t bytes, bool
     else if (kind && strcmp(kind, "checkpoint") == 0)
         read_checkpoint(run, event);
     else if (!kind) /* later versions may add event kinds */
-        count_bad(run, "no event");
+        count_bad(run, "a line without an event");
     json_decref(event);
     return LS_OK;
 }
@@ -463,10 +460,10 @@ static ls_status read_file(report_run *run)
 static ls_status check(const report_run *run)
 {
     if (run->lines == 0)
-        return ls_fail(LS_ERR_DATA, "'%s' is empty: no line of a log is there yet", run->path);
+        return ls_fail(LS_ERR_DATA, "'%s' is empty: the log has no lines yet", run->path);
     if (run->starts == 0 && run->epochs_seen == 0 && run->step == 0 && run->reason[0] == '\0')
-        return ls_fail(LS_ERR_DATA, "'%s' is no log of a training run (lockstep train --log): %s", run->path,
-                       run->bad_lines > 0 ? run->first_bad : "its only line is torn");
+        return ls_fail(LS_ERR_DATA, "'%s' is not a log of a training run (lockstep train --log): %s", run->path,
+                       run->bad_lines > 0 ? run->first_bad : "its only line is incomplete");
     return LS_OK;
 }
 

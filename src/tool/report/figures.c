@@ -1,5 +1,5 @@
-/* The figures of a report: which curves each chart shows, and how time was spent. */
-#include "tool/report.h"
+/* Which curves each chart shows, and how time was spent. */
+#include "tool/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -141,9 +141,7 @@ static void draw_value(ls_text *page, board *b, const char *name)
         if (validation < REPORT_VALUES)
             add_epochs(b, r, REPORT_DASHED, "validation", epoch_number, validation);
     }
-    size_t length = strlen(name);
-    bool of_output = length > 5 && strcmp(name + length - 5, "_loss") == 0;
-    draw(page, b, name, is_loss || of_output ? Y_MAY_BE_LOG : Y_PLAIN);
+    draw(page, b, name, is_loss || tool_ends_with(name, "_loss") ? Y_MAY_BE_LOG : Y_PLAIN);
 }
 
 static void draw_all(ls_text *page, board *b)
@@ -162,7 +160,7 @@ static void draw_all(ls_text *page, board *b)
         add_epochs(b, r, REPORT_SOLID, "training", epoch_seconds, 0);
         add_epochs(b, r, REPORT_DASHED, "validation", epoch_seconds, 1);
     }
-    draw(page, b, "seconds an epoch", Y_FROM_ZERO);
+    draw(page, b, "seconds per epoch", Y_FROM_ZERO);
 }
 
 void report_put_charts(ls_text *page, report_run *const *runs, size_t count)

@@ -1,20 +1,13 @@
-/* lockstep report: turns training logs into one page, which is written atomically. */
-#include "tool/report.h"
+/* lockstep report: the page is written atomically. */
+#include "tool/report/report.h"
 
 #include <string.h>
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), part = strlen(end);
-    return length > part && strcmp(text + length - part, end) == 0;
-}
-
-/* Rejects names that end in something else than .html or .htm; accepts names without a dot
- * (/dev/stdout). */
+/* Accepts names without a dot (/dev/stdout). */
 static ls_status check_output(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    if (strchr(name, '.') && !ends_with(name, ".html") && !ends_with(name, ".htm"))
+    if (strchr(name, '.') && !tool_ends_with(name, ".html") && !tool_ends_with(name, ".htm"))
         return ls_fail(LS_ERR_INVALID, "--output %s: expected a name that ends in .html", path);
     return LS_OK;
 }
@@ -23,9 +16,9 @@ static ls_status check(const ls_options *options, tool_settings *settings)
 {
     (void)options;
     if (settings->file_count == 0)
-        return ls_fail(LS_ERR_INVALID, "a LOG is needed: what `lockstep train --log LOG` wrote");
+        return ls_fail(LS_ERR_INVALID, "a LOG is needed: a file that `lockstep train --log LOG` wrote");
     if (settings->file_count > REPORT_LOGS)
-        return ls_fail(LS_ERR_INVALID, "%zu logs in one page: %d are the most", settings->file_count, REPORT_LOGS);
+        return ls_fail(LS_ERR_INVALID, "%zu logs: a page shows at most %d", settings->file_count, REPORT_LOGS);
     if (settings->output == NULL)
         return ls_fail(LS_ERR_INVALID, "--output is needed: -o report.html");
     LS_TRY(check_output(settings->output));
@@ -42,7 +35,7 @@ static ls_status write_page(const char *path, report_run *const *runs, size_t co
     return status;
 }
 
-static void tell(const tool_settings *settings, report_run *const *runs)
+static void print_outcome(const tool_settings *settings, report_run *const *runs)
 {
     char steps[32], epochs[32];
     for (size_t i = 0; i < settings->file_count; i++)
@@ -63,7 +56,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     if (status == LS_OK)
         status = write_page(settings->output, runs, settings->file_count);
     if (status == LS_OK && strcmp(settings->output, "/dev/stdout") != 0)
-        tell(settings, runs);
+        print_outcome(settings, runs);
     for (size_t i = 0; i < REPORT_LOGS; i++)
         report_free(runs[i]);
     return status;
@@ -72,10 +65,10 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_report = {
     .name = "report",
     .arguments = "LOG... -o FILE.html",
-    .summary = "a page with curves, times and facts of one or more training runs",
-    .details = "Draws logs that `lockstep train --log LOG` wrote: one HTML page that needs nothing beside itself. "
-               "Several logs are\ndrawn over each other. The log of a run that is still going, or was killed, is drawn "
-               "as far as it goes.",
+    .summary = "make an HTML page with curves, times and settings of training runs",
+    .details = "Draws logs of `lockstep train --log LOG` as one self-contained HTML page; several logs share the "
+               "charts. For a run\n"
+               "that is still running or was killed, the page shows what its log has so far.",
     .takes_files = TOOL_ANY_FILES,
     .tables = { &tool_report_flags },
     .check = check,

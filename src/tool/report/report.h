@@ -1,11 +1,9 @@
-/* lockstep report: turns logs into an HTML page. report_log.c reads logs, report_chart.c draws
- * charts, report_figures.c selects what they show, report_page.c assembles the page, report.c is
- * the command.
- *
- * A log may be huge, incomplete or malicious, so memory and page size are bounded: neighboring
- * points of a curve are averaged, and every second epoch is dropped, as often as needed. */
-#ifndef LS_TOOL_REPORT_H
-#define LS_TOOL_REPORT_H
+/* lockstep report. log.c reads logs, chart.c draws charts, figures.c selects what they show, page.c
+ * assembles the page. A log may be huge, incomplete or malicious, so memory and page size are
+ * bounded: neighboring points of a curve are averaged, and every second epoch is dropped, as often
+ * as needed. */
+#ifndef LS_TOOL_REPORT_REPORT_H
+#define LS_TOOL_REPORT_REPORT_H
 
 #include "tool/tool.h"
 
@@ -20,7 +18,7 @@ enum {
     REPORT_LINE = 1 << 20, /* longest line read, in bytes */
 };
 
-/* ---- Runs (report_log.c) ---- */
+/* ---- Runs (log.c) ---- */
 
 /* A curve with ascending x. A y that is not finite is a gap. */
 typedef struct report_curve {
@@ -38,7 +36,7 @@ typedef struct report_times {
 
 typedef struct report_epoch {
     int64_t epoch, steps, samples;
-    double at; /* x in a chart: the last step of the epoch, or the epoch if there are no steps */
+    double at; /* x in a chart: the last step of the epoch; without steps, the epoch */
     bool complete;
     double rate;
     report_times times;
@@ -86,12 +84,11 @@ typedef struct report_run {
     bool torn, left_out; /* the last line is incomplete; names or devices were dropped */
 } report_run;
 
-/* Reads a log as far as possible. The caller frees *out with report_free. Fails if the file has no
- * event. */
+/* Reads a log as far as possible. Fails if the file has no event. */
 ls_status report_read(const char *path, report_run **out);
 void report_free(report_run *run);
 
-/* ---- Drawing (report_chart.c) ---- */
+/* ---- Drawing (chart.c) ---- */
 
 typedef enum report_look {
     REPORT_THIN,  /* single steps */
@@ -116,7 +113,7 @@ typedef struct report_chart {
     bool from_zero;  /* values are amounts: start the scale at 0 */
 } report_chart;
 
-/* Draws a figure with axes, lines and a legend; nothing if there are no values. */
+/* Draws nothing if there are no values. */
 void report_put_chart(ls_text *page, const report_chart *chart);
 
 /* One segment of a stacked bar. `whole` is the value of the full width. */
@@ -128,9 +125,9 @@ typedef struct report_part {
 void report_put_bar(ls_text *page, const char *name, const report_part *parts, size_t count, double whole);
 void report_put_bar_legend(ls_text *page, const report_part *parts, size_t count, double whole);
 
-/* ---- Figures (report_figures.c) ---- */
+/* ---- Figures (figures.c) ---- */
 
-/* Returns the index of a value in a run by prefix and name ("val_", "loss"), or REPORT_VALUES. */
+/* Finds a value by prefix and name ("val_", "loss"); returns REPORT_VALUES if there is none. */
 size_t report_find_value(const report_run *run, const char *prefix, const char *name);
 
 /* Names of all runs without "val_" and duplicates, the loss first. */
@@ -145,9 +142,9 @@ void report_put_charts(ls_text *page, report_run *const *runs, size_t count);
 void report_put_times(ls_text *page, report_run *const *runs, size_t count);
 void report_put_devices(ls_text *page, const report_run *run, bool alone);
 
-/* ---- The page (report_page.c) ---- */
+/* ---- The page (page.c) ---- */
 
-/* Writes text as HTML: escapes special characters, replaces unprintable ones. */
+/* Escapes special characters of HTML and replaces unprintable ones. */
 void report_put(ls_text *page, const char *text);
 /* "3.2 s", "1:05", "2:03:04" */
 void report_put_seconds(ls_text *page, double seconds);

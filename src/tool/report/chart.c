@@ -1,6 +1,6 @@
 /* Charts as SVG: axes with round numbers, lines with gaps where a value is not finite, stacked
- * bars. Colors are CSS classes of the page, for light and dark mode. */
-#include "tool/report.h"
+ * bars. Colors are CSS classes of the page. */
+#include "tool/report/report.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -86,7 +86,6 @@ static double tick_step(double range, int wanted)
     return power * (part <= 1 ? 1 : part <= 2 ? 2 : part <= 5 ? 5 : 10);
 }
 
-/* Finds 0 to MOST_TICKS round numbers on the scale. */
 static int find_ticks(const scale *s, int wanted, double out[MOST_TICKS])
 {
     double step = tick_step(s->high - s->low, wanted);
@@ -166,7 +165,6 @@ static void put_path(ls_text *page, const report_line *line, const scale *x, con
 
 #define MOST_DOTS 64
 
-/* Draws a dot for each value, with the value as tooltip. */
 static void put_dots(ls_text *page, const report_chart *c, const report_line *line, const scale *x, const scale *y)
 {
     for (size_t i = 0; i < line->count && line->count <= MOST_DOTS; i++) {

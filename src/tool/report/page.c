@@ -1,6 +1,6 @@
-/* The page of a report: one self-contained HTML file without scripts. Its policy forbids scripts
- * and requests, so that content of a log is never executed. */
-#include "tool/report.h"
+/* One self-contained HTML file. Its policy forbids scripts and requests, so that content of a log
+ * is never executed. */
+#include "tool/report/report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -111,7 +111,7 @@ static void put_state(ls_text *page, const report_run *run)
 {
     const char *class = "wait", *words = run->reason;
     if (run->reason[0] == '\0')
-        words = "no end: still running, or killed";
+        words = "no end event: still running, or killed";
     else if (strcmp(run->reason, "done") == 0)
         class = "good";
     else if (strcmp(run->reason, "failed") == 0)
@@ -121,7 +121,6 @@ static void put_state(ls_text *page, const report_run *run)
     ls_text_put(page, "</span>");
 }
 
-/* Writes the model names without duplicates. */
 static void put_names(ls_text *page, report_run *const *runs, size_t count)
 {
     for (size_t r = 0; r < count; r++) {
@@ -180,7 +179,7 @@ static void put_tiles(ls_text *page, const report_run *run)
     report_put_seconds(page, all_seconds);
     ls_text_put(page, "</b><span>");
     if (run->times.seconds > 0 && run->samples > 0)
-        ls_text_add(page, "%.0f samples a second", (double)run->samples / run->times.seconds);
+        ls_text_add(page, "%.0f samples per second", (double)run->samples / run->times.seconds);
     ls_text_put(page, "</span></div>\n</div>\n");
 }
 
@@ -256,7 +255,7 @@ static void put_facts(ls_text *page, report_run *const *runs, size_t count)
     TEXT_FACT("loss", losses, false);
     TEXT_FACT("optimizer", optimizer, false);
     COUNT_FACT("batch size", batch_size);
-    COUNT_FACT("epochs wanted", epochs_wanted);
+    COUNT_FACT("epochs requested", epochs_wanted);
     COUNT_FACT("lanes", lanes);
     TEXT_FACT("devices", used_devices, false);
     TEXT_FACT("seed", seed, false);
@@ -275,7 +274,7 @@ static void put_epoch(ls_text *page, const report_run *run, const report_epoch *
 {
     ls_text_put(page, "<tr><td>");
     put_count(page, e->epoch);
-    ls_text_put(page, e->complete ? "</td><td>" : " <small>(cut short)</small></td><td>");
+    ls_text_put(page, e->complete ? "</td><td>" : " <small>(incomplete)</small></td><td>");
     put_count(page, e->steps);
     for (size_t i = 0; i < run->value_count; i++) {
         ls_text_put(page, "</td><td>");
@@ -317,8 +316,9 @@ static void put_notes(ls_text *page, const report_run *run, bool alone)
 {
     ls_text notes = { 0 };
     if (run->torn)
-        ls_text_put(&notes, "<li>The last line is torn: it was being written when the log was read, or the run was "
-                            "killed.</li>");
+        ls_text_put(&notes,
+                    "<li>The last line is incomplete: it was being written when the log was read, or the run was "
+                    "killed.</li>");
     if (run->bad_lines > 0) {
         ls_text_add(&notes, "<li>%" PRId64 " of %" PRId64 " lines could not be read; the first: ", run->bad_lines,
                     run->lines);
@@ -333,13 +333,13 @@ static void put_notes(ls_text *page, const report_run *run, bool alone)
         ls_text_put(&notes, ".</li>");
     }
     if (run->starts > 1)
-        ls_text_add(&notes, "<li>The run was started %" PRId64 " times, and went on from where it had been saved.</li>",
+        ls_text_add(&notes, "<li>The run was started %" PRId64 " times, and resumed from checkpoints.</li>",
                     run->starts);
     if (run->epoch_stride > 1)
-        ls_text_add(&notes, "<li>Of %" PRId64 " epochs every %" PRId64 "th is shown, and the last.</li>",
+        ls_text_add(&notes, "<li>Of %" PRId64 " epochs, every %" PRId64 "th and the last are shown.</li>",
                     run->epochs_made, run->epoch_stride);
     if (run->left_out)
-        ls_text_put(&notes, "<li>There are more names than are shown here.</li>");
+        ls_text_put(&notes, "<li>Some names or devices are not shown: there are too many.</li>");
     if (notes.length > 0) {
         ls_text_put(page, "<h2>Notes");
         if (!alone) {

@@ -1,7 +1,7 @@
-/* lockstep launch: shared by its files. launch_start.c starts worker processes, launch_meeting.c
- * makes their shared folders, launch_lines.c prints their output, launch.c supervises them. */
-#ifndef LS_TOOL_LAUNCH_H
-#define LS_TOOL_LAUNCH_H
+/* lockstep launch. start.c starts worker processes, rendezvous.c makes their shared folders,
+ * lines.c prints their output, launch.c supervises them. */
+#ifndef LS_TOOL_LAUNCH_LAUNCH_H
+#define LS_TOOL_LAUNCH_LAUNCH_H
 
 #include <signal.h>
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 #define LAUNCH_LINE 4096 /* longer lines are split */
 
-/* One of a worker's two outputs. Complete lines are passed on. */
+/* One of a worker's two outputs. */
 typedef struct launch_stream {
     int fd; /* -1: at its end, or the worker writes directly */
     size_t used;
@@ -30,35 +30,33 @@ typedef struct launch {
     const tool_settings *settings;
     const char **program; /* with its arguments; ends with NULL */
     char job[64], *key_file;
-    /* Folder where workers meet over TCP, and the key made there; "": none. */
+    /* Folder for the rendezvous over TCP, and the key made there; "": none. */
     char folder[256], made_key[300];
     char journal[256]; /* folder for the journals of parameter servers; "": none */
-    /* Locks of journal and folder, held while this process lives; -1: none. */
+    /* Locks of journal and folder; -1: none. */
     int locks[2];
     int count, running;
     launch_worker *workers;
     int *cores, core_count, share; /* share: cores per worker */
     int signals;                   /* a signalfd */
-    /* Descriptor of the file in memory that is shared with workers. */
-    int gone;
-    char *told; /* its content: by rank, whether the worker has ended for good */
+    /* Descriptor of a file in memory that workers read. */
+    int shared_fd;
+    char *ended; /* its content: by rank, whether the worker has ended for good */
     sigset_t mask, old_mask;
     /* The worker whose lines are printed without rank, and whose exit status is that of the job:
-     * the chief, as it announces itself (fabric/start/launcher.h). For programs that announce none:
-     * the lowest running rank; changes only when that one fails. -1: none is left. */
-    int voice;
-    bool begun;              /* a chief was announced: earlier failures did not end the job */
-    bool finished;           /* the voice has ended with status 0 */
-    int failed, how;         /* the first worker that failed, and its wait status; -1: none */
-    int restarts;            /* restarts done or planned, of workers and of the whole job */
-    double job_delay;        /* delay before the last restart of the whole job */
+     * the chief, as it announces itself (fabric/start/launcher.h). If none does: the lowest running
+     * rank; changes only when that worker fails. -1: none is left. */
+    int chief;
+    bool begun;      /* a chief was announced: earlier failures did not end the job */
+    bool finished;   /* the chief has ended with status 0 */
+    int failed, how; /* the first worker that failed, and its wait status; -1: none */
+    int restarts;    /* restarts done or planned, of workers and of the whole job */
+    double job_delay;
     int signal;              /* signal received that ends all */
     double over_at, kill_at; /* times when hanging workers are asked to end, and killed; 0: never */
 } launch;
 
-double launch_now(void);
-
-/* ---- launch_start.c ---- */
+/* ---- start.c ---- */
 
 ls_status launch_find_cores(launch *l);
 /* writes_itself: the worker inherits standard output and error, and standard input unless that is a
@@ -66,24 +64,24 @@ ls_status launch_find_cores(launch *l);
 ls_status launch_start_worker(launch *l, int rank, bool writes_itself);
 void launch_close_streams(launch_worker *w);
 
-/* ---- launch_meeting.c ---- */
+/* ---- rendezvous.c ---- */
 
-/* Makes the folder where workers meet over TCP, and a key for this job unless one was given. */
-ls_status launch_make_meeting(launch *l);
-void launch_set_meeting(const launch *l); /* in the worker's process */
-void launch_remove_meeting(launch *l);    /* including files left by killed workers */
+/* Makes a folder for the rendezvous over TCP, and a key unless one was given. */
+ls_status launch_make_rendezvous(launch *l);
+void launch_set_rendezvous(const launch *l); /* in the worker's process */
+void launch_remove_rendezvous(launch *l);    /* including files left by killed workers */
 
-/* Share with workers that are still connecting which others have ended and will not be restarted
+/* Share with workers that are still connecting which others have ended for good
  * (fabric/start/launcher.h). Without this file they wait for the join limit. */
-void launch_make_word(launch *l);
-void launch_tell_ends(launch *l, bool none);
+void launch_make_shared(launch *l);
+void launch_share_ends(launch *l, bool none);
 /* Returns the running worker that announced itself as chief; -1: none. */
 int launch_find_chief(const launch *l);
-void launch_remove_word(launch *l);
+void launch_remove_shared(launch *l);
 
-/* ---- launch_lines.c ---- */
+/* ---- lines.c ---- */
 
-/* Prints what a worker has written so far. end: prints an incomplete last line, too. */
+/* end: prints an incomplete last line, too. */
 void launch_read_worker(launch *l, int rank, bool end);
 
 #endif

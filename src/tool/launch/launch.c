@@ -1,9 +1,7 @@
-/* lockstep launch: starts the workers of a job on this machine, forwards signals, restarts failed
- * workers on request, ends workers that hang, and exits with the status of the job.
- *
- * A failed worker does not end the job: the others continue without it, or fail themselves. The job
- * is finished when its voice (launch.h) has ended with 0. */
-#include "tool/launch.h"
+/* lockstep launch: supervises the workers of a job on this machine. A failed worker does not end
+ * the job: the others continue without it, or fail themselves. The job is finished when its chief
+ * (launch.h) has ended with 0. */
+#include "tool/launch/launch.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -12,19 +10,11 @@
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FIRST_DELAY 0.1  /* seconds before a restart; doubles after each early failure */
-#define LAST_DELAY  10.0 /* longest delay, in seconds */
+#define LAST_DELAY  10.0 /* seconds */
 #define SOON        10.0 /* seconds; a worker that ran longer starts with FIRST_DELAY again */
-
-double launch_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int exit_status(int how)
 {
@@ -55,7 +45,7 @@ static void ask_to_end(launch *l)
     if (l->kill_at > 0)
         return;
     signal_workers(l, SIGTERM);
-    l->kill_at = launch_now() + l->settings->grace;
+    l->kill_at = ls_clock_now() + l->settings->grace;
 }
 
 static void plan_no_restart(launch *l)
@@ -73,7 +63,7 @@ static void pass_on(launch *l, int number)
     if (number == SIGCHLD)
         return;
     if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
-        l->kill_at = l->kill_at > 0 ? launch_now() : launch_now() + l->settings->grace;
+        l->kill_at = l->kill_at > 0 ? ls_clock_now() : ls_clock_now() + l->settings->grace;
         l->signal = number;
         plan_no_restart(l);
     }
@@ -87,7 +77,7 @@ static void read_signals(launch *l)
         pass_on(l, (int)info.ssi_signo);
 }
 
-/* Receives signals through a descriptor. Signals that were ignored stay ignored. */
+/* Signals that were ignored stay ignored. */
 static ls_status catch_signals(launch *l)
 {
     static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD };
@@ -123,11 +113,10 @@ static bool may_restart(const launch *l, int how)
 static void plan_restart(launch *l, int rank)
 {
     launch_worker *w = &l->workers[rank];
-    w->delay = next_delay(w->delay, launch_now() - w->started_at);
-    w->restart_at = launch_now() + w->delay;
+    w->delay = next_delay(w->delay, ls_clock_now() - w->started_at);
+    w->restart_at = ls_clock_now() + w->delay;
     l->restarts++;
-    fprintf(stderr, "; it is started again in %.3g s (restart %d of %d)", w->delay, l->restarts,
-            (int)l->settings->restarts);
+    fprintf(stderr, "; restarting it in %.3g s (restart %d of %d)", w->delay, l->restarts, (int)l->settings->restarts);
 }
 
 static ls_status name_job(launch *l)
@@ -146,10 +135,10 @@ static ls_status name_job(launch *l)
 static ls_status start_all(launch *l)
 {
     LS_TRY(name_job(l));
-    l->voice = 0;
+    l->chief = 0;
     l->begun = false;
     l->failed = -1;
-    launch_tell_ends(l, true);
+    launch_share_ends(l, true);
     for (int r = 0; r < l->count; r++) {
         launch_worker *w = &l->workers[r];
         launch_close_streams(w);
@@ -165,12 +154,12 @@ static ls_status start_all(launch *l)
 static ls_status restart_job(launch *l)
 {
     double started_at = l->workers[l->failed].started_at;
-    l->job_delay = next_delay(l->job_delay, launch_now() - started_at);
+    l->job_delay = next_delay(l->job_delay, ls_clock_now() - started_at);
     l->restarts++;
-    fprintf(stderr, "lockstep launch: nobody is left; the job is started again in %.3g s (restart %d of %d)\n",
+    fprintf(stderr, "lockstep launch: no worker is left; restarting the job in %.3g s (restart %d of %d)\n",
             l->job_delay, l->restarts, (int)l->settings->restarts);
-    double at = launch_now() + l->job_delay, left;
-    while (l->signal == 0 && (left = at - launch_now()) > 0) {
+    double at = ls_clock_now() + l->job_delay, left;
+    while (l->signal == 0 && (left = at - ls_clock_now()) > 0) {
         struct pollfd wait = { .fd = l->signals, .events = POLLIN };
         poll(&wait, 1, (int)(1000 * left) + 1);
         read_signals(l);
@@ -178,7 +167,7 @@ static ls_status restart_job(launch *l)
     return l->signal == 0 ? start_all(l) : LS_OK;
 }
 
-/* A restarted worker writes to pipes, because another worker is the voice now. */
+/* A restarted worker writes to pipes, because another worker is the chief now. */
 static void restart_worker(launch *l, int rank)
 {
     launch_worker *w = &l->workers[rank];
@@ -186,13 +175,13 @@ static void restart_worker(launch *l, int rank)
     w->returns++;
     launch_close_streams(w);
     if (launch_start_worker(l, rank, false) != LS_OK)
-        fprintf(stderr, "lockstep %s; %d of %d go on\n", ls_last_error(), l->running, l->count);
+        fprintf(stderr, "lockstep %s; %d of %d continue\n", ls_last_error(), l->running, l->count);
 }
 
 /* ---- Exits ---- */
 
 /* Returns the lowest running rank; prefers workers that were never restarted. */
-static int find_voice(const launch *l)
+static int find_next_chief(const launch *l)
 {
     for (int returned = 0; returned < 2; returned++)
         for (int r = 0; r < l->count; r++)
@@ -201,13 +190,13 @@ static int find_voice(const launch *l)
     return -1;
 }
 
-/* Makes the announced chief the voice. Forgets failures from before the job began. */
-static void promote_to_chief(launch *l)
+/* Forgets failures from before the job began. */
+static void update_chief(launch *l)
 {
     int chief = launch_find_chief(l);
     if (chief < 0 || l->finished)
         return;
-    l->voice = chief;
+    l->chief = chief;
     if (!l->begun)
         l->failed = -1;
     l->begun = true;
@@ -216,10 +205,10 @@ static void promote_to_chief(launch *l)
 static void note_failure(launch *l, int rank, int how)
 {
     char text[96];
-    bool hung = l->workers[rank].overdue && rank != l->voice;
+    bool hung = l->workers[rank].overdue && rank != l->chief;
     if (l->finished || hung) {
         if (!l->workers[rank].overdue)
-            fprintf(stderr, "lockstep launch: worker %d %s after the job was finished\n", rank,
+            fprintf(stderr, "lockstep launch: worker %d %s after the job had finished\n", rank,
                     describe_end(how, text));
         return;
     }
@@ -227,15 +216,15 @@ static void note_failure(launch *l, int rank, int how)
         l->failed = rank;
         l->how = how;
     }
-    if (rank == l->voice)
-        l->voice = find_voice(l);
+    if (rank == l->chief)
+        l->chief = find_next_chief(l);
     if (l->kill_at > 0)
         return;
     fprintf(stderr, "lockstep launch: worker %d %s; ", rank, describe_end(how, text));
     if (l->running > 0)
-        fprintf(stderr, "%d of %d go on", l->running, l->count);
+        fprintf(stderr, "%d of %d continue", l->running, l->count);
     else
-        fprintf(stderr, "nobody is left");
+        fprintf(stderr, "no worker is left");
     if (l->running > 0 && may_restart(l, how))
         plan_restart(l, rank);
     fputc('\n', stderr);
@@ -245,8 +234,8 @@ static void note_failure(launch *l, int rank, int how)
 static void note_success(launch *l, int rank)
 {
     plan_no_restart(l);
-    l->finished |= rank == l->voice;
-    l->over_at = launch_now() + l->settings->grace;
+    l->finished |= rank == l->chief;
+    l->over_at = ls_clock_now() + l->settings->grace;
 }
 
 /* Also kills processes that a worker left in its group. Its pid cannot be reused before waitpid. */
@@ -258,7 +247,7 @@ static void reap(launch *l)
         pid_t pid = l->workers[r].pid;
         if (pid <= 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid)
             continue;
-        promote_to_chief(l);
+        update_chief(l);
         kill(-pid, SIGKILL);
         waitpid(pid, &how, 0);
         launch_read_worker(l, r, true);
@@ -277,19 +266,19 @@ static bool is_stopped(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* Ends workers that still run after the grace period. If the voice is stopped (SIGSTOP), the others
- * finished the job without it; if it runs, it has failed to finish. */
+/* Ends workers that still run after the grace period. If the chief is stopped (SIGSTOP), the others
+ * finished the job without it; if it runs, it has failed. */
 static void end_hanging(launch *l)
 {
-    if (l->over_at <= 0 || l->kill_at > 0 || launch_now() < l->over_at)
+    if (l->over_at <= 0 || l->kill_at > 0 || ls_clock_now() < l->over_at)
         return;
     for (int r = 0; r < l->count; r++) {
         if (l->workers[r].pid <= 0)
             continue;
-        fprintf(stderr, "lockstep launch: worker %d has not ended %g s after the others have finished: it is ended\n",
-                r, l->settings->grace);
+        fprintf(stderr, "lockstep launch: worker %d has not ended %g s after the others finished: ending it\n", r,
+                l->settings->grace);
         l->workers[r].overdue = true;
-        l->finished |= r == l->voice && is_stopped(l->workers[r].pid);
+        l->finished |= r == l->chief && is_stopped(l->workers[r].pid);
     }
     ask_to_end(l);
 }
@@ -298,7 +287,7 @@ static void end_hanging(launch *l)
 
 static int time_left(const launch *l)
 {
-    double now = launch_now(), next = now + 1;
+    double now = ls_clock_now(), next = now + 1;
     if (l->kill_at > 0 || l->over_at > 0) {
         double end = l->kill_at > 0 ? l->kill_at : l->over_at;
         next = end < now + 0.02 ? now + 0.02 : end < next ? end : next;
@@ -309,7 +298,7 @@ static int time_left(const launch *l)
     return next > now ? (int)(1000 * (next - now)) + 1 : 0;
 }
 
-static void look(launch *l, struct pollfd *polls)
+static void poll_once(launch *l, struct pollfd *polls)
 {
     int n = 0;
     polls[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
@@ -318,26 +307,25 @@ static void look(launch *l, struct pollfd *polls)
             polls[n++] = (struct pollfd){ .fd = l->workers[r].out[i].fd, .events = POLLIN };
     poll(polls, (nfds_t)n, time_left(l));
     read_signals(l);
-    promote_to_chief(l);
+    update_chief(l);
     for (int r = 0; r < l->count; r++)
         launch_read_worker(l, r, false);
     reap(l);
     for (int r = 0; r < l->count; r++)
-        if (l->workers[r].restart_at > 0 && l->running > 0 && launch_now() >= l->workers[r].restart_at)
+        if (l->workers[r].restart_at > 0 && l->running > 0 && ls_clock_now() >= l->workers[r].restart_at)
             restart_worker(l, r);
-    launch_tell_ends(l, false);
+    launch_share_ends(l, false);
     end_hanging(l);
-    if (l->kill_at > 0 && launch_now() >= l->kill_at)
+    if (l->kill_at > 0 && ls_clock_now() >= l->kill_at)
         signal_workers(l, SIGKILL);
 }
 
-/* Runs until all workers have ended. Does not wait for processes that left a worker's group and may
- * keep a pipe open. */
+/* Does not wait for processes that left a worker's group and may keep a pipe open. */
 static ls_status watch(launch *l, struct pollfd *polls)
 {
     for (;;) {
         while (l->running > 0)
-            look(l, polls);
+            poll_once(l, polls);
         plan_no_restart(l);
         if (l->failed < 0 || !may_restart(l, l->how))
             return LS_OK;
@@ -355,12 +343,12 @@ static ls_status run_workers(launch *l)
     ls_status status = start_all(l);
     if (status == LS_OK)
         status = watch(l, polls);
-    if (status != LS_OK) { /* some workers could not be started */
+    if (status != LS_OK) {
         char message[512];
         snprintf(message, sizeof message, "%s", ls_last_error());
         ask_to_end(l);
         while (l->running > 0)
-            look(l, polls);
+            poll_once(l, polls);
         ls_fail(status, "%s", message);
     }
     free(polls);
@@ -369,7 +357,7 @@ static ls_status run_workers(launch *l)
 
 /* ---- Setup and result ---- */
 
-/* Workers may have another working directory, so they get the absolute path. */
+/* Workers may have another working directory. */
 static ls_status find_key(launch *l)
 {
     const char *path = l->settings->key_file;
@@ -391,13 +379,12 @@ static ls_status prepare(launch *l)
     for (int r = 0; r < l->count; r++)
         l->workers[r].out[0].fd = l->workers[r].out[1].fd = -1;
     LS_TRY(find_key(l));
-    LS_TRY(launch_make_meeting(l));
-    launch_make_word(l);
+    LS_TRY(launch_make_rendezvous(l));
+    launch_make_shared(l);
     LS_TRY(launch_find_cores(l));
     return catch_signals(l);
 }
 
-/* Names the worker that failed first: the other failures follow from it. */
 static int end_of_job(const launch *l)
 {
     char text[96];
@@ -406,7 +393,7 @@ static int end_of_job(const launch *l)
     if (l->finished || l->failed < 0)
         return 0;
     if (l->count > 1)
-        fprintf(stderr, "lockstep launch: the job failed; the first was worker %d, which %s\n", l->failed,
+        fprintf(stderr, "lockstep launch: the job failed: the first worker to fail was %d, which %s\n", l->failed,
                 describe_end(l->how, text));
     return TOOL_STATUS(exit_status(l->how));
 }
@@ -416,7 +403,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     launch l = { .settings = settings,
                  .count = (int)(settings->workers + settings->servers),
                  .signals = -1,
-                 .gone = -1,
+                 .shared_fd = -1,
                  .locks = { -1, -1 },
                  .failed = -1 };
     tool_ignore_signal(SIGPIPE);
@@ -429,8 +416,8 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     }
     for (int r = 0; l.workers && r < l.count; r++)
         launch_close_streams(&l.workers[r]);
-    launch_remove_meeting(&l);
-    launch_remove_word(&l);
+    launch_remove_rendezvous(&l);
+    launch_remove_shared(&l);
     ls_socket_folders_clean();
     free(l.workers);
     free(l.program);
@@ -447,11 +434,11 @@ static ls_status check_elastic(const tool_settings *settings)
     int64_t least, most;
     if (!ls_parse_pair(settings->elastic, &least, &most) || least < 1 || most < least || most > LS_MAX_CLUSTER)
         return ls_fail(LS_ERR_INVALID,
-                       "--elastic %s: expected the least and the most workers, as in 2:8; up to %d are possible",
+                       "--elastic %s: expected the smallest and the largest number of workers, as in 2:8, at most %d",
                        settings->elastic, LS_MAX_CLUSTER);
     if (settings->workers < least || settings->workers > most)
-        return ls_fail(LS_ERR_INVALID, "--elastic %s: the job begins with --workers %d, which is outside of that",
-                       settings->elastic, (int)settings->workers);
+        return ls_fail(LS_ERR_INVALID, "--elastic %s: --workers %d is outside this range", settings->elastic,
+                       (int)settings->workers);
     return LS_OK;
 }
 
@@ -463,12 +450,13 @@ static ls_status check(const ls_options *options, tool_settings *settings)
             LS_ERR_INVALID,
             "launch: a program is needed: lockstep launch --workers 2 -- lockstep train mnist-cnn --data mnist");
     if (getenv("LOCKSTEP_RANK") || getenv("LOCKSTEP_WORLD_SIZE"))
-        return ls_fail(LS_ERR_STATE, "launch: LOCKSTEP_RANK or LOCKSTEP_WORLD_SIZE is set: this is a worker of a job "
-                                     "already, and starts no others");
+        return ls_fail(LS_ERR_STATE, "launch: LOCKSTEP_RANK or LOCKSTEP_WORLD_SIZE is set: this process is a worker "
+                                     "of a job already, and cannot start others");
     if (settings->job && (!settings->job[0] || strlen(settings->job) > 60 || strstr(settings->job, "://")))
-        return ls_fail(LS_ERR_INVALID, "--job '%.40s': expected a name of 1 to 60 letters", settings->job);
+        return ls_fail(LS_ERR_INVALID, "--job '%.40s': expected a name of 1 to 60 characters without ://",
+                       settings->job);
     if (settings->workers + settings->servers > LS_MAX_CLUSTER)
-        return ls_fail(LS_ERR_INVALID, "--workers %d and --servers %d: up to %d processes are possible in all",
+        return ls_fail(LS_ERR_INVALID, "--workers %d and --servers %d: there can be at most %d processes in total",
                        (int)settings->workers, (int)settings->servers, LS_MAX_CLUSTER);
     return settings->elastic ? check_elastic(settings) : LS_OK;
 }
@@ -477,13 +465,17 @@ const tool_command tool_launch = {
     .name = "launch",
     .arguments = "--workers N -- PROGRAM ARGUMENTS...",
     .summary = "start a program as several workers that train one job, on this machine",
-    .details =
-        "Starts N processes of PROGRAM, each with its share of the cores; contexts that they open join one cluster,\n"
-        "with the bits of one process. Worker 0 writes as if it were alone; lines of the others begin with \"[1] \".\n"
-        "A worker that fails is reported in one line, and the others go on; when it was the chief, the next chief\n"
-        "writes as if it were alone. With --restarts it is started again, with LOCKSTEP_RESTART=1, 2, ...; when\n"
-        "nobody is left all are, as a new job. Exit status: 0 when the job was finished, whoever failed on the way;\n"
-        "otherwise that of the first that failed (128 + N: killed by signal N).",
+    .details = "Starts N processes of PROGRAM, each with its share of the cores. The contexts that they open join one "
+               "cluster, which\n"
+               "computes the same bits as one process. The chief, worker 0 at first, prints as if it were alone; lines "
+               "of the other\n"
+               "workers begin with their rank: \"[1] \". If a worker fails, launch reports it in one line, and the "
+               "others continue;\n"
+               "if it was the chief, another worker becomes chief. With --restarts, launch starts it again, with "
+               "LOCKSTEP_RESTART=1,\n"
+               "2, ...; when no worker is left, it starts the whole job again. Exit status: 0 if the job finished, "
+               "even if workers\n"
+               "failed; otherwise that of the worker that failed first (128 + N: killed by signal N).",
     .takes_files = TOOL_ANY_FILES,
     .starts_program = true,
     .tables = { &tool_launch_flags },

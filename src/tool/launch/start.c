@@ -1,5 +1,5 @@
 /* lockstep launch: starts the process of a worker, with its cores, environment and outputs. */
-#include "tool/launch.h"
+#include "tool/launch/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +11,8 @@
 
 /* ---- Cores ---- */
 
-/* Finds the cores that CPU devices of this process would use; if they are not bound to cores, those
- * of the affinity mask. */
+/* Finds the cores that CPU devices of this process would use; if those are not bound, the cores of
+ * the affinity mask. */
 ls_status launch_find_cores(launch *l)
 {
     ls_context *ctx = NULL;
@@ -37,8 +37,7 @@ ls_status launch_find_cores(launch *l)
     return LS_OK;
 }
 
-/* Binds a worker to its cores: consecutive shares of equal size. With more workers than cores, each
- * gets one core in turn. */
+/* With more workers than cores, each gets one core in turn. */
 static void take_cores(const launch *l, int rank)
 {
     cpu_set_t mask;
@@ -53,7 +52,7 @@ static void take_cores(const launch *l, int rank)
     }
     if (l->core_count > 0)
         sched_setaffinity(0, sizeof mask, &mask); /* on failure workers are only slower */
-    /* If the user chose CPU cores, restricts the choice to the worker's share. */
+    /* Restricts a user's choice of cores to the worker's share. */
     const char *visible = getenv("LOCKSTEP_VISIBLE_DEVICES");
     const char *open = visible ? strchr(visible, '[') : NULL, *end = open ? strchr(open, ']') : NULL;
     char chosen[2048];
@@ -89,11 +88,10 @@ static void set_environment(const launch *l, int rank)
         setenv("LOCKSTEP_ELASTIC", l->settings->elastic, 1);
     if (l->key_file)
         setenv("LOCKSTEP_KEY_FILE", l->key_file, 1);
-    launch_set_meeting(l);
+    launch_set_rendezvous(l);
 }
 
-/* Connects the outputs to pipes, if given. Workers do not read from a terminal: they are not
- * foreground processes. */
+/* Workers do not read from a terminal: they are not foreground processes. */
 static void set_descriptors(const int *outputs)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -105,7 +103,7 @@ static void set_descriptors(const int *outputs)
         close(null);
 }
 
-_Noreturn static void be_worker(const launch *l, int rank, pid_t parent, const int *outputs, int tell)
+_Noreturn static void be_worker(const launch *l, int rank, pid_t parent, const int *outputs, int error_pipe)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* workers end with this process */
@@ -118,7 +116,7 @@ _Noreturn static void be_worker(const launch *l, int rank, pid_t parent, const i
     sigprocmask(SIG_SETMASK, &l->old_mask, NULL);
     execvp(l->program[0], (char *const *)l->program);
     int error = errno;
-    if (write(tell, &error, sizeof error) < 0) {
+    if (write(error_pipe, &error, sizeof error) < 0) {
         /* The exit status shows the failure, too. */
     }
     _exit(127);
@@ -146,20 +144,20 @@ void launch_close_streams(launch_worker *w)
     }
 }
 
-/* The pipe `tell` ends when the program was started, or carries errno if it could not be. */
-static ls_status fork_worker(launch *l, int rank, const int *outputs, const int *tell)
+/* The error pipe ends when the program was started, or carries errno if it could not be. */
+static ls_status fork_worker(launch *l, int rank, const int *outputs, const int *error_pipe)
 {
     int error = 0;
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
-        be_worker(l, rank, parent, outputs, tell[1]);
-    close(tell[1]);
+        be_worker(l, rank, parent, outputs, error_pipe[1]);
+    close(error_pipe[1]);
     if (pid < 0)
         return ls_fail(LS_ERR_IO, "launch: worker %d could not be started: %s", rank, strerror(errno));
     setpgid(pid, pid);
     ssize_t got;
     do
-        got = read(tell[0], &error, sizeof error);
+        got = read(error_pipe[0], &error, sizeof error);
     while (got < 0 && errno == EINTR);
     if (got == (ssize_t)sizeof error) {
         waitpid(pid, NULL, 0);
@@ -167,24 +165,24 @@ static ls_status fork_worker(launch *l, int rank, const int *outputs, const int 
                        l->program[0], strerror(error));
     }
     l->workers[rank].pid = pid;
-    l->workers[rank].started_at = launch_now();
+    l->workers[rank].started_at = ls_clock_now();
     l->running++;
     return LS_OK;
 }
 
 ls_status launch_start_worker(launch *l, int rank, bool writes_itself)
 {
-    /* Read and write end for standard output, then for standard error. */
-    int tell[2], pipes[4] = { -1, -1, -1, -1 };
-    LS_TRY(open_pipe(tell));
+    /* Read and write end, for standard output and standard error. */
+    int error_pipe[2], pipes[4] = { -1, -1, -1, -1 };
+    LS_TRY(open_pipe(error_pipe));
     ls_status status = LS_OK;
     for (int i = 0; i < 2 && !writes_itself && status == LS_OK; i++)
         status = open_pipe(pipes + 2 * i);
     if (status == LS_OK)
-        status = fork_worker(l, rank, (int[]){ pipes[1], pipes[3] }, tell);
+        status = fork_worker(l, rank, (int[]){ pipes[1], pipes[3] }, error_pipe);
     else
-        close(tell[1]);
-    close(tell[0]);
+        close(error_pipe[1]);
+    close(error_pipe[0]);
     if (status != LS_OK) {
         close_all(pipes, 4);
         return status;

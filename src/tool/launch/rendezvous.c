@@ -1,8 +1,8 @@
-/* Folders of a job on this machine: one where workers meet over TCP, with their addresses and the
- * key of the job; and one for the journals of parameter servers. Both are removed at the end, or,
- * if the launcher was killed, by the next launcher of this user. Also shares with workers which
- * others have ended. */
+/* Folders of a job on this machine: one for the rendezvous over TCP, with addresses and the key of
+ * the job, and one for the journals of parameter servers. They are removed at the end, or, if the
+ * launcher was killed, by the next launcher of this user. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tool/launch.h"
+#include "tool/launch/launch.h"
 
 #define NAME "lockstep-launch-"
 
-static const char *place_of_folders(void)
+static const char *temporary_folder(void)
 {
     const char *place = getenv("TMPDIR");
     return place && place[0] == '/' ? place : "/tmp";
@@ -50,10 +50,10 @@ static int open_own(const char *path)
 
 /* Removes folders of killed launchers: those that are not locked. Keeps the lock until the folder
  * is gone, so that no launcher can start to use it. */
-static void remove_left(void)
+static void remove_stale(void)
 {
     char path[PATH_MAX];
-    const char *place = place_of_folders();
+    const char *place = temporary_folder();
     DIR *all = opendir(place);
     for (const struct dirent *entry; all && (entry = readdir(all)) != NULL;) {
         if (strncmp(entry->d_name, NAME, strlen(NAME)) != 0 ||
@@ -85,7 +85,7 @@ static ls_status make_folder(char out[256], int *lock, const char *what)
 {
     char path[256];
     for (int i = 0; i < 10; i++) {
-        int length = snprintf(path, sizeof path, "%s/" NAME "XXXXXX", place_of_folders());
+        int length = snprintf(path, sizeof path, "%s/" NAME "XXXXXX", temporary_folder());
         if (length >= (int)sizeof path - 8 || !mkdtemp(path))
             break;
         if (lock_folder(path, lock)) {
@@ -96,31 +96,31 @@ static ls_status make_folder(char out[256], int *lock, const char *what)
             close(*lock);
         *lock = -1;
     }
-    return ls_fail(LS_ERR_IO, "launch: no folder %s for the workers to %s", path, what);
+    return ls_fail(LS_ERR_IO, "launch: cannot create the folder %s for %s: %s", path, what, strerror(errno));
 }
 
 /* ---- The meeting ---- */
 
-ls_status launch_make_meeting(launch *l)
+ls_status launch_make_rendezvous(launch *l)
 {
-    remove_left();
+    remove_stale();
     if (l->settings->servers > 0 && !getenv("LOCKSTEP_JOURNAL"))
-        LS_TRY(make_folder(l->journal, &l->locks[0], "come back with"));
+        LS_TRY(make_folder(l->journal, &l->locks[0], "the journals of servers"));
     if (l->settings->transport != TOOL_TRANSPORT_TCP)
         return LS_OK;
-    LS_TRY(make_folder(l->folder, &l->locks[1], "meet in"));
+    LS_TRY(make_folder(l->folder, &l->locks[1], "the addresses of workers"));
     if (l->key_file)
         return LS_OK;
     snprintf(l->made_key, sizeof l->made_key, "%s/key", l->folder);
     return ls_cluster_make_key(l->made_key);
 }
 
-void launch_set_meeting(const launch *l)
+void launch_set_rendezvous(const launch *l)
 {
     char text[sizeof l->folder + 16];
     unsetenv("LOCKSTEP_LAUNCHER");
-    if (l->gone >= 0) {
-        snprintf(text, sizeof text, "/proc/%ld/fd/%d", (long)getppid(), l->gone);
+    if (l->shared_fd >= 0) {
+        snprintf(text, sizeof text, "/proc/%ld/fd/%d", (long)getppid(), l->shared_fd);
         setenv("LOCKSTEP_LAUNCHER", text, 1);
     }
     if (l->journal[0])
@@ -147,7 +147,7 @@ static void remove_folder(const char *path, int lock)
         close(lock);
 }
 
-void launch_remove_meeting(launch *l)
+void launch_remove_rendezvous(launch *l)
 {
     remove_folder(l->journal, l->locks[0]);
     remove_folder(l->folder, l->locks[1]);
@@ -155,26 +155,26 @@ void launch_remove_meeting(launch *l)
 
 /* ---- Sharing which workers have ended ---- */
 
-void launch_make_word(launch *l)
+void launch_make_shared(launch *l)
 {
-    l->told = calloc((size_t)l->count, 1);
-    l->gone = l->told ? memfd_create("lockstep-launch", MFD_CLOEXEC) : -1;
+    l->ended = calloc((size_t)l->count, 1);
+    l->shared_fd = l->ended ? memfd_create("lockstep-launch", MFD_CLOEXEC) : -1;
 }
 
 /* none: all workers are restarted. */
-void launch_tell_ends(launch *l, bool none)
+void launch_share_ends(launch *l, bool none)
 {
     bool changed = false;
     const uint16_t no_chief[2] = { 0 };
-    if (none && l->gone >= 0 && pwrite(l->gone, no_chief, sizeof no_chief, LS_MAX_CLUSTER) < 0) {
+    if (none && l->shared_fd >= 0 && pwrite(l->shared_fd, no_chief, sizeof no_chief, LS_MAX_CLUSTER) < 0) {
         /* Harmless: the old value names a process that does not run. */
     }
-    for (int r = 0; l->gone >= 0 && r < l->count; r++) {
+    for (int r = 0; l->shared_fd >= 0 && r < l->count; r++) {
         char gone = !none && l->workers[r].pid <= 0 && l->workers[r].restart_at <= 0;
-        changed |= gone != l->told[r];
-        l->told[r] = gone;
+        changed |= gone != l->ended[r];
+        l->ended[r] = gone;
     }
-    if (changed && pwrite(l->gone, l->told, (size_t)l->count, 0) < 0) {
+    if (changed && pwrite(l->shared_fd, l->ended, (size_t)l->count, 0) < 0) {
         /* Workers then wait for the join limit. */
     }
 }
@@ -183,16 +183,16 @@ void launch_tell_ends(launch *l, bool none)
 int launch_find_chief(const launch *l)
 {
     uint16_t said[2] = { 0 };
-    if (l->gone < 0 || pread(l->gone, said, sizeof said, LS_MAX_CLUSTER) != (ssize_t)sizeof said || said[0] == 0 ||
-        said[0] > l->count)
+    if (l->shared_fd < 0 || pread(l->shared_fd, said, sizeof said, LS_MAX_CLUSTER) != (ssize_t)sizeof said ||
+        said[0] == 0 || said[0] > l->count)
         return -1;
     const launch_worker *w = &l->workers[said[0] - 1];
     return w->pid > 0 && w->returns == said[1] ? said[0] - 1 : -1;
 }
 
-void launch_remove_word(launch *l)
+void launch_remove_shared(launch *l)
 {
-    if (l->gone >= 0)
-        close(l->gone);
-    free(l->told);
+    if (l->shared_fd >= 0)
+        close(l->shared_fd);
+    free(l->ended);
 }
