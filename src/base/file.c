@@ -65,7 +65,7 @@ static ls_status read_all(int fd, const char *path, size_t limit, size_t size, c
         if (got == 0)
             break;
         used += (size_t)got;
-        ls_work_tell("reading", path, (int64_t)used, (int64_t)size);
+        ls_work_report("reading", path, (int64_t)used, (int64_t)size);
         if (used > limit) {
             status = fail_limit(path, limit);
             goto free_buffer;
@@ -117,7 +117,7 @@ static ls_status write_parts(int fd, const char *path, const char *wanted, const
             data += put;
             left -= (size_t)put;
             written += put;
-            ls_work_tell("writing", wanted, written, total);
+            ls_work_report("writing", wanted, written, total);
         }
     }
     return LS_OK;

@@ -128,7 +128,7 @@ static ls_status write_parts(const ls_file_ops *ops, int fd, const char *path, c
             LS_TRY(ls_sha256_add(hash, data, piece));
             LS_TRY(write_piece(ops, fd, path, data, piece));
             written += (int64_t)piece;
-            ls_work_tell("writing", path, written, (int64_t)total);
+            ls_work_report("writing", path, written, (int64_t)total);
         }
     if (ops->fsync(ops->user, fd) != 0)
         return fail_errno("sync", path, errno);
@@ -174,7 +174,7 @@ static ls_status hash_open_file(int fd, const char *path, int64_t size, ls_sha25
             break;
         status = ls_sha256_add(hash, buffer, (size_t)got);
         *bytes += (size_t)got;
-        ls_work_tell("checking", path, (int64_t)*bytes, size);
+        ls_work_report("checking", path, (int64_t)*bytes, size);
     }
     ls_work_end();
     free(buffer);

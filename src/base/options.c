@@ -299,7 +299,7 @@ ls_option_source ls_options_source(const ls_options *options, const char *flag)
     return row == NULL ? LS_OPTION_FROM_DEFAULT : (ls_option_source)part->sources[row - part->table->rows];
 }
 
-ls_status ls_options_hand_on(ls_options *to, const ls_options *from, const char *flag)
+ls_status ls_options_copy_value(ls_options *to, const ls_options *from, const char *flag)
 {
     ls_option_part *theirs = NULL, *own = NULL;
     const ls_option *given = find(from, flag, strlen(flag), &theirs), *row = find(to, flag, strlen(flag), &own);

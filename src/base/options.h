@@ -114,7 +114,7 @@ ls_option_source ls_options_source(const ls_options *options, const char *flag);
 
 /* Copies the value of a flag that was set in `from` to `to`, unless the command line set it in
  * `to`. Does nothing if either does not know the flag. */
-ls_status ls_options_hand_on(ls_options *to, const ls_options *from, const char *flag);
+ls_status ls_options_copy_value(ls_options *to, const ls_options *from, const char *flag);
 
 /* Writes the help: rows under their tables' titles, aligned and wrapped to `width` columns (0:
  * 100). */

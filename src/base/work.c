@@ -31,7 +31,7 @@ static bool is_another(const char *verb, const char *object)
            strncmp(now.object, object, sizeof(now.object) - 1) != 0;
 }
 
-void ls_work_tell(const char *verb, const char *object, int64_t done, int64_t total)
+void ls_work_report(const char *verb, const char *object, int64_t done, int64_t total)
 {
     if (!now.watcher.show)
         return;

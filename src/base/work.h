@@ -3,7 +3,7 @@
  *
  *     for (...) {
  *         write a few megabytes;
- *         ls_work_tell("writing", path, written, bytes);
+ *         ls_work_report("writing", path, written, bytes);
  *     }
  *     ls_work_end();              also after a failure
  *
@@ -36,7 +36,7 @@ ls_work_watcher ls_work_watch(ls_work_watcher watcher);
 /* Bytes of a file to read or write between two reports. */
 #define LS_WORK_CHUNK ((size_t)16 << 20)
 
-void ls_work_tell(const char *verb, const char *object, int64_t done, int64_t total);
+void ls_work_report(const char *verb, const char *object, int64_t done, int64_t total);
 void ls_work_end(void);
 
 /* ---- For watchers ---- */

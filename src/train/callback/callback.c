@@ -83,12 +83,12 @@ ls_status ls_callbacks_close(ls_callback_list *list, ls_status status)
     return ls_error_give(&failure);
 }
 
-void ls_callbacks_go_on(ls_callback_list *list)
+void ls_callbacks_take_over(ls_callback_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
         const ls_callback *c = &list->all[i];
-        if (c->kind != LS_CALLBACK_FUNCTIONS && builtins[c->kind]->go_on && c->user)
-            builtins[c->kind]->go_on(c->user);
+        if (c->kind != LS_CALLBACK_FUNCTIONS && builtins[c->kind]->take_over && c->user)
+            builtins[c->kind]->take_over(c->user);
     }
 }
 
@@ -244,12 +244,12 @@ static ls_status call_one(const ls_callback *c, ls_model *model, ls_moment when,
     return function ? function(c->user, model, logs) : LS_OK;
 }
 
-ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *told, bool *stop)
+ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *event, bool *stop)
 {
     named_logs l;
     if (!list || list->count == 0)
         return LS_OK;
-    fill_logs(&l, told);
+    fill_logs(&l, event);
     bool deposed = ls_peers_is_deposed(ls_model_graph(list->facts.job->model)->context->peers);
     for (size_t i = 0; i < list->count; i++) {
         const ls_builtin *builtin = builtins[list->all[i].kind];
@@ -262,7 +262,7 @@ ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_cal
         ls_status status = call_one(&list->all[i], list->facts.job->model, when, &l.logs, &stops);
         if (status != LS_OK) /* keeps the callback's status and message */
             return ls_fail_within(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64, i, moments[when],
-                                  told->epoch + 1, told->step);
+                                  event->epoch + 1, event->step);
         if (stops && stop)
             *stop = true;
     }

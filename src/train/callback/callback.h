@@ -58,10 +58,10 @@ typedef struct ls_callback_event {
 } ls_callback_event;
 /* Calls all callbacks. Sets *stop (may be NULL) if one asks to stop. Does nothing if `list` is NULL
  * or empty. */
-ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *told, bool *stop);
+ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *event, bool *stop);
 
 /* Takes over from a writing worker that was lost: continues its files, or starts new ones. */
-void ls_callbacks_go_on(ls_callback_list *list);
+void ls_callbacks_take_over(ls_callback_list *list);
 
 bool ls_callbacks_have(const ls_callback_list *list, ls_callback_kind kind);
 
@@ -77,7 +77,7 @@ typedef struct ls_builtin {
     /* Optional, for callbacks that write files: called when this worker replaces a lost chief.
      * Until then the callback keeps its state as if it wrote files; from then on it writes them.
      * Logs a warning if it cannot. */
-    void (*go_on)(void *user);
+    void (*take_over)(void *user);
 } ls_builtin;
 extern const ls_builtin ls_builtin_early_stopping, ls_builtin_csv_logger, ls_builtin_tensorboard,
     ls_builtin_model_checkpoint, ls_builtin_plateau, ls_builtin_scheduler;

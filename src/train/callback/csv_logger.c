@@ -133,7 +133,7 @@ static ls_status write_rows(csv_logger *c)
     return c->rows.length ? ls_append_write(&c->file, c->rows.data, c->rows.length) : LS_OK;
 }
 
-static void go_on(void *user)
+static void take_over(void *user)
 {
     csv_logger *c = user;
     if (c->file.fd < 0 && write_rows(c) != LS_OK)
@@ -254,4 +254,4 @@ static void close_state(void *user)
     free(c);
 }
 
-const ls_builtin ls_builtin_csv_logger = { NAME, open_state, close_state, .only_writes = true, .go_on = go_on };
+const ls_builtin ls_builtin_csv_logger = { NAME, open_state, close_state, .only_writes = true, .take_over = take_over };

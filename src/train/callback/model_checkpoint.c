@@ -172,7 +172,7 @@ static ls_status put_path(const model_checkpoint *c, const ls_logs *logs, ls_tex
 
 /* ---- Saving ---- */
 
-static void tell(const model_checkpoint *c, const ls_logs *logs, const char *path, double value)
+static void print_decision(const model_checkpoint *c, const ls_logs *logs, const char *path, double value)
 {
     FILE *out = c->options.verbose ? ls_callback_out(&c->facts) : NULL;
     if (!out)
@@ -207,7 +207,7 @@ static ls_status write_weights(const ls_model *model, const char *path)
     return ls_model_save_weights(model, path);
 }
 
-static bool write_told(const model_checkpoint *c, const ls_model *model, const char *path)
+static bool write_or_warn(const model_checkpoint *c, const ls_model *model, const char *path)
 {
     if (write_weights(model, path) == LS_OK)
         return true;
@@ -224,10 +224,10 @@ static ls_status write_by_one(const model_checkpoint *c, const ls_model *model, 
     bool failed = false;
     LS_TRY(ls_peers_any(peers, "that weights are written", &failed));
     bool quiet = ls_callback_is_quiet(&c->facts);
-    failed = !quiet && !write_told(c, model, path);
+    failed = !quiet && !write_or_warn(c, model, path);
     LS_TRY(ls_peers_any(peers, "whether weights were written", &failed));
     if (quiet && !ls_callback_is_quiet(&c->facts))
-        write_told(c, model, path);
+        write_or_warn(c, model, path);
     *written = !failed;
     return LS_OK;
 }
@@ -241,12 +241,12 @@ static ls_status save_now(model_checkpoint *c, const ls_model *model, const ls_l
     if (c->options.save_best_only && !ls_monitor_value(&c->monitor, logs, &current))
         return LS_OK;
     if (c->options.save_best_only && !ls_monitor_is_better(&c->monitor, current, c->now.best)) {
-        tell(c, logs, NULL, current);
+        print_decision(c, logs, NULL, current);
         return LS_OK;
     }
     ls_status status = put_path(c, logs, &path);
     if (status == LS_OK) {
-        tell(c, logs, ls_text_get(&path), current);
+        print_decision(c, logs, ls_text_get(&path), current);
         status = write_by_one(c, model, ls_text_get(&path), &written);
     }
     if (written)

@@ -307,7 +307,7 @@ static ls_status on_test_end(void *user, ls_model *model, const ls_logs *logs)
 
 /* Starts new files: only the lost worker knew the names of its own. TensorBoard merges them; the
  * last points may be in both. */
-static void go_on(void *user)
+static void take_over(void *user)
 {
     tensorboard *t = user;
     if (!t->quiet)
@@ -394,4 +394,5 @@ static void close_state(void *user)
     free(t);
 }
 
-const ls_builtin ls_builtin_tensorboard = { NAME, open_state, close_state, .only_writes = true, .go_on = go_on };
+const ls_builtin ls_builtin_tensorboard = { NAME, open_state, close_state, .only_writes = true,
+                                            .take_over = take_over };

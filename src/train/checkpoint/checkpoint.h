@@ -211,35 +211,35 @@ typedef struct ls_checkpoint_writer ls_checkpoint_writer;
 /* Finds the checkpoint to resume from if the options ask for it, and prepares saving. *out is NULL
  * if the options ask for neither. */
 ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out);
-bool ls_checkpoint_writer_resumes(const ls_checkpoint_writer *saver);
+bool ls_checkpoint_writer_resumes(const ls_checkpoint_writer *writer);
 /* Loads the checkpoint to resume from into the job. */
-ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *saver);
+ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *writer);
 /* The same with a checkpoint that another worker sent; closes it. */
-ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *saver, ls_checkpoint *found);
+ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *writer, ls_checkpoint *found);
 /* Sets the log (may be NULL); logs the resume, and from now on each checkpoint. */
-void ls_checkpoint_writer_log(ls_checkpoint_writer *saver, ls_train_log *log);
+void ls_checkpoint_writer_log(ls_checkpoint_writer *writer, ls_train_log *log);
 /* Takes over the folder from a writer that was lost. Logs a warning if the folder cannot be
  * reached. */
-void ls_checkpoint_writer_go_on(ls_checkpoint_writer *saver);
+void ls_checkpoint_writer_take_over(ls_checkpoint_writer *writer);
 /* Call when the membership has a new generation: the writing worker claims its lease for it. */
-void ls_checkpoint_writer_renew_lease(ls_checkpoint_writer *saver);
+void ls_checkpoint_writer_renew_lease(ls_checkpoint_writer *writer);
 /* Call after each step: saves if a checkpoint is due or requested, or if training stops here. */
-void ls_checkpoint_writer_step(ls_checkpoint_writer *saver, bool stopping);
+void ls_checkpoint_writer_step(ls_checkpoint_writer *writer, bool stopping);
 /* Whether a checkpoint is due or requested after `step`; ls_checkpoint_writer_step then saves it,
  * at that step or later. For a fit that must halt first. */
-bool ls_checkpoint_writer_wants(ls_checkpoint_writer *saver, int64_t step);
+bool ls_checkpoint_writer_wants(ls_checkpoint_writer *writer, int64_t step);
 /* Call after each complete epoch, with its results. */
-void ls_checkpoint_writer_epoch(ls_checkpoint_writer *saver, const ls_results *results, const ls_results *validation);
+void ls_checkpoint_writer_epoch(ls_checkpoint_writer *writer, const ls_results *results, const ls_results *validation);
 /* Call at the end of training: saves the state unless it is saved, or training stopped inside an
  * epoch. */
-void ls_checkpoint_writer_finish(ls_checkpoint_writer *saver);
+void ls_checkpoint_writer_finish(ls_checkpoint_writer *writer);
 /* Whether the writer writes to this folder. If so, waits until it is idle; it writes nothing more
  * until its next call. */
-bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *saver, const char *dir);
+bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *writer, const char *dir);
 /* Sets what a checkpoint made now contains beside the job's state. */
-void ls_checkpoint_writer_extras(const ls_checkpoint_writer *saver, ls_state_extras *extras);
+void ls_checkpoint_writer_extras(const ls_checkpoint_writer *writer, ls_state_extras *extras);
 /* Waits until everything is written, and reports what was not. LS_ERR_UNSAVED: the last state could
  * not be saved. */
-ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *saver);
+ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *writer);
 
 #endif

@@ -87,7 +87,7 @@ struct ls_checkpoint_writer {
     int64_t written, failed;
     ls_error unsaved; /* why the last state is not saved; LS_OK: it is */
     /* ---- Used by the thread ---- */
-    int64_t best_there; /* step of the best checkpoint that could be written; -1: none */
+    int64_t best_listed; /* step of the best checkpoint that could be written; -1: none */
 };
 
 static ls_context *context_of(const ls_checkpoint_writer *s)
@@ -123,7 +123,7 @@ static void write_one(ls_checkpoint_writer *s, const order *o, outcome *out)
     *out = (outcome){ .step = o->content->step, .removed = -1 };
     ls_status status = write_content(s, o->content, &out->bytes);
     if (status == LS_ERR_IO && ls_ops_disk_is_full() && s->keep != LS_KEEP_ALL) {
-        out->removed = ls_checkpoints_make_room(s->ops, s->options->checkpoint, s->best_there);
+        out->removed = ls_checkpoints_make_room(s->ops, s->options->checkpoint, s->best_listed);
         if (out->removed >= 0)
             status = write_content(s, o->content, &out->bytes);
     }
@@ -132,10 +132,10 @@ static void write_one(ls_checkpoint_writer *s, const order *o, outcome *out)
         ls_checkpoint_link(s->ops, s->options->checkpoint, "last", o->content->step);
         if (o->best == o->content->step) {
             ls_checkpoint_link(s->ops, s->options->checkpoint, "best", o->best);
-            s->best_there = o->best;
+            s->best_listed = o->best;
         }
         if (s->keep != LS_KEEP_ALL)
-            ls_checkpoints_prune(s->ops, s->options->checkpoint, s->keep, o->content->step, s->best_there);
+            ls_checkpoints_prune(s->ops, s->options->checkpoint, s->keep, o->content->step, s->best_listed);
     }
     out->seconds = ls_clock_now() - start;
 }
@@ -171,7 +171,7 @@ static void *writer(void *user)
 
 /* ---- Reporting ---- */
 
-static void tell(ls_checkpoint_writer *s, const outcome *o)
+static void report(ls_checkpoint_writer *s, const outcome *o)
 {
     const char *error = o->failure.status == LS_OK ? NULL : o->failure.message;
     s->written += !error;
@@ -205,7 +205,7 @@ static void collect(ls_checkpoint_writer *s)
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
     for (size_t i = 0; i < count; i++)
-        tell(s, &done[i]);
+        report(s, &done[i]);
 }
 
 /* ---- Orders ---- */
@@ -232,7 +232,7 @@ static void wait_a_while(ls_checkpoint_writer *s)
     if (pthread_cond_timedwait(&s->changed, &s->mutex, &until) == 0)
         return;
     pthread_mutex_unlock(&s->mutex);
-    ls_work_tell("saving to", s->options->checkpoint, 0, 0);
+    ls_work_report("saving to", s->options->checkpoint, 0, 0);
     pthread_mutex_lock(&s->mutex);
 }
 
@@ -284,7 +284,7 @@ static void save(ls_checkpoint_writer *s)
         outcome failed = { .removed = -1 };
         ls_error_keep(&failed.failure, status);
         ls_job_step(s->job, &failed.step);
-        tell(s, &failed);
+        report(s, &failed);
     }
     s->due = false;
     s->saved_at = ls_clock_now();
@@ -485,7 +485,7 @@ static bool joins(const ls_checkpoint_writer *s)
     return peers && peers->joins;
 }
 
-static ls_status open_saver(ls_checkpoint_writer *s)
+static ls_status open_writer(ls_checkpoint_writer *s)
 {
     const ls_fit_options *o = s->options;
     s->every = (ls_period){ LS_EVERY_EPOCHS, 1 };
@@ -521,7 +521,7 @@ ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out)
         return ls_fail(LS_ERR_MEMORY, "no memory to save checkpoints");
     }
     *s = (ls_checkpoint_writer){
-        .job = job, .options = o, .lock = -1, .other_bits = other_bits, .saved_step = -1, .best_there = -1
+        .job = job, .options = o, .lock = -1, .other_bits = other_bits, .saved_step = -1, .best_listed = -1
     };
     s->log = &context_of(s)->log;
     s->ops = job->file_ops ? job->file_ops : &ls_system_file_ops;
@@ -530,7 +530,7 @@ ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out)
     s->saved_at = ls_clock_now();
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->changed, NULL);
-    ls_status status = open_saver(s);
+    ls_status status = open_writer(s);
     if (status == LS_OK) {
         *out = s;
         return LS_OK;
@@ -583,11 +583,11 @@ static ls_status put_back(ls_checkpoint_writer *s)
     LS_TRY(ls_checkpoint_put(s->found, s->job));
     s->from_step = s->found->step;
     s->saved = s->job->position;
-    s->best_there = s->best.known ? s->best.step : -1;
+    s->best_listed = s->best.known ? s->best.step : -1;
     return LS_OK;
 }
 
-static void tell_where(const ls_checkpoint_writer *s)
+static void report_start(const ls_checkpoint_writer *s)
 {
     const ls_position *at = &s->job->position;
     bool chief = ls_is_chief(context_of(s));
@@ -608,7 +608,7 @@ ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
     if (!s || !s->found)
         return LS_OK;
     LS_TRY(put_back(s));
-    tell_where(s);
+    report_start(s);
     snprintf(s->from, sizeof(s->from), "%s", s->found->path);
     if (s->saves && is_same_folder(s->options->checkpoint, resume_from(s->options)))
         s->saved_step = s->found->step;
@@ -642,7 +642,7 @@ static ls_status lock_again(ls_checkpoint_writer *s)
     return status == LS_ERR_STATE ? LS_OK : status;
 }
 
-static bool is_there(const ls_named_checkpoint *list, size_t count, int64_t step)
+static bool is_listed(const ls_named_checkpoint *list, size_t count, int64_t step)
 {
     for (size_t i = 0; i < count; i++)
         if (list[i].step == step && !list[i].replaced)
@@ -661,11 +661,12 @@ static ls_status look_at_folder(ls_checkpoint_writer *s)
     int64_t newest = count ? list[0].step : -1;
     if (count)
         ls_checkpoint_link(s->ops, dir, "last", newest);
-    s->best_there = s->best.known && is_there(list, count, s->best.step) ? s->best.step : -1;
-    if (s->best_there >= 0)
-        ls_checkpoint_link(s->ops, dir, "best", s->best_there);
-    bool missing = s->kept && s->kept->step >= newest &&
-                   (!is_there(list, count, s->kept->step) || !ls_train_log_has_checkpoint(s->train_log, s->kept->step));
+    s->best_listed = s->best.known && is_listed(list, count, s->best.step) ? s->best.step : -1;
+    if (s->best_listed >= 0)
+        ls_checkpoint_link(s->ops, dir, "best", s->best_listed);
+    bool missing =
+        s->kept && s->kept->step >= newest &&
+        (!is_listed(list, count, s->kept->step) || !ls_train_log_has_checkpoint(s->train_log, s->kept->step));
     free(list);
     LS_TRY(start(s));
     s->leads = true;
@@ -677,7 +678,7 @@ static ls_status look_at_folder(ls_checkpoint_writer *s)
     return LS_OK;
 }
 
-static ls_status go_on(ls_checkpoint_writer *s)
+static ls_status take_over(ls_checkpoint_writer *s)
 {
     struct stat info;
     bool there = stat(s->options->checkpoint, &info) == 0;
@@ -691,11 +692,11 @@ static ls_status go_on(ls_checkpoint_writer *s)
     return look_at_folder(s);
 }
 
-void ls_checkpoint_writer_go_on(ls_checkpoint_writer *s)
+void ls_checkpoint_writer_take_over(ls_checkpoint_writer *s)
 {
     if (!s || !s->saves || s->leads)
         return;
-    ls_status status = go_on(s);
+    ls_status status = take_over(s);
     /* the time of the lost writer's last save is unknown */
     s->due |= s->every.unit == LS_EVERY_SECONDS;
     if (status == LS_OK)

@@ -276,7 +276,7 @@ static void differ(differences *d, const char *format, ...)
     va_end(args);
 }
 
-static void tell(void *user, const char *path, const json_t *now, const json_t *then)
+static void add_difference(void *user, const char *path, const json_t *now, const json_t *then)
 {
     differences *d = user;
     char a[LS_JSON_SHORT], b[LS_JSON_SHORT];
@@ -352,9 +352,9 @@ static ls_status compare_all(const ls_checkpoint *c, ls_job *job, const ls_facts
     const json_t *fit = json_object_get(c->state, "fit");
     LS_TRY(ls_job_list(job, &entries, &count));
     compare_tensors(d, c, job, entries, count);
-    ls_json_compare(facts->job, json_object_get(c->state, "job"), tell, d);
+    ls_json_compare(facts->job, json_object_get(c->state, "job"), add_difference, d);
     if (in_fit && json_is_object(fit)) {
-        ls_json_compare(facts->fit, fit, tell, d);
+        ls_json_compare(facts->fit, fit, add_difference, d);
         compare_callbacks(d, json_object_get(c->state, "state"), entries, count);
     }
     free(entries);
@@ -366,7 +366,7 @@ static ls_status compare_bits(const ls_checkpoint *c, const ls_facts *facts, ls_
     differences d = { .count = 0 };
     const json_t *then = json_object_get(c->state, "bits");
     if (how.in_fit && json_is_object(json_object_get(c->state, "fit")))
-        ls_json_compare(facts->bits, then, tell, &d);
+        ls_json_compare(facts->bits, then, add_difference, &d);
     else if (!json_equal(json_object_get(facts->bits, "class"), json_object_get(then, "class")))
         differ(&d, "the bit class is %s, there it was %s", json_string_value(json_object_get(facts->bits, "class")),
                json_is_string(json_object_get(then, "class")) ? json_string_value(json_object_get(then, "class"))

@@ -144,7 +144,7 @@ struct ls_job {
     /* ---- Checkpoints (checkpoint.h) ---- */
     const struct ls_fit_facts *fit; /* the running fit; NULL: none */
     /* writer of the running fit; NULL: it neither saves nor resumes */
-    struct ls_checkpoint_writer *saver;
+    struct ls_checkpoint_writer *writer;
     const struct ls_file_ops *file_ops; /* for writing checkpoints; NULL: the system's */
     ls_fit_seconds *seconds;            /* times of the current or last fit; NULL: no fit yet */
     bool fitting;

@@ -274,7 +274,7 @@ typedef struct cut {
     size_t count;
 } cut;
 
-static ls_tensor *pass_on(ls_job *job, ls_halves *h, ls_tensor *value)
+static ls_tensor *make_input_for(ls_job *job, ls_halves *h, ls_tensor *value)
 {
     ls_tensor *input = ls_op_input(ls_model_graph(job->model), NULL, value->dtype, value->shape);
     h->passed[h->passed_count] = value;
@@ -313,7 +313,7 @@ static void make_twin(cut *c, size_t i)
     for (int k = 0; k < node->input_count; k++) {
         size_t from = (size_t)node->in[k]->position;
         if (!c->twin[from])
-            c->twin[from] = is_constant(node->in[k]) ? node->in[k] : pass_on(c->job, c->halves, node->in[k]);
+            c->twin[from] = is_constant(node->in[k]) ? node->in[k] : make_input_for(c->job, c->halves, node->in[k]);
         in[k] = c->twin[from];
     }
     const ls_node_spec spec = { .op = node->op,
@@ -352,11 +352,11 @@ static ls_status trace_apply(ls_job *job, ls_function *f, ls_halves *h, ls_tenso
 {
     ls_graph *graph = ls_model_graph(job->model);
     const ls_step_nodes *s = &f->step;
-    h->apply[0] = ls_op_scale(pass_on(job, h, f->loss), 1);
+    h->apply[0] = ls_op_scale(make_input_for(job, h, f->loss), 1);
     if (!ls_tensor_is_error(h->apply[0]))
         h->apply[0]->guards = true;
     for (size_t i = 0; i < s->count; i++)
-        gradients[i] = s->gradients[i] ? pass_on(job, h, s->gradients[i]) : NULL;
+        gradients[i] = s->gradients[i] ? make_input_for(job, h, s->gradients[i]) : NULL;
     LS_TRY(cut_updates(job, f, h, updates));
     h->learning_rate = ls_op_input(graph, NULL, LS_F32, LS_SCALAR);
     h->samples = ls_op_input(graph, NULL, LS_I64, LS_SCALAR);

@@ -36,7 +36,7 @@ static bool is_claim(const char *base, const char *name, uint64_t *job, unsigned
 
 /* Whether a higher generation was claimed. If `remove` is set, removes claims of lower generations
  * and of other jobs. */
-static bool is_outrun(const ls_lease *lease, bool remove)
+static bool is_superseded(const ls_lease *lease, bool remove)
 {
     char folder[PATH_MAX], name[PATH_MAX];
     uint64_t job;
@@ -94,12 +94,12 @@ static ls_status write_text(const ls_lease *lease)
 }
 
 /* Turns the claim into the lease unless a higher generation was claimed meanwhile. */
-static ls_status settle_claim(const ls_lease *lease)
+static ls_status confirm_claim(const ls_lease *lease)
 {
-    if (is_outrun(lease, false))
+    if (is_superseded(lease, false))
         return fail_lost(lease);
     LS_TRY(write_text(lease));
-    return is_outrun(lease, true) ? fail_lost(lease) : LS_OK;
+    return is_superseded(lease, true) ? fail_lost(lease) : LS_OK;
 }
 
 ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *path)
@@ -116,7 +116,7 @@ ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *pat
     ls_lease next = { .job = peers->job, .generation = peers->epoch, .peers = peers };
     snprintf(next.path, sizeof(next.path), "%s", path);
     LS_TRY(create_claim(&next));
-    ls_status status = settle_claim(&next);
+    ls_status status = confirm_claim(&next);
     if (status != LS_OK) {
         ls_error why;
         ls_error_keep(&why, status);

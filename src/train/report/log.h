@@ -10,18 +10,18 @@
 typedef struct ls_train_log ls_train_log;
 typedef struct ls_log_mode {
     bool append; /* append to the log of an earlier run */
-    bool quiet;  /* another worker writes; keep the last records for ls_train_log_go_on */
+    bool quiet;  /* another worker writes; keep the last records for ls_train_log_take_over */
 } ls_log_mode;
 ls_status ls_train_log_open(const char *path, ls_log_mode mode, ls_context *ctx, ls_train_log **out);
 /* Takes over the log from a writer that was lost: writes the records that are missing, and none
  * twice. Prints a warning if the file cannot be reached. */
-void ls_train_log_go_on(ls_train_log *log);
+void ls_train_log_take_over(ls_train_log *log);
 /* Call when the membership has a new generation: the writing worker claims its lease for it. */
 void ls_train_log_renew_lease(ls_train_log *log);
 /* Identifies the run that a log belongs to. A worker that joins the run receives it, because it may
  * have to take over the log. */
 #define LS_LOG_ID 144
-void ls_train_log_tell_run(const ls_train_log *log, char id[LS_LOG_ID]);
+void ls_train_log_run_id(const ls_train_log *log, char id[LS_LOG_ID]);
 void ls_train_log_join_run(ls_train_log *log, const char id[LS_LOG_ID]);
 /* Whether the lost writer logged this checkpoint; true without a log. */
 bool ls_train_log_has_checkpoint(const ls_train_log *log, int64_t step);

@@ -76,7 +76,7 @@ static void remove_torn_line(ls_train_log *log)
 }
 
 /* Stops writing, because another worker writes the log. */
-static void hand_over(ls_train_log *log)
+static void stop_writing(ls_train_log *log)
 {
     log->handed_over = true;
     ls_peers_depose(log->ctx->peers);
@@ -92,7 +92,7 @@ static void claim_lease(ls_train_log *log)
     snprintf(path, sizeof(path), "%s.lease", log->path);
     ls_status status = ls_lease_claim(&log->lease, log->ctx, path);
     if (status == LS_ERR_PEER)
-        hand_over(log);
+        stop_writing(log);
     else if (status != LS_OK)
         ls_log_write(&log->ctx->log, LS_LOG_WARNING, "the log '%s' is written without a lease: %s", log->path,
                      ls_last_error());
@@ -187,7 +187,7 @@ static void write_line(ls_train_log *log, const char *line, size_t bytes)
     if (log->handed_over)
         return;
     if (!ls_lease_holds(&log->lease)) {
-        hand_over(log);
+        stop_writing(log);
         return;
     }
     if (ls_append_write(&log->file, line, bytes) != LS_OK)
@@ -222,7 +222,7 @@ void ls_train_log_put(ls_train_log *log, ls_text *text)
     ls_text_free(text);
 }
 
-void ls_train_log_tell_run(const ls_train_log *log, char id[LS_LOG_ID])
+void ls_train_log_run_id(const ls_train_log *log, char id[LS_LOG_ID])
 {
     snprintf(id, LS_LOG_ID, "%s", log ? log->start : "");
 }
@@ -272,7 +272,7 @@ static void replace_other_run(ls_train_log *log)
         ls_append_cut(&log->file, 0);
 }
 
-static ls_status go_on(ls_train_log *log)
+static ls_status take_over(ls_train_log *log)
 {
     log->seen = calloc(SEEN, sizeof(*log->seen));
     if (!log->seen)
@@ -295,9 +295,9 @@ static ls_status go_on(ls_train_log *log)
     return LS_OK;
 }
 
-void ls_train_log_go_on(ls_train_log *log)
+void ls_train_log_take_over(ls_train_log *log)
 {
-    if (!log || !log->quiet || go_on(log) == LS_OK)
+    if (!log || !log->quiet || take_over(log) == LS_OK)
         return;
     ls_log_write(
         &log->ctx->log, LS_LOG_WARNING,
