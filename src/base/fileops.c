@@ -100,7 +100,7 @@ static ls_status fail_errno(const char *what, const char *path, int error)
     return ls_fail(error == ENOENT ? LS_ERR_NOT_FOUND : LS_ERR_IO, "cannot %s '%s': %s", what, path, strerror(error));
 }
 
-/* Piece size for hashing and writing: hashed data is still in the cache when it is written. */
+/* Hashed data is still in the cache when it is written. */
 #define PIECE ((size_t)1 << 20)
 
 static ls_status write_piece(const ls_file_ops *ops, int fd, const char *path, const char *data, size_t bytes)

@@ -4,14 +4,12 @@
 
 #include <stddef.h>
 
-/* Returns the name nearest to `wanted`, the first one of equals, or NULL if more than a third of
- * the longer name's letters differ. The distance counts letters to change, add, drop or swap. A
- * change of case counts half; an abbreviation of 3 letters or more counts as one letter. Leading
- * dashes and "LOCKSTEP_" are ignored. */
+/* Returns the nearest name, or NULL if more than a third of the longer name's letters differ. A
+ * change of case counts half a letter, an abbreviation of 3 letters or more one. Leading dashes and
+ * "LOCKSTEP_" are ignored. */
 const char *ls_nearest_name(const char *wanted, const char *const *names, size_t n);
 
-/* Hint to append to a message about an unknown name. Use .text within the call that formats the
- * message. */
+/* Hint to append to a message about an unknown name; .text is valid within that call. */
 typedef struct ls_name_advice {
     char text[400];
 } ls_name_advice;
@@ -19,8 +17,7 @@ typedef struct ls_name_advice {
 /* "; did you mean adam?", or "" when no name is near. */
 ls_name_advice ls_suggest_name(const char *wanted, const char *const *names, size_t n);
 
-/* Same as ls_suggest_name, but when no name is near it lists the names: "; there are sgd, adam,
- * rmsprop". A list that is too long ends in ", ...". */
+/* The same, but lists the names when none is near: "; there are sgd, adam, rmsprop". */
 ls_name_advice ls_advise_name(const char *wanted, const char *const *names, size_t n);
 
 #endif

@@ -1,11 +1,10 @@
-/* Starting threads of the library. */
 #ifndef LS_BASE_THREAD_H
 #define LS_BASE_THREAD_H
 
 #include <pthread.h>
 #include <signal.h>
 
-/* pthread_create with all signals blocked in the new thread: signals go to the program's own
+/* pthread_create with all signals blocked in the new thread: they go to the program's own
  * threads. */
 static inline int ls_thread_start(pthread_t *thread, void *(*run)(void *), void *user)
 {
