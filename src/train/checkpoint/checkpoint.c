@@ -7,7 +7,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/job/job.h"
 
-/* Does not lock the folder if the running fit saves there: it holds the lock. */
+/* A running fit that saves there holds the lock. */
 static ls_status write_content(ls_job *job, const char *dir, const ls_content *content)
 {
     const ls_file_ops *ops = job->file_ops ? job->file_ops : &ls_system_file_ops;

@@ -1,7 +1,7 @@
-/* Saves checkpoints while a fit runs: training only waits for a copy of its state, and a thread
- * writes the copy. If a checkpoint cannot be written, the writer logs a warning, training
- * continues, and the next save tries again. On a full disk it removes the oldest checkpoint. A fit
- * whose last state could not be saved returns LS_ERR_UNSAVED. */
+/* Saves checkpoints while a fit runs: training only waits for a copy of its state, which a thread
+ * writes. If that fails, training continues, and the next save tries again. On a full disk it
+ * removes the oldest checkpoint. A fit whose last state could not be saved returns
+ * LS_ERR_UNSAVED. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -23,22 +23,20 @@
 
 /* ---- The writer ---- */
 
-/* A checkpoint to write. */
 typedef struct order {
     ls_content *content;
-    int64_t best; /* step of the best result so far; -1: none */
+    int64_t best; /* of the best result so far; -1: none */
 } order;
 
-/* Result of writing a checkpoint. */
 typedef struct outcome {
     int64_t step;
     double seconds;
     size_t bytes;
-    int64_t removed; /* step that was removed to free disk space; -1: none */
+    int64_t removed; /* to free disk space; -1: none */
     ls_error failure;
 } outcome;
 
-/* results that the training thread has not read yet; it reads them before each order */
+/* read by the training thread before each order */
 #define OUTCOMES 4
 
 struct ls_checkpoint_writer {
@@ -48,25 +46,25 @@ struct ls_checkpoint_writer {
     const ls_fit_options *options;
     ls_facts facts;
     json_t *other_bits;
-    ls_checkpoint *found; /* checkpoint to resume from; NULL once the fit has begun */
-    bool resumes;         /* the fit resumes from `from`, at step `from_step` */
+    ls_checkpoint *found; /* to resume from; NULL once the fit has begun */
+    bool resumes;         /* from `from`, at step `from_step` */
     char from[PATH_MAX];
     int64_t from_step;
-    char *difference; /* allowed differences in bits; NULL: none */
+    char *difference; /* in bits, which was allowed; NULL: none */
     const ls_file_ops *ops;
     bool saves; /* there is a folder to save to */
-    /* This worker writes. The other workers keep the copy that they would have written last, in
-     * case they have to replace a lost writer. */
+    /* This worker writes. Others keep the copy that they would have written last, in case they
+     * replace a lost chief. */
     bool leads;
     ls_content *kept;
-    int64_t kept_best; /* step of the best result when `kept` was copied; -1: none */
-    int lock;          /* descriptor that locks the folder; -1: none */
+    int64_t kept_best; /* best step when `kept` was copied; -1: none */
+    int lock;          /* descriptor; -1: none */
     ls_lease lease;
     /* ---- When to save ---- */
     ls_period every;
     int keep;
     double saved_at;   /* time of the last save */
-    int asked;         /* last value of options->save that was seen */
+    int asked;         /* last value of options->save */
     bool due, stopped; /* stopped: inside an epoch; nothing more to save */
     ls_position saved; /* position of the last order */
     int64_t saved_step;
@@ -79,7 +77,7 @@ struct ls_checkpoint_writer {
     bool started;
     pthread_mutex_t mutex; /* protects the fields up to outcome_count, and `lease` */
     pthread_cond_t changed;
-    order next; /* order for the thread; content is NULL if there is none */
+    order next; /* content is NULL if there is none */
     bool busy, ends;
     outcome outcomes[OUTCOMES];
     size_t outcome_count;
@@ -87,7 +85,7 @@ struct ls_checkpoint_writer {
     int64_t written, failed;
     ls_error unsaved; /* why the last state is not saved; LS_OK: it is */
     /* ---- Used by the thread ---- */
-    int64_t best_listed; /* step of the best checkpoint that could be written; -1: none */
+    int64_t best_listed; /* best checkpoint that could be written; -1: none */
 };
 
 static ls_context *context_of(const ls_checkpoint_writer *s)
@@ -97,8 +95,7 @@ static ls_context *context_of(const ls_checkpoint_writer *s)
 
 /* ---- The thread ---- */
 
-/* Checks before writing and before renaming that this worker may still write; it may have been
- * replaced while it was stopped. */
+/* This worker may have been replaced while it was stopped. */
 static ls_status check_lease(void *user)
 {
     ls_checkpoint_writer *s = user;
@@ -220,8 +217,7 @@ static bool is_saved(const ls_checkpoint_writer *s)
 
 #define PATIENCE 0.2 /* seconds between two progress reports */
 
-/* Waits for the thread for PATIENCE seconds, then reports what training waits for. Call with the
- * mutex locked. */
+/* Reports what training waits for if the thread takes long. Call with the mutex locked. */
 static void wait_a_while(ls_checkpoint_writer *s)
 {
     struct timespec until;
@@ -236,7 +232,7 @@ static void wait_a_while(ls_checkpoint_writer *s)
     pthread_mutex_lock(&s->mutex);
 }
 
-/* Whether an order can be given now. If `must` is set, waits until it can. */
+/* Whether an order can be given now; `must`: waits until it can. */
 static bool take_room(ls_checkpoint_writer *s, bool must)
 {
     pthread_mutex_lock(&s->mutex);
@@ -290,7 +286,7 @@ static void save(ls_checkpoint_writer *s)
     s->saved_at = ls_clock_now();
 }
 
-/* A checkpoint that is due waits for a step at which the thread is idle, unless `must` is set. */
+/* Waits for a step at which the thread is idle, unless `must` is set. */
 static void save_if_possible(ls_checkpoint_writer *s, bool must)
 {
     double start = ls_clock_now();
@@ -428,8 +424,8 @@ static bool is_same_folder(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Newer checkpoints would be mistaken for those of this run. Renames those that resume skipped,
- * because they are damaged; others are an error. */
+/* Newer checkpoints would be mistaken for those of this run. Renames damaged ones, which resume
+ * skipped; others are an error. */
 static ls_status clear_newer(const ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
@@ -471,14 +467,14 @@ static ls_status claim_lease(ls_checkpoint_writer *s)
     return status;
 }
 
-/* If the new claim fails, the old lease stays valid until another worker claims it. */
+/* If this fails, the old lease stays valid until another worker claims it. */
 void ls_checkpoint_writer_renew_lease(ls_checkpoint_writer *s)
 {
     if (s && s->leads && claim_lease(s) != LS_OK)
         ls_log_write(s->log, LS_LOG_WARNING, "%s", ls_last_error());
 }
 
-/* Whether this worker joins a running fit: the members send it their state. */
+/* The members send their state to a worker that joins. */
 static bool joins(const ls_checkpoint_writer *s)
 {
     const ls_peers *peers = context_of(s)->peers;
@@ -546,7 +542,7 @@ bool ls_checkpoint_writer_resumes(const ls_checkpoint_writer *s)
     return s && s->resumes;
 }
 
-/* Records differences in bits in every later checkpoint. */
+/* Records allowed differences in every later checkpoint. */
 static ls_status note_other_bits(ls_checkpoint_writer *s)
 {
     char text[1024];
@@ -574,7 +570,6 @@ void ls_checkpoint_writer_log(ls_checkpoint_writer *s, ls_train_log *log)
         ls_train_log_resume(log, s->from, s->from_step, s->difference);
 }
 
-/* Loads the checkpoint that was found. */
 static ls_status put_back(ls_checkpoint_writer *s)
 {
     LS_TRY(note_other_bits(s));
@@ -630,8 +625,7 @@ ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *s, ls_checkpoin
 
 #define LOCK_PATIENCE 0.2 /* seconds; the other workers wait meanwhile */
 
-/* The lock of a dead process is free. A process that was only stopped still holds it; then the
- * lease keeps it from writing. */
+/* A process that was only stopped still holds the lock; the lease keeps it from writing. */
 static ls_status lock_again(ls_checkpoint_writer *s)
 {
     double until = ls_clock_now() + LOCK_PATIENCE;
@@ -650,8 +644,7 @@ static bool is_listed(const ls_named_checkpoint *list, size_t count, int64_t ste
     return false;
 }
 
-/* Updates the links. Writes the copy kept here if the lost writer was killed before it completed or
- * logged that checkpoint. */
+/* Writes the copy kept here if the lost chief did not complete or log that checkpoint. */
 static ls_status look_at_folder(ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
@@ -697,7 +690,7 @@ void ls_checkpoint_writer_take_over(ls_checkpoint_writer *s)
     if (!s || !s->saves || s->leads)
         return;
     ls_status status = take_over(s);
-    /* the time of the lost writer's last save is unknown */
+    /* the lost chief's last save is unknown */
     s->due |= s->every.unit == LS_EVERY_SECONDS;
     if (status == LS_OK)
         return;
@@ -751,7 +744,6 @@ static void end_thread(ls_checkpoint_writer *s)
     collect(s);
 }
 
-/* Status that ls_fit returns for its checkpoints. */
 static ls_status last_is_saved(const ls_checkpoint_writer *s)
 {
     return s->unsaved.status == LS_OK

@@ -1,5 +1,5 @@
-/* Compares job and data of all workers before a fit begins. Without this, workers would fail later
- * without knowing the reason. */
+/* Compares job and data of all workers before a fit; otherwise they would fail later without a
+ * reason. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -11,7 +11,7 @@
 #include "train/checkpoint/compare_workers.h"
 #include "train/job/job.h"
 
-#define NAMED     4         /* number of differences listed */
+#define NAMED     4         /* differences listed */
 #define MOST_TEXT (1 << 24) /* bytes of a job's description */
 
 /* ---- Differences ---- */
@@ -71,7 +71,6 @@ typedef struct summary {
     uint64_t hash[2], bytes;
 } summary;
 
-/* Broadcasts the text of one worker. */
 static ls_status fetch_text(ls_context *ctx, int from, uint64_t bytes, const char *own, char **out)
 {
     *out = bytes < MOST_TEXT ? calloc((size_t)bytes + 1, 1) : NULL;

@@ -1,5 +1,4 @@
-/* Traces the functions of a job: train, evaluate and predict, and a training step as GRADIENTS and
- * APPLY. */
+/* Traces the functions of a job. */
 #include <stdlib.h>
 
 #include "nn/model.h"
@@ -26,7 +25,6 @@ static bool begins_with_rescaling(const ls_model *model, size_t input)
     return false;
 }
 
-/* Whether a function of this job was traced for the same feature before. */
 static bool is_traced(const ls_job *job, size_t input, const ls_tensor *x)
 {
     for (int i = 0; i < job->function_count; i++) {
@@ -39,8 +37,7 @@ static bool is_traced(const ls_job *job, size_t input, const ls_tensor *x)
 }
 
 /* Casts a feature to the model's type. uint8 images ([N,H,W] or more axes) are scaled to 0..1
- * unless the model rescales them itself; other uint8 data, such as [N] and [N,K], keeps its
- * values. */
+ * unless the model rescales them itself; other uint8 data keeps its values. */
 static ls_tensor *feature(ls_job *job, size_t input, ls_tensor *x)
 {
     ls_dtype wanted = ls_model_input_dtype(job->model, input), given = ls_tensor_dtype(x);
@@ -91,14 +88,12 @@ static ls_tensor *label(const ls_function *f, size_t target)
     return f->inputs[(size_t)f->spec.features + target];
 }
 
-/* Sample weights for a target; NULL: none. */
 static ls_tensor *given_weights(const ls_function *f, size_t target)
 {
     size_t first = (size_t)(f->spec.features + f->spec.labels);
     return f->spec.weights == 0 ? NULL : ls_op_cast(f->inputs[first + (f->spec.weights > 1 ? target : 0)], LS_F32);
 }
 
-/* Multiplies the sample weights by the class weights. */
 static ls_tensor *sample_weights(ls_job *job, ls_function *f, size_t target, ls_tensor *given)
 {
     if (f->class_count == 0)
@@ -132,7 +127,6 @@ static void fetch(ls_function *f, ls_tensor *tensor)
     f->fetches[f->fetch_count++] = tensor;
 }
 
-/* Adds the weighted losses of all targets and the regularization. */
 static void trace_losses(ls_job *job, ls_function *f, ls_tensor *const *outputs, const ls_trace *trace)
 {
     for (size_t i = 0; i < job->target_count; i++) {
@@ -181,7 +175,6 @@ static ls_status find_gradients(ls_job *job, ls_function *f, ls_trace *trace)
     return ls_gradients(f->loss, s->variables, s->count, s->gradients);
 }
 
-/* Groups the update of all variables and these assignments into one tensor. */
 static ls_status join_updates(ls_tensor *apply, ls_tensor *const *updates, size_t count, ls_tensor **out)
 {
     ls_tensor **parts = calloc(count + 1, sizeof(*parts));
@@ -263,14 +256,14 @@ void ls_function_free(ls_function *f)
 
 /* ---- The two halves of a step ---- */
 
-/* Traces the assignments of moving averages again, for APPLY. Nodes that depend on the averages are
- * created again; the batch values that they read are passed from GRADIENTS. */
+/* Traces the assignments of moving averages again, for APPLY: nodes that depend on the averages are
+ * made again, and read batch values that GRADIENTS passes. */
 typedef struct cut {
     ls_job *job;
     ls_halves *halves;
-    ls_tensor **order; /* all nodes that the assignments need; node->position is the index */
+    ls_tensor **order; /* all nodes that the assignments need, by node->position */
     bool *follows;     /* the node depends on an average */
-    ls_tensor **twin;  /* replacement of the node in APPLY */
+    ls_tensor **twin;  /* of the node in APPLY */
     size_t count;
 } cut;
 
@@ -296,13 +289,12 @@ static void find_followers(cut *c, const ls_step_nodes *s)
         c->follows[s->updates[u]->position] = true;
 }
 
-/* Whether the node depends on neither the batch nor the run. */
 static bool is_constant(const ls_tensor *node)
 {
     return node->input_count == 0 && node->op != LS_OP_input && node->op != LS_OP_count;
 }
 
-/* Nodes come after their inputs, so the inputs that depend on an average already have twins. */
+/* Nodes come after their inputs, whose twins exist. */
 static void make_twin(cut *c, size_t i)
 {
     ls_tensor *node = c->order[i], *in[LS_MAX_RANK];
@@ -347,7 +339,7 @@ static ls_status cut_updates(ls_job *job, const ls_function *f, ls_halves *h, ls
     return status;
 }
 
-/* Traces APPLY: the check of the loss, and the update from fed values. */
+/* Checks the loss, and updates from fed values. */
 static ls_status trace_apply(ls_job *job, ls_function *f, ls_halves *h, ls_tensor **gradients, ls_tensor **updates)
 {
     ls_graph *graph = ls_model_graph(job->model);

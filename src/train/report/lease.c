@@ -1,9 +1,8 @@
 /* Leases. Writers call ls_lease_holds before each write; it costs one open and one read.
  *
- * A claim is created with O_EXCL, so only one worker can claim a generation. A worker looks for
- * claims of higher generations before and after it writes its name into the lease. A slower worker
- * of a lower generation may overwrite the text of the lease, but then sees the higher claim before
- * it writes anything else. */
+ * A worker looks for claims of higher generations before and after it writes its name into the
+ * lease. A slower worker of a lower generation may overwrite that text, but then sees the higher
+ * claim before it writes anything else. */
 #include "train/report/lease.h"
 
 #include <dirent.h>
@@ -34,8 +33,7 @@ static bool is_claim(const char *base, const char *name, uint64_t *job, unsigned
            name[length + (size_t)end] == '\0';
 }
 
-/* Whether a higher generation was claimed. If `remove` is set, removes claims of lower generations
- * and of other jobs. */
+/* `remove`: also removes claims of lower generations and of other jobs. */
 static bool is_superseded(const ls_lease *lease, bool remove)
 {
     char folder[PATH_MAX], name[PATH_MAX];
@@ -127,8 +125,8 @@ ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *pat
     return LS_OK;
 }
 
-/* A lower generation in the text is from a slower worker, which has lost. An unreadable file does
- * not count as a loss. */
+/* A lower generation in the text is from a slower worker, which has lost. An unreadable file is not
+ * a loss. */
 bool ls_lease_holds(const ls_lease *lease)
 {
     char text[TEXT] = "";
