@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-/* Opens without blocking: a FIFO without a reader must not block training forever. */
+/* O_NONBLOCK: a FIFO without a reader must not block training forever. */
 ls_status ls_append_open(ls_append *file, const char *path)
 {
     struct stat about;

@@ -1,7 +1,6 @@
-/* Arenas: a stack of blocks that double in size, each filled from its start.
- *
- * Under the address sanitizer all unallocated memory is poisoned and a gap follows each allocation,
- * so that reading past one, or after a restore, is reported as for malloc. */
+/* Arenas: a stack of blocks that double in size. Under the address sanitizer unallocated memory is
+ * poisoned and a gap follows each allocation, so that reading past one, or after a restore, is
+ * reported. */
 #include "base/arena.h"
 
 #include <stdint.h>
@@ -19,7 +18,7 @@
 
 #define ALIGNMENT     _Alignof(max_align_t)
 #define FIRST_BLOCK   ((size_t)4096)
-#define LARGEST_BLOCK ((size_t)1 << 20) /* larger blocks only for single larger requests */
+#define LARGEST_BLOCK ((size_t)1 << 20) /* single requests may be larger */
 
 struct ls_arena_block {
     ls_arena_block *below;
@@ -36,8 +35,7 @@ static void block_free(ls_arena_block *block)
     free(block);
 }
 
-/* Returns a block for `bytes` bytes: the spare if it is large enough, otherwise a new one of twice
- * the size of the top. */
+/* Returns the spare if it is large enough, otherwise a new block of twice the size of the top. */
 static ls_arena_block *block_for(ls_arena *arena, size_t bytes)
 {
     ls_arena_block *spare = arena->spare;
@@ -95,8 +93,8 @@ ls_arena_mark ls_arena_save(const ls_arena *arena)
     return (ls_arena_mark){ arena->top, arena->top == NULL ? 0 : arena->top->used };
 }
 
-/* Frees a block, or keeps it as the spare if it is the largest ordinary one, so that repeating the
- * same work needs no malloc. */
+/* Keeps the largest ordinary block as the spare, so that repeating the same work needs no
+ * malloc. */
 static void block_retire(ls_arena *arena, ls_arena_block *block)
 {
     ls_arena_block *unwanted = block;

@@ -1,4 +1,4 @@
-/* Sets of small numbers, such as ranks, as bits of an array. */
+/* Sets of ranks as bits of an array. */
 #ifndef LS_BASE_BITSET_H
 #define LS_BASE_BITSET_H
 

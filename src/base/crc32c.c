@@ -1,4 +1,4 @@
-/* CRC-32C, four bits at a time: callers checksum only a few bytes per step. */
+/* Four bits at a time: callers checksum only a few bytes per step. */
 #include "base/crc32c.h"
 
 /* Remainders of the four-bit numbers for the reflected polynomial 0x82F63B78. */

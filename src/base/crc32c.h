@@ -7,8 +7,7 @@
 
 uint32_t ls_crc32c(const void *data, size_t bytes);
 
-/* Masked form (rotated, plus a constant) that TFRecord stores, so that a checksum of data that
- * contains checksums stays useful. */
+/* Form that TFRecord stores: a checksum of data that contains checksums stays useful. */
 uint32_t ls_crc32c_masked(const void *data, size_t bytes);
 
 #endif

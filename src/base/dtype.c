@@ -1,4 +1,4 @@
-/* Sizes and names of the element types, in the order of ls_dtype. */
+/* Sizes and names of element types. */
 #include "lockstep/base.h"
 
 static const struct {

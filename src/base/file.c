@@ -39,8 +39,7 @@ static ls_status fail_limit(const char *path, size_t limit)
     return ls_fail(LS_ERR_DATA, "'%s' has more than %zu bytes, the most accepted here", path, limit);
 }
 
-/* `size` is only a hint for the first allocation: pipes have no size, and a file may grow while it
- * is read. */
+/* `size` is a hint: pipes have no size, and a file may grow while it is read. */
 static ls_status read_all(int fd, const char *path, size_t limit, size_t size, char **data, size_t *bytes)
 {
     size_t guess = size ? size : FIRST_ROOM, room = guess + 2, used = 0;
@@ -65,7 +64,7 @@ static ls_status read_all(int fd, const char *path, size_t limit, size_t size, c
         if (got == 0)
             break;
         used += (size_t)got;
-        ls_work_tell("reading", path, (int64_t)used, (int64_t)size);
+        ls_work_report("reading", path, (int64_t)used, (int64_t)size);
         if (used > limit) {
             status = fail_limit(path, limit);
             goto free_buffer;
@@ -100,7 +99,7 @@ ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *byte
     return status;
 }
 
-/* `path` is open as fd; `wanted` is the name to show to users. */
+/* `wanted` is the name to show to users. */
 static ls_status write_parts(int fd, const char *path, const char *wanted, const ls_file_part *parts, size_t count)
 {
     int64_t written = 0, total = 0;
@@ -117,13 +116,13 @@ static ls_status write_parts(int fd, const char *path, const char *wanted, const
             data += put;
             left -= (size_t)put;
             written += put;
-            ls_work_tell("writing", wanted, written, total);
+            ls_work_report("writing", wanted, written, total);
         }
     }
     return LS_OK;
 }
 
-/* Writes to a device or a pipe, which a rename would replace by a regular file. */
+/* For devices and pipes, which a rename would replace by a regular file. */
 static ls_status write_in_place(const char *path, const ls_file_part *parts, size_t count)
 {
     int fd = ls_file_open(path, O_WRONLY, 0);
@@ -138,14 +137,13 @@ static ls_status write_in_place(const char *path, const ls_file_part *parts, siz
 
 /* ---- Resolving paths ---- */
 
-/* Returns the last component of "a/b/c"; the folder before it may be empty. */
 static const char *last_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
 }
 
-/* Replaces a link by its target until it is not a link; returns 0 or an errno. */
+/* Returns 0 or an errno. */
 static int follow_links(char here[PATH_MAX])
 {
     for (int i = 0; i < MOST_LINKS; i++) {
@@ -200,8 +198,8 @@ static bool is_still_named(int fd, const char *name)
            by_fd.st_dev == by_name.st_dev && by_fd.st_ino == by_name.st_ino;
 }
 
-/* Returns false if another process's cleanup locked the file first; it will remove the file. File
- * systems without locks have no cleanup either. */
+/* Fails if another process's cleanup locked the file first, which will remove it. File systems
+ * without locks have no cleanup either. */
 static bool lock_temporary(int fd, const char *name)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
@@ -209,7 +207,7 @@ static bool lock_temporary(int fd, const char *name)
     return is_still_named(fd, name);
 }
 
-/* Creates a file beside `path` and returns its name. mkstemp would ignore the user's umask. */
+/* Creates a file beside `path`. mkstemp would ignore the user's umask. */
 static ls_status open_temporary(const char *path, char name[PATH_MAX], int *out)
 {
     for (int i = 0; i < MOST_TEMPORARIES; i++) {
@@ -229,7 +227,7 @@ static ls_status open_temporary(const char *path, char name[PATH_MAX], int *out)
     return ls_file_fail("create a file beside", path, EEXIST);
 }
 
-/* Returns whether `name` is "BASE.123.0.tmp". */
+/* Whether `name` is "BASE.123.0.tmp". */
 static bool is_temporary_of(const char *name, const char *base)
 {
     size_t length = strlen(base);
@@ -255,7 +253,7 @@ static void remove_if_left(const char *name)
     close(fd);
 }
 
-/* Removes files that killed processes left beside `path`, which is absolute. */
+/* Removes files that killed processes left beside `path`. */
 static void clean_temporaries(const char *path)
 {
     char folder[PATH_MAX], name[PATH_MAX];
@@ -275,7 +273,7 @@ static void clean_temporaries(const char *path)
 
 /* ---- Replacing a file ---- */
 
-/* Makes the rename durable. Ignores errors: some file systems cannot sync a directory. */
+/* Ignores errors: some file systems cannot sync a directory. */
 static void sync_directory_of(const char *path)
 {
     char directory[PATH_MAX];
@@ -289,8 +287,8 @@ static void sync_directory_of(const char *path)
     close(fd);
 }
 
-/* Closes the file after the rename, because the lock must last until then. fsync has already
- * reported what close could. */
+/* Closes after the rename, because the lock must last until then; fsync has reported what close
+ * could. */
 static ls_status replace(const char *path, const struct stat *old, const ls_file_part *parts, size_t count)
 {
     char name[PATH_MAX];
@@ -313,8 +311,7 @@ static ls_status replace(const char *path, const struct stat *old, const ls_file
     return status;
 }
 
-/* Checks the type before the path, because a pipe may have no path of its own (/dev/stdout,
- * /dev/fd/63). */
+/* Checks the type before the path: a pipe may have no path of its own (/dev/stdout, /dev/fd/63). */
 ls_status ls_file_write_parts(const char *path, const ls_file_part *parts, size_t count)
 {
     struct stat info;

@@ -100,7 +100,7 @@ static ls_status fail_errno(const char *what, const char *path, int error)
     return ls_fail(error == ENOENT ? LS_ERR_NOT_FOUND : LS_ERR_IO, "cannot %s '%s': %s", what, path, strerror(error));
 }
 
-/* Piece size for hashing and writing: hashed data is still in the cache when it is written. */
+/* Hashed data is still in the cache when it is written. */
 #define PIECE ((size_t)1 << 20)
 
 static ls_status write_piece(const ls_file_ops *ops, int fd, const char *path, const char *data, size_t bytes)
@@ -128,7 +128,7 @@ static ls_status write_parts(const ls_file_ops *ops, int fd, const char *path, c
             LS_TRY(ls_sha256_add(hash, data, piece));
             LS_TRY(write_piece(ops, fd, path, data, piece));
             written += (int64_t)piece;
-            ls_work_tell("writing", path, written, (int64_t)total);
+            ls_work_report("writing", path, written, (int64_t)total);
         }
     if (ops->fsync(ops->user, fd) != 0)
         return fail_errno("sync", path, errno);
@@ -174,7 +174,7 @@ static ls_status hash_open_file(int fd, const char *path, int64_t size, ls_sha25
             break;
         status = ls_sha256_add(hash, buffer, (size_t)got);
         *bytes += (size_t)got;
-        ls_work_tell("checking", path, (int64_t)*bytes, size);
+        ls_work_report("checking", path, (int64_t)*bytes, size);
     }
     ls_work_end();
     free(buffer);

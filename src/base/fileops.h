@@ -1,6 +1,5 @@
-/* Table of the system calls that change files. A test replaces it to record calls, to make a call
- * fail, or to simulate a power failure. Each function behaves like the system call of the same
- * name. */
+/* Table of the system calls that change files. Tests replace it to record calls, to make one fail,
+ * or to simulate a power failure. */
 #ifndef LS_BASE_FILEOPS_H
 #define LS_BASE_FILEOPS_H
 
@@ -23,22 +22,20 @@ typedef struct ls_file_ops {
 
 extern const ls_file_ops ls_system_file_ops;
 
-/* Creates a file from these parts and syncs it; returns its SHA-256 and size. */
+/* Creates and syncs a file; returns its SHA-256 and size. */
 ls_status ls_ops_write_file(const ls_file_ops *ops, const char *path, const ls_file_part *parts, size_t count,
                             char hex[65], size_t *bytes);
 
-/* Syncs a folder, which makes created, renamed and removed entries durable. Succeeds on file
- * systems that cannot sync folders. */
+/* Makes created, renamed and removed entries durable. Succeeds on file systems that cannot sync
+ * folders. */
 ls_status ls_ops_sync_folder(const ls_file_ops *ops, const char *path);
 
-/* Records the errno of a failed call of the table for ls_ops_disk_is_full, and returns it. The two
- * functions above call it themselves. */
+/* Records the errno of a failed call for ls_ops_disk_is_full, and returns it. The two functions
+ * above call it themselves. */
 int ls_ops_note(int error);
-/* Returns whether the last failure recorded in this thread was a full disk or an exhausted
- * quota. */
+/* Whether the last failure recorded in this thread was a full disk or an exhausted quota. */
 bool ls_ops_disk_is_full(void);
 
-/* Computes the SHA-256 and the size of an existing file. */
 ls_status ls_file_sha256(const char *path, char hex[65], size_t *bytes);
 
 #endif

@@ -1,7 +1,7 @@
-/* Fused multiply-add of floats (a * b + c, rounded once) for processors without one. The product of
- * two floats is exact in double. The sum is rounded to odd, so that rounding it to float gives the
- * same result as a single rounding. The code has no branches so that loops vectorize. It needs
- * round-to-nearest and no flush-to-zero (base/fpmode.h). */
+/* Fused multiply-add of floats (a * b + c, rounded once) for processors without one. The product is
+ * exact in double; the sum is rounded to odd, so that rounding it to float is the only rounding
+ * that counts. It has no branches so that loops vectorize, and needs round-to-nearest and no
+ * flush-to-zero (base/fpmode.h). */
 #ifndef LS_BASE_FMA_H
 #define LS_BASE_FMA_H
 

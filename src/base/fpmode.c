@@ -1,6 +1,6 @@
-/* Sets and restores the floating-point mode. The library's mode is C's FE_DFL_ENV, which also
- * clears flush-to-zero and denormals-are-zero. Saving and loading an environment takes about 100
- * cycles, so it is skipped if the control registers can be read and already match. */
+/* The library's mode is C's FE_DFL_ENV, which also clears flush-to-zero and denormals-are-zero.
+ * Saving and loading an environment takes about 100 cycles; it is skipped if the control registers
+ * already match. */
 #include "base/fpmode.h"
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Eight parallel sums, each a chain of XOR and multiplication by an odd number. Every step is
- * invertible, so a single different byte always changes the sum. */
+/* Eight parallel chains of XOR and multiplication by an odd number. Every step is invertible, so a
+ * single different byte always changes the sum. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -27,8 +27,8 @@ static void add_block(ls_hash *hash, const void *data)
         hash->sum[i] = stir(hash->sum[i], words[i]);
 }
 
-/* The rest of each call is padded with zeros. The number of bytes, which is hashed too,
- * distinguishes padding from data. */
+/* Pads the rest of each call with zeros; the number of bytes, which is hashed too, distinguishes
+ * padding from data. */
 void ls_hash_add(ls_hash *hash, const void *data, size_t bytes)
 {
     const char *at = data;

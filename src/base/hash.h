@@ -1,5 +1,4 @@
-/* Fast 128-bit hash, used to compare bytes between workers. Not cryptographic: collisions are easy
- * to construct. */
+/* Fast 128-bit hash to compare bytes between workers. Not cryptographic. */
 #ifndef LS_BASE_HASH_H
 #define LS_BASE_HASH_H
 

@@ -14,8 +14,8 @@
 
 /* ---- Files ---- */
 
-/* Fails for numbers that underflow: jansson rejects numbers that are too large but reads those that
- * are too small as 0. `data` is valid JSON. */
+/* jansson rejects numbers that are too large but reads those that are too small as 0. `data` is
+ * valid JSON. */
 static ls_status check_small_numbers(const char *name, const char *data, size_t bytes)
 {
     int line = 1;
@@ -43,10 +43,9 @@ static ls_status check_small_numbers(const char *name, const char *data, size_t 
     return LS_OK;
 }
 
-/* Checks that there is memory to parse the text. When the buffer of a long word cannot grow,
- * jansson ignores it and reads past the end of its text. The estimate covers the buffer while it
- * grows, the strings, and the values, which it counts by their separators. The memory is freed
- * again for jansson to use. */
+/* Checks that there is memory to parse the text: when the buffer of a long word cannot grow,
+ * jansson reads past the end of its text. Counts the buffer while it grows, the strings, and the
+ * values by their separators. */
 static bool has_room(const char *data, size_t bytes)
 {
     size_t values = 1, words, room;
@@ -95,7 +94,7 @@ static bool is_plain_key(const char *key)
     return key[0] != '\0' && strspn(key, letters) == strlen(key);
 }
 
-/* Writes a path: config.layers[3]["odd key"].units */
+/* config.layers[3]["odd key"].units */
 static void put_path(ls_text *text, const ls_json_at *at)
 {
     if (at->parent == NULL) {

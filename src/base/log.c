@@ -48,7 +48,7 @@ void ls_log_destroy(ls_logger *log)
     if (log == NULL || log->sink == NULL)
         return;
     pthread_mutex_destroy(&log->mutex);
-    log->sink = NULL; /* so that destroying twice is harmless */
+    log->sink = NULL; /* destroying twice is harmless */
 }
 
 static void write_line(ls_logger *log, ls_log_level level, const char *format, va_list args)

@@ -1,5 +1,4 @@
-/* Logger of a context: a level and a sink. The type is ls_logger because ls_log is the logarithm
- * (base/math.h). */
+/* Logger of a context: a level and a sink. (ls_log is the logarithm.) */
 #ifndef LS_BASE_LOG_H
 #define LS_BASE_LOG_H
 
@@ -18,11 +17,11 @@ typedef struct ls_logger {
 ls_status ls_log_init(ls_logger *log, ls_log_level level, ls_log_sink sink, void *user);
 void ls_log_destroy(ls_logger *log);
 
-/* Writes one line of at most 1,023 characters. Formats nothing if the level is disabled or `log` is
+/* Writes one line of at most 1,023 characters, or nothing if the level is disabled or `log` is
  * NULL. */
 void ls_log_write(ls_logger *log, ls_log_level level, const char *format, ...) LS_PRINTF(3, 4);
 
-/* Writes a line regardless of the level, for output that the user requested explicitly. */
+/* Ignores the level: for output that the user requested. */
 void ls_log_always(ls_logger *log, const char *format, ...) LS_PRINTF(2, 3);
 
 #endif

@@ -2,10 +2,9 @@
  * every compiler and machine with IEEE 754 doubles gives the same bits.
  *
  * Numbers that need more than 53 bits are a `wide`, a sum hi + lo. exp and log reduce their
- * argument to near 0 or 1 with a small table (math_tables.h); a short Taylor series then suffices,
- * and the last addition is almost the only rounding. The other functions use the wide forms of
- * these two. fma is not used: without hardware support it is a slow call, and with it the compiler
- * must not choose where to apply it. */
+ * argument to near 0 or 1 with a table (math_tables.h); after a short Taylor series the last
+ * addition is almost the only rounding. The other functions use the wide forms of these two. fma is
+ * not used: it is slow without hardware, and the compiler must not choose where to apply it. */
 #include "base/math.h"
 
 #include <float.h>
@@ -23,7 +22,7 @@
 #define ROUNDER  0x1.8p52 /* x + ROUNDER - ROUNDER is x rounded to an integer, |x| < 2^51 */
 
 typedef struct wide {
-    double hi, lo; /* |lo| is at most about half a unit in the last place of hi */
+    double hi, lo; /* lo| is at most half a unit in the last place of hi */
 } wide;
 
 static uint64_t bits_of(double x)
@@ -40,7 +39,7 @@ static double from_bits(uint64_t bits)
     return x;
 }
 
-/* Returns the one NaN that is used everywhere: 0/0 differs between compile time and run time. */
+/* The one NaN used everywhere: 0/0 differs between compile time and run time. */
 static double not_a_number(void)
 {
     return from_bits(0x7ff8000000000000u);
@@ -62,8 +61,7 @@ static double power_of_two(int e)
     return from_bits((uint64_t)(e + 1023) << 52);
 }
 
-/* x 2^e for x within [1/2, 4), e within -1100 .. 1100. Rounds at most once, if the result is
- * subnormal. */
+/* x 2^e for x within [1/2, 4), |e| <= 1100. Rounds at most once, if the result is subnormal. */
 static double scale(double x, int e)
 {
     if (e >= -1021 && e <= 1021)
@@ -88,7 +86,7 @@ static wide sum_ordered(double a, double b)
     return (wide){ s, b - (s - a) };
 }
 
-/* a b exactly, by Dekker's halves of 26 bits. If it overflows, or a or b is above 2^996, only hi is
+/* a b exactly, by Dekker's halves. If it overflows, or a or b is above 2^996, only hi is
  * correct. */
 static wide product(double a, double b)
 {
@@ -111,7 +109,7 @@ static inline double polynomial(const double *c, int n, double x)
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* exp(x + tail) = result 2^*e, hi within [0.99, 2.01), relative error about 2^-61, for |x| < 1000
- * and |tail| tiny in comparison. x = k ln2/128 + r with |r| <= ln2/256, and k = 128 e + j. */
+ * and tiny |tail|. x = k ln2/128 + r with |r| <= ln2/256, and k = 128 e + j. */
 static wide exp_wide(double x, double tail, int *e)
 {
     double k = x * INV_LN2_128 + ROUNDER - ROUNDER;
@@ -157,7 +155,7 @@ double ls_expm1(double x)
     return less_one.hi + (less_one.lo + y.lo * unit);
 }
 
-/* log(x + tail) for positive, finite x, and |tail| at most a unit in its last place (0 unless x is
+/* log(x + tail) for positive, finite x and |tail| at most a unit in its last place (0 unless x is
  * within 2^-60 .. 2^60): relative error about 2^-67. x = 2^k m, m near 1/c of the table; with r = m
  * c - 1, log = k ln2 - log(c) + log(1 + r). */
 static wide log_wide(double x, double tail)
@@ -217,8 +215,8 @@ double ls_log1p(double x)
     return log_wide(one_more.hi, one_more.lo).hi;
 }
 
-/* tanh(x) = 1 - 2 / (exp(2 x) + 1); computes the quotient to more than 53 bits because the
- * subtraction cancels. */
+/* tanh(x) = 1 - 2 / (exp(2 x) + 1), with a quotient of more than 53 bits because the subtraction
+ * cancels. */
 static double tanh_large(double x)
 {
     int e;
@@ -263,7 +261,7 @@ double ls_erf(double x)
 /* x^y for finite x > 0, x not 1, finite y not 0. */
 static double pow_positive(double x, double y)
 {
-    if (magnitude(y) < 0x1p-66) /* the result is 1 for every x; the product below would underflow */
+    if (magnitude(y) < 0x1p-66) /* 1 for every x; the product below would underflow */
         return 1.0;
     wide l = log_wide(x, 0.0);
     wide p = product(y, l.hi);
@@ -314,8 +312,7 @@ double ls_pow(double x, double y)
     return is_odd(y) ? with_sign_of(result, x) : result;
 }
 
-/* x = *quarter pi/2 + result, |result| <= pi/4. |x| <= 1e5, so that the first two products are
- * exact. */
+/* x = *quarter pi/2 + result, |result| <= pi/4. |x| <= 1e5, so that two products are exact. */
 static wide reduce_angle(double x, int *quarter)
 {
     double k = x * INV_HALF_PI + ROUNDER - ROUNDER;
@@ -325,7 +322,7 @@ static wide reduce_angle(double x, int *quarter)
     return sum_ordered(second.hi, second.lo + first.lo);
 }
 
-/* Sine and cosine of a small angle, to the first order in its lower part. */
+/* Sine and cosine to the first order in the lower part. */
 static double sin_small_angle(wide r)
 {
     double z = r.hi * r.hi;

@@ -1,7 +1,7 @@
-/* Elementary functions with the same result bits on every system; libm's differ. Double results are
- * accurate to about one unit in the last place. Float results are computed in double and rounded
- * once. Subnormals are kept; infinities and NaN follow IEEE 754. For sqrt, which hardware rounds
- * correctly, use the C library's. */
+/* Elementary functions with the same result bits on every system; libm's differ. Doubles are
+ * accurate to about one unit in the last place; floats are computed in double and rounded once.
+ * Subnormals are kept; infinities and NaN follow IEEE 754. sqrt is the C library's: hardware rounds
+ * it correctly. */
 #ifndef LS_BASE_MATH_H
 #define LS_BASE_MATH_H
 

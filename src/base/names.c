@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #define LONGEST 63 /* letters compared */
-#define LETTER  2  /* cost of changing, adding, dropping or swapping a letter */
+#define LETTER  2  /* cost of one edit of a letter */
 
 static int change_cost(char a, char b)
 {
@@ -22,8 +22,7 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* Damerau-Levenshtein distance in which no letter is edited twice. Three rows of its matrix
- * suffice. */
+/* Damerau-Levenshtein distance in which no letter is edited twice. */
 static int distance(const char *a, const char *b)
 {
     size_t n = strnlen(a, LONGEST), m = strnlen(b, LONGEST);
@@ -46,7 +45,6 @@ static int distance(const char *a, const char *b)
     return last[m];
 }
 
-/* Length of a name without the common prefixes. */
 static size_t length_of_own(const char *name)
 {
     size_t begin = strspn(name, "-");

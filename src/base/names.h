@@ -16,8 +16,7 @@ typedef struct ls_name_advice {
  * Leading dashes and "LOCKSTEP_" are ignored. */
 ls_name_advice ls_suggest_name(const char *wanted, const char *const *names, size_t n);
 
-/* Same as ls_suggest_name, but when no name is near it lists the names: "; there are sgd, adam,
- * rmsprop". A list that is too long ends in ", ...". */
+/* The same, but lists the names when none is near: "; there are sgd, adam, rmsprop". */
 ls_name_advice ls_advise_name(const char *wanted, const char *const *names, size_t n);
 
 #endif

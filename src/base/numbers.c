@@ -1,5 +1,4 @@
-/* Numbers to text and back. strtod and printf depend on the program's locale; these functions
- * always use "C". */
+/* strtod and printf depend on the program's locale; these functions always use "C". */
 #include "base/numbers.h"
 
 #include <ctype.h>
@@ -10,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The "C" locale and this thread's previous locale, which leave_c_locale restores. The C library
- * has a static "C" locale, so creating it needs no memory. */
+/* The "C" locale and this thread's previous one. The C library has a static "C" locale, so creating
+ * it needs no memory. */
 typedef struct locale_pair {
     locale_t c, before;
 } locale_pair;
@@ -77,8 +76,7 @@ bool ls_parse_u64(const char *text, uint64_t *out)
     return true;
 }
 
-/* Returns whether there is a digit other than 0 before the exponent; if such text parses as 0, it
- * underflowed. */
+/* Whether a digit other than 0 is before the exponent; if such text parses as 0, it underflowed. */
 static bool is_written_nonzero(const char *text)
 {
     return strcspn(text, "123456789") < strcspn(text, "eE");
@@ -86,7 +84,7 @@ static bool is_written_nonzero(const char *text)
 
 typedef enum reading { NO_NUMBER, OUT_OF_RANGE, READ } reading;
 
-/* Accepts decimal only; strtod also accepts hexadecimal, which data and options do not use. */
+/* Decimal only; strtod also accepts hexadecimal. */
 static reading read_f64(const char *text, double *out)
 {
     if (text[0] == '\0' || isspace((unsigned char)text[0]) || strpbrk(text, "xX(") != NULL)
@@ -136,8 +134,7 @@ char *ls_format_f64(double value, char buffer[LS_F64_CHARS])
     do
         snprintf(buffer, LS_F64_CHARS, "%.*e", digits++, value);
     while (digits < 17 && strtod(buffer, NULL) != value);
-    /* With too few digits %g writes 100 as 1e+02; use as many digits as there are before the
-     * point. */
+    /* With too few digits %g writes 100 as 1e+02. */
     const char *exponent = strchr(buffer, 'e');
     int before_point = exponent == NULL ? 0 : atoi(exponent + 1) + 1;
     if (before_point > digits && before_point <= 16)
@@ -149,7 +146,6 @@ char *ls_format_f64(double value, char buffer[LS_F64_CHARS])
 
 char *ls_format_number(double value, char type, bool zeros, int width, int precision, char *buffer, size_t bytes)
 {
-    /* A negative precision is the default one. */
     char format[16] = { '%', '0', '*', '.', '*', type, '\0' };
     if (!zeros)
         memmove(format + 1, format + 2, sizeof(format) - 2);

@@ -1,4 +1,4 @@
-/* One value of an options table: parsing, validation and formatting. */
+/* One value of an options table. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 /* ---- Ranges: "[1, 64]", "(0, 1]", "[0, inf)" ---- */
 
-/* Splits a range into its bounds; returns false if it is malformed. */
+/* Returns false if the range is malformed. */
 static bool split_range(const char *range, char low[32], char high[32], bool *low_open, bool *high_open)
 {
     char first, last;
@@ -26,7 +26,7 @@ static ls_status fail_table(const ls_option *row)
     return ls_fail(LS_ERR_INTERNAL, "options table: the range '%s' of %s is not an interval", row->range, row->flag);
 }
 
-/* Compares as integers: a double cannot distinguish 2^53 from 2^53 + 1. */
+/* A double cannot distinguish 2^53 from 2^53 + 1. */
 static ls_status check_i64(const ls_option *row, int64_t value, bool *within)
 {
     char low[32], high[32];
@@ -85,7 +85,6 @@ static bool find_choice(const ls_option *row, const char *text, int *out)
     return false;
 }
 
-/* A value of any type. */
 typedef union any_value {
     bool flag;
     int64_t integer;
@@ -95,7 +94,7 @@ typedef union any_value {
     uint64_t seed;
 } any_value;
 
-/* Parses the text; *good is true if it has the type and is within the range. */
+/* *good: the text has the type and is within the range. */
 static ls_status read_value(const ls_option *row, const char *text, any_value *out, size_t *bytes, bool *good)
 {
     switch (row->type) {

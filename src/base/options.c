@@ -1,5 +1,4 @@
-/* Options tables: adding them, environment, arguments. See options_print.c for printing and
- * option_value.c for parsing a value. */
+/* Options tables: environment and arguments. */
 #include "base/options.h"
 
 #include <string.h>
@@ -10,7 +9,7 @@
 
 extern char **environ;
 
-#define MOST_NAMES 512 /* limit of flags searched for the nearest name */
+#define MOST_NAMES 512 /* flags searched for the nearest name */
 
 /* ---- Lookup ---- */
 
@@ -19,7 +18,7 @@ static size_t flag_length(const char *word)
     return strcspn(word, "=");
 }
 
-/* Finds the row and part of the flag that is the first `length` characters of `word`. */
+/* The flag is the first `length` characters of `word`. */
 static const ls_option *find(const ls_options *options, const char *word, size_t length, ls_option_part **part)
 {
     for (ls_option_part *p = options->first; p != NULL; p = p->next) {
@@ -89,7 +88,7 @@ static ls_status assign_default(ls_options *options, ls_option_part *part, const
     return LS_OK;
 }
 
-/* Sets the default and stores its text, so that ls_options_print can mark values that differ. */
+/* Stores the default's text, so that ls_options_print can mark values that differ. */
 static ls_status set_default(ls_options *options, ls_option_part *part, size_t i)
 {
     const ls_option *row = &part->table->rows[i];
@@ -171,7 +170,6 @@ static bool is_known(const char *name, size_t length, const char *const *names, 
     return false;
 }
 
-/* Fails for the first LOCKSTEP_ variable that is not in `names`. */
 static ls_status check_names(const char *const *names, size_t n)
 {
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
@@ -222,8 +220,7 @@ static bool is_flag(const char *word)
     return word[0] == '-' && word[1] != '\0' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
 }
 
-/* Finds the value of a flag: after "=", the next word, or none for a switch. *used is set if the
- * next word is the value. */
+/* Finds the value: after "=", the next word (*used), or none for a switch. */
 static ls_status value_of(const ls_option *row, const char *word, const char *next, const char **value, bool *used)
 {
     const char *equals = strchr(word, '=');
@@ -299,7 +296,7 @@ ls_option_source ls_options_source(const ls_options *options, const char *flag)
     return row == NULL ? LS_OPTION_FROM_DEFAULT : (ls_option_source)part->sources[row - part->table->rows];
 }
 
-ls_status ls_options_hand_on(ls_options *to, const ls_options *from, const char *flag)
+ls_status ls_options_copy_value(ls_options *to, const ls_options *from, const char *flag)
 {
     ls_option_part *theirs = NULL, *own = NULL;
     const ls_option *given = find(from, flag, strlen(flag), &theirs), *row = find(to, flag, strlen(flag), &own);

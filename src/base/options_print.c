@@ -4,10 +4,10 @@
 #include "base/options_private.h"
 
 #define DEFAULT_WIDTH  100
-#define HELP_COLUMN    28 /* column of the help; after a longer flag it starts on the next line */
-#define LEAST_WIDTH    20 /* minimum width of the help text, however narrow the terminal */
-#define SHORT_CHOICES  24 /* choices up to this length are shown instead of a metavar */
-#define LONGEST_COLUMN 40 /* longer values do not widen the column */
+#define HELP_COLUMN    28 /* after a longer flag the help starts on the next line */
+#define LEAST_WIDTH    20 /* of the help text, however narrow the terminal */
+#define SHORT_CHOICES  24 /* shown instead of a metavar up to this length */
+#define LONGEST_COLUMN 40 /* longer values do not widen it */
 
 /* Writes "--optimizer sgd|adam", "--batch-size N", "--nesterov [on|off]". */
 static void put_usage(const ls_option *row, bool *choices_shown, ls_text *out)
@@ -29,7 +29,6 @@ static void put_usage(const ls_option *row, bool *choices_shown, ls_text *out)
     ls_text_add(out, " %s", row->metavar != NULL ? row->metavar : words[row->type]);
 }
 
-/* Writes the help, then in parentheses choices, range, default and variable. */
 static void put_description(const ls_option *row, bool choices_shown, ls_text *out)
 {
     ls_text_put(out, row->help);
@@ -49,7 +48,7 @@ static void put_description(const ls_option *row, bool choices_shown, ls_text *o
     ls_text_add(out, "%s)", name);
 }
 
-/* Wraps `text` between columns `indent` and `width`; the first line is already at `indent`. */
+/* The first line is already at column `indent`. */
 static void put_wrapped(ls_text *out, const char *text, size_t indent, size_t width)
 {
     size_t room = width < indent + LEAST_WIDTH ? LEAST_WIDTH : width - indent, used = 0;

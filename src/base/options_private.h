@@ -1,11 +1,10 @@
-/* Declarations shared by the files of the options table (options*.c, option_value.c); private to
- * them. */
+/* Shared by options*.c and option_value.c only. */
 #ifndef LS_BASE_OPTIONS_PRIVATE_H
 #define LS_BASE_OPTIONS_PRIVATE_H
 
 #include "base/options.h"
 
-#define LS_OPTION_NAME_BYTES 80 /* size of a flag's or variable's name, with the final zero */
+#define LS_OPTION_NAME_BYTES 80 /* for a flag or a variable */
 
 struct ls_option_part {
     ls_option_part *next;
@@ -15,18 +14,18 @@ struct ls_option_part {
     const char **defaults;  /* defaults as ls_option_put_value writes them: 1e-3 is 0.001 */
 };
 
-/* Writes the name of a row's variable: LOCKSTEP_BATCH_SIZE for --batch-size. */
+/* LOCKSTEP_BATCH_SIZE for --batch-size. */
 void ls_option_variable(const ls_option *row, char name[LS_OPTION_NAME_BYTES]);
 
-/* Parses `text` as the row's value into its field of `values`. `name` and `joint` show the origin
- * of the text in messages: "--batch-size" " " or "LOCKSTEP_BATCH_SIZE" "=". */
+/* Parses `text` into the row's field of `values`. `name` and `joint` show its origin in messages:
+ * "--batch-size" " " or "LOCKSTEP_BATCH_SIZE" "=". */
 ls_status ls_option_assign(const ls_option *row, const char *text, const char *name, const char *joint, void *values,
                            ls_arena *arena);
 
 /* Writes what the row accepts: "a whole number within [1, 64]", "one of sgd, adam", ... */
 void ls_option_put_expected(const ls_option *row, ls_text *out);
 
-/* Writes the row's value in `values` as a user would write it; "(none)" for a NULL string. */
+/* Writes the value as a user would; "(none)" for a NULL string. */
 void ls_option_put_value(const ls_option *row, const void *values, ls_text *out);
 
 #endif

@@ -12,7 +12,7 @@
 #define WEYL_1       0xBB67AE85u /* sqrt(3) - 1 */
 #define ROUNDS       10
 
-/* Last counter word when deriving a key; keeps the derivation distinct from words of a stream. */
+/* Last counter word when deriving a key: distinct from words of a stream. */
 #define KEY_TAG 0x4c53u
 
 ls_philox_block ls_philox(ls_philox_block counter, ls_philox_key key)

@@ -1,5 +1,4 @@
-/* Marks free memory for the address sanitizer, so that it reports use after free as for malloc.
- * Does nothing without the sanitizer. */
+/* Marks free memory for the address sanitizer, so that it reports use after free as for malloc. */
 #ifndef LS_BASE_POISON_H
 #define LS_BASE_POISON_H
 

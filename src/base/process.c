@@ -1,5 +1,4 @@
-/* Identity of a process: the combination of boot id, pid namespace, pid and start time is
- * unique. */
+/* Boot id, pid namespace, pid and start time together are unique. */
 #include "base/process.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 
 #include "base/hash.h"
 
-/* Reads the beginning of a file as text; returns its length, 0 if it cannot be read. */
+/* Returns the length; 0 if the file cannot be read. */
 static size_t read_text(const char *path, char *text, size_t room)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -23,8 +22,8 @@ static size_t read_text(const char *path, char *text, size_t room)
     return got > 0 ? (size_t)got : 0;
 }
 
-/* Reads the state letter and the start time (field 22) of a process. The command name, field 2, may
- * contain spaces and parentheses. */
+/* Reads the state letter and the start time (field 22). The command name, field 2, may contain
+ * spaces and parentheses. */
 static bool read_stat(uint64_t pid, char *state, uint64_t *start)
 {
     char path[64], text[1024];
@@ -39,8 +38,7 @@ static bool read_stat(uint64_t pid, char *state, uint64_t *start)
     return true;
 }
 
-/* Returns 0 if a part of it is unknown. A kernel without time namespaces has one clock for all
- * processes. */
+/* Returns 0 if unknown. A kernel without time namespaces has one clock for all processes. */
 static uint64_t hash_machine(void)
 {
     char boot[64], pids[64], times[64] = "";
@@ -68,7 +66,7 @@ ls_process_id ls_process_self(void)
     return self;
 }
 
-/* Uses kill(), which also finds processes that a /proc mounted with hidepid hides. */
+/* kill() also finds processes that a /proc mounted with hidepid hides. */
 bool ls_process_has_ended(const ls_process_id *process)
 {
     char state;

@@ -1,5 +1,4 @@
-/* Identity of a process, with which workers on one machine check whether a peer's process still
- * exists. */
+/* Identity of a process, with which workers check whether a peer on their machine still runs. */
 #ifndef LS_BASE_PROCESS_H
 #define LS_BASE_PROCESS_H
 
@@ -13,12 +12,11 @@ typedef struct ls_process_id {
     uint64_t pid;
 } ls_process_id;
 
-/* Returns the identity of the calling process; `machine` is 0 if /proc does not show it. */
+/* `machine` is 0 if /proc does not show it. */
 ls_process_id ls_process_self(void);
 
-/* Returns true only if the process ran on this machine and has ended: its pid is free, reused or a
- * zombie. Returns false in all other cases, also when unsure and for processes of other
- * machines. */
+/* Returns true only if the process ran on this machine and its pid is free, reused or a zombie;
+ * false when unsure. */
 bool ls_process_has_ended(const ls_process_id *process);
 
 #endif

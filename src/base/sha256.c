@@ -1,5 +1,5 @@
-/* SHA-256 by libcrypto's low-level functions. The EVP interface loads providers, with thousands of
- * allocations, some of which crash when memory runs out. */
+/* Uses libcrypto's low-level functions: EVP loads providers, with thousands of allocations, some of
+ * which crash when memory runs out. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/sha256.h"
 

@@ -13,7 +13,6 @@ ls_status ls_sha256_add(ls_sha256 *hash, const void *data, size_t bytes);
 /* Writes 64 hex digits and a zero, and destroys `hash`, also on failure. */
 ls_status ls_sha256_end(ls_sha256 *hash, char hex[65]);
 void ls_sha256_destroy(ls_sha256 *hash);
-/* All of the above for one block of memory. */
 ls_status ls_sha256_of(const void *data, size_t bytes, char hex[65]);
 
 #endif

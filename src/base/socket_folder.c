@@ -15,8 +15,8 @@
 
 #include "base/clock.h"
 
-#define LOCK_LIMIT 2.0 /* seconds until a stopped process that holds a lock is ignored */
-#define ATTEMPTS   10  /* tries to create a folder that other processes remove at the same time */
+#define LOCK_LIMIT 2.0 /* seconds; then a stopped process that holds a lock is ignored */
+#define ATTEMPTS   10  /* other processes may remove the folder at the same time */
 
 /* ---- Candidates ---- */
 
@@ -68,8 +68,7 @@ bool ls_socket_folder_find(char path[LS_SOCKET_FOLDER_CHARS])
 
 /* ---- The lock ---- */
 
-/* Opens a folder of this user and removes other users' access to it. *foreign: something else
- * exists at the path. */
+/* Removes other users' access. *foreign: something else exists at the path. */
 static int open_own(const char *path, bool *foreign, char *why, size_t bytes)
 {
     struct stat about;
@@ -94,7 +93,7 @@ static void wait_for_lock(int fd)
         poll(NULL, 0, 1);
 }
 
-/* Returns whether the folder was not removed by another process before this one locked it. */
+/* Whether no other process removed the folder before this one locked it. */
 static bool is_at(int fd, const char *path)
 {
     struct stat here, there;
@@ -127,8 +126,8 @@ bool ls_socket_folder_lock(const char *path, int *lock, bool *foreign, char *why
 
 /* ---- Cleaning ---- */
 
-/* Tests whether a process listens. A datagram socket cannot connect to a stream socket, so the
- * error shows whether one exists, without disturbing the listener. */
+/* A datagram socket cannot connect to a stream socket, so the error shows whether one listens,
+ * without disturbing it. */
 bool ls_socket_is_live(const char *path)
 {
     struct stat about;

@@ -6,24 +6,19 @@
  *     $XDG_RUNTIME_DIR/lockstep    if the variable is set
  *     /tmp/lockstep-UID
  *     $HOME/.lockstep-sockets      if another user created the one in /tmp
- * clang-format on
- *
- * A worker listens in the first folder that it can use, and searches all of them for other
- * workers. */
+ * clang-format on */
 #ifndef LS_BASE_SOCKET_FOLDER_H
 #define LS_BASE_SOCKET_FOLDER_H
 
 #include "base/status.h"
 
-#define LS_SOCKET_FOLDERS 3
-#define LS_SOCKET_FOLDER_CHARS                                                                                         \
-    64 /* a socket's path (folder, name and zero) must fit into the 108 bytes of its address */
+#define LS_SOCKET_FOLDERS      3
+#define LS_SOCKET_FOLDER_CHARS 64 /* folder, name and zero must fit into the 108 bytes of a socket's address */
 
-/* Fills in the candidates whose paths are short enough; returns their number. */
+/* Fills in the folders whose paths are short enough; returns their number. */
 int ls_socket_folders(char paths[LS_SOCKET_FOLDERS][LS_SOCKET_FOLDER_CHARS]);
 
-/* Returns whether the path is a folder (not a link) of this user that no other user can write
- * to. */
+/* Whether the path is a folder (not a link) that only this user can write to. */
 bool ls_socket_folder_is_own(const char *path);
 
 /* Sets the path to the first candidate that is such a folder or that this process can create.
@@ -35,13 +30,13 @@ bool ls_socket_folder_find(char path[LS_SOCKET_FOLDER_CHARS]);
  * the path belongs to another user. */
 bool ls_socket_folder_lock(const char *path, int *lock, bool *foreign, char *why, size_t bytes);
 
-/* Removes sockets on which no process listens, and the folder if it is empty then; unlocks it. */
+/* Removes sockets on which no process listens, and the folder if it is empty; unlocks it. */
 void ls_socket_folder_clean_and_unlock(const char *path, int lock);
 
-/* Returns whether a file is a socket of this user on which a process listens. */
+/* Whether the file is a socket of this user on which a process listens. */
 bool ls_socket_is_live(const char *path);
 
-/* Removes what killed processes left in all folders of this user. */
+/* Removes what killed processes left in all folders. */
 void ls_socket_folders_clean(void);
 
 #endif

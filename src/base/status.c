@@ -17,7 +17,7 @@ void ls_fail_write(ls_status status, const char *format, ...)
 
 ls_status ls_fail_v(ls_status status, const char *format, va_list args)
 {
-    /* Formats to a copy first: callers pass ls_last_error() as an argument to wrap a message. */
+    /* Callers pass ls_last_error() as an argument to wrap a message. */
     char message[LS_ERROR_BYTES];
     int length = vsnprintf(message, sizeof message, format, args);
     if (length < 0)
@@ -65,7 +65,7 @@ const char *ls_last_error(void)
 
 const char *ls_status_name(ls_status status)
 {
-    switch (status) { /* no default, so that the compiler reports a status without a name */
+    switch (status) { /* no default: the compiler reports a status without a name */
     case LS_OK:
         return "LS_OK";
     case LS_ERR_INVALID:

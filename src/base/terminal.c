@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define USUAL_COLUMNS 80 /* width of a terminal that does not report its size */
+#define USUAL_COLUMNS 80 /* of a terminal that does not report its size */
 
 /* ---- Capabilities ---- */
 
@@ -16,7 +16,7 @@ static bool is_set(const char *variable)
     return value && value[0] != '\0';
 }
 
-/* Reads the variables because nl_langinfo needs setlocale, which programs may not call. */
+/* nl_langinfo needs setlocale, which programs may not call. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = { "LC_ALL", "LC_CTYPE", "LANG" };
@@ -89,7 +89,7 @@ static size_t width_of(unsigned c)
     return is_in(wide, sizeof wide / sizeof *wide, c) ? 2 : 1;
 }
 
-/* Decodes one character and its length; an invalid byte is a character of its own. */
+/* An invalid byte is a character of its own. */
 static unsigned decode(const char *text, size_t *bytes)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -150,7 +150,6 @@ ls_line ls_line_of(const ls_terminal *terminal, size_t most)
     return (ls_line){ .terminal = terminal, .most = most };
 }
 
-/* Appends as much of the text as fits. */
 static void put(ls_line *line, const char *escape, const char *text)
 {
     size_t left = line->most - line->columns, bytes = line->full ? 0 : ls_bytes_within(text, left);
@@ -188,7 +187,7 @@ static void put_cells(ls_line *line, const char *escape, const char *cell, int c
     ls_text_free(&cells);
 }
 
-/* Colors distinguish finished cells from others; without colors, different characters do. */
+/* Without colors, different characters distinguish finished cells. */
 void ls_line_put_bar(ls_line *line, int cells, double done)
 {
     const ls_terminal *t = line->terminal;

@@ -9,8 +9,7 @@
 
 #define FIRST_ROOM 128
 
-/* Makes room for `more` characters and the final zero; returns false if an allocation fails or
- * failed earlier. */
+/* Returns false if an allocation fails or failed earlier. */
 static bool reserve(ls_text *text, size_t more)
 {
     size_t needed;
@@ -79,8 +78,7 @@ void ls_text_add_v(ls_text *text, const char *format, va_list args)
     text->length += (size_t)length;
 }
 
-/* Length of the UTF-8 character at `s`; 0 if it is invalid (overlong, surrogate, beyond U+10FFFF,
- * truncated). */
+/* Returns 0 for an invalid character (overlong, surrogate, beyond U+10FFFF, truncated). */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t count = s[0] < 0x80 ? 1 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
@@ -129,7 +127,7 @@ bool ls_is_utf8(const char *string)
     return true;
 }
 
-/* U+0080 to U+009F are control characters too: some terminals treat U+009B like escape and [. */
+/* Some terminals treat U+009B like escape and [. */
 static bool is_control(const unsigned char *s)
 {
     return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0);

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-/* pthread_create with all signals blocked in the new thread: signals go to the program's own
+/* pthread_create with all signals blocked in the new thread: they go to the program's own
  * threads. */
 static inline int ls_thread_start(pthread_t *thread, void *(*run)(void *), void *user)
 {

@@ -9,7 +9,7 @@
 #define PATIENCE 1.0 /* seconds; shorter operations are not shown */
 #define REDRAW   0.1 /* seconds between two calls of the watcher */
 
-/* The operation that this thread is running. */
+/* The operation of this thread. */
 static _Thread_local struct {
     ls_work_watcher watcher;
     bool at_work, shown;
@@ -31,7 +31,7 @@ static bool is_another(const char *verb, const char *object)
            strncmp(now.object, object, sizeof(now.object) - 1) != 0;
 }
 
-void ls_work_tell(const char *verb, const char *object, int64_t done, int64_t total)
+void ls_work_report(const char *verb, const char *object, int64_t done, int64_t total)
 {
     if (!now.watcher.show)
         return;
@@ -71,7 +71,7 @@ void ls_work_name(ls_text *text, const ls_work *work)
     ls_text_add(text, "%s%s%s", work->verb, object[0] ? " " : "", slash ? slash + 1 : object);
 }
 
-/* Writes the remaining time, or the elapsed time if the total is unknown. */
+/* Writes the elapsed time if the total is unknown. */
 static void put_rest(char *out, size_t room, const ls_work *work, double part)
 {
     if (part > 0)
@@ -94,7 +94,7 @@ void ls_work_draw(const ls_terminal *terminal, const ls_work *work)
     ls_line_put(&line, LS_STYLE_PLAIN, "%s", ls_text_get(&name));
     ls_text_free(&name);
     line.most = room;
-    line.full = false; /* only the end of the name was dropped; the rest still fits */
+    line.full = false; /* only the end of the name was dropped */
     if (part > 0 && line.columns + 1 + tail < room) {
         size_t cells = room - line.columns - 1 - tail;
         ls_line_put(&line, LS_STYLE_PLAIN, " ");

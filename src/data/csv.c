@@ -170,7 +170,7 @@ static ls_status read_lines(table *t)
         bool is_header = false, empty = true;
         at = newline ? newline + 1 : t->end;
         if (t->lines++ % LINES_AT_ONCE == 0)
-            ls_work_tell("reading numbers of", t->path, at - t->text, t->end - t->text);
+            ls_work_report("reading numbers of", t->path, at - t->text, t->end - t->text);
         for (const char *c = line; empty && c < stop; c++)
             empty = is_blank(*c);
         if (empty)

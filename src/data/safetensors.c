@@ -255,7 +255,7 @@ static ls_status read_up_to(const source *source, void *data, size_t bytes, size
         if (got == 0)
             break;
         used += (size_t)got;
-        ls_work_tell("reading", source->path, (int64_t)used, (int64_t)bytes);
+        ls_work_report("reading", source->path, (int64_t)used, (int64_t)bytes);
     }
     *out = used;
     return LS_OK;

@@ -93,7 +93,7 @@ static ls_status read_some(const ls_data_file *file, uint64_t offset, void *to, 
         if (n == 0)
             break;
         *got += (size_t)n;
-        ls_work_tell("reading", file->path, (int64_t)(offset + *got), (int64_t)file->bytes);
+        ls_work_report("reading", file->path, (int64_t)(offset + *got), (int64_t)file->bytes);
     }
     return LS_OK;
 }

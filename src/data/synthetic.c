@@ -79,7 +79,7 @@ static void fill_bytes(unsigned char *data, size_t bytes, ls_philox_key key)
             four[k] = (unsigned char)(block.word[k / 4] >> (8 * (k % 4)));
         memcpy(data + i, four, bytes - i < 16 ? bytes - i : 16);
         if (i % MIB == 0)
-            ls_work_tell("making", "synthetic data", (int64_t)i, (int64_t)bytes);
+            ls_work_report("making", "synthetic data", (int64_t)i, (int64_t)bytes);
     }
     ls_work_end();
 }

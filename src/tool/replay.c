@@ -46,8 +46,8 @@ static ls_status copy_job(ls_options *options, tool_settings *settings, ls_optio
     for (size_t i = 0; i < sizeof kept_tables / sizeof *kept_tables; i++)
         for (size_t k = 0; k < kept_tables[i]->count; k++)
             if (is_kept(kept_tables[i]->rows[k].flag))
-                LS_TRY(ls_options_hand_on(options, recorded, kept_tables[i]->rows[k].flag));
-    LS_TRY(ls_options_hand_on(options, recorded, "--lanes"));
+                LS_TRY(ls_options_copy_value(options, recorded, kept_tables[i]->rows[k].flag));
+    LS_TRY(ls_options_copy_value(options, recorded, "--lanes"));
     settings->model = find_file(settings->model, folder, options);
     settings->data = find_file(settings->data, folder, options);
     settings->weights = find_file(settings->weights, folder, options);

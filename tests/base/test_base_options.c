@@ -451,7 +451,7 @@ static void given_flags_are_handed_on(void **state)
     assert_int_equal(ls_options_environment(&options), LS_OK);
     assert_int_equal(PARSE("--batch-size=16", "--name=mine"), LS_OK);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        assert_int_equal(ls_options_hand_on(&options, &from, flags[i]), LS_OK);
+        assert_int_equal(ls_options_copy_value(&options, &from, flags[i]), LS_OK);
     ls_options_free(&from);
     assert_int_equal(v.batch_size, 16);
     assert_true(v.rate == 0.1);

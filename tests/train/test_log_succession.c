@@ -115,8 +115,8 @@ static void every_cut_of_the_file_is_completed(void **state)
         ls_train_log *log = open_quiet(f, false);
         put(log, START(0) "another\"");
         put_steps(log, 1, 30);
-        ls_train_log_go_on(log);
-        ls_train_log_go_on(log); /* does nothing more */
+        ls_train_log_take_over(log);
+        ls_train_log_take_over(log); /* does nothing more */
         put_steps(log, 31, 40);
         ls_train_log_end(log);
         assert_file(f, &whole);
@@ -135,7 +135,7 @@ static void more_records_than_are_kept(void **state)
     ls_train_log *log = open_quiet(f, false);
     put(log, START(0) "x\"");
     put_steps(log, 1, 1000);
-    ls_train_log_go_on(log);
+    ls_train_log_take_over(log);
     ls_train_log_end(log);
     expect_steps(&whole, 991, 1000);
     assert_file(f, &whole);
@@ -155,7 +155,7 @@ static void the_log_of_another_run(void **state)
         ls_train_log *log = open_quiet(f, append);
         put(log, START(3) "x\"");
         put_steps(log, 4, 6);
-        ls_train_log_go_on(log);
+        ls_train_log_take_over(log);
         put_steps(log, 7, 8);
         ls_train_log_end(log);
         if (!append) {
@@ -177,7 +177,7 @@ static void a_log_that_cannot_be_seen(void **state)
     ls_train_log *log = open_quiet(f, false);
     put(log, START(0) "x\"");
     put_steps(log, 1, 200);
-    ls_train_log_go_on(log);
+    ls_train_log_take_over(log);
     ls_train_log_end(log);
     ls_text last = { 0 };
     expect_steps(&last, 101, 200);
@@ -196,7 +196,7 @@ static void a_checkpoint_is_told_by_who_wrote_it(void **state)
     write_file(f, &whole, 0, "");
     ls_train_log *log = open_quiet(f, false);
     put(log, START(0) "x\"");
-    ls_train_log_go_on(log);
+    ls_train_log_take_over(log);
     assert_true(ls_train_log_has_checkpoint(log, 2));
     assert_false(ls_train_log_has_checkpoint(log, 22));
     put(log, "{\"event\":\"checkpoint\",\"step\":2,\"seconds\":3");
@@ -225,7 +225,7 @@ static void one_that_wakes_writes_nothing(void **state)
     put(second, START(0) "x\"");
     put_steps(second, 1, 3);
     f->ctx->peers = &others;
-    ls_train_log_go_on(second);
+    ls_train_log_take_over(second);
     f->ctx->peers = &peers;
     put_steps(first, 3, 5); /* it wakes */
     assert_int_equal(f->warnings, 1);
@@ -261,7 +261,7 @@ static void one_that_wakes_after_the_end_writes_nothing(void **state)
     put(second, START(0) "x\"");
     put_steps(second, 1, 3);
     peers = (ls_peers){ .rank = 1, .size = 2, .count = 1, .members = members + 1, .epoch = 1 };
-    ls_train_log_go_on(second);
+    ls_train_log_take_over(second);
     put_steps(second, 4, 4);
     ls_train_log_end(second);
     put_steps(first, 3, 5);

@@ -45,7 +45,7 @@ static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
     ls_gpu_kernel_of kernel;
     bool first;
     /* Displayed if it takes longer than a second. */
-    ls_work_tell("compiling kernels for", d->name, 0, 0);
+    ls_work_report("compiling kernels for", d->name, 0, 0);
     LS_TRY(ls_gpu_record_add(d->record, (ls_gpu_kernel_of){ .which = -1 }, launch, 0));
     if (launch->is_call)
         return LS_OK;
@@ -134,7 +134,7 @@ static ls_status find_chains(device *d, plan *p)
         if (count > 1) {
             p->chain_count++;
         } else if ((count = ls_gpu_find_chain(&p->program, i, c)) > 1) {
-            ls_work_tell("compiling kernels for", d->name, 0, 0);
+            ls_work_report("compiling kernels for", d->name, 0, 0);
             LS_TRY(ls_gpu_kernels_chain(d->kernels, c, &taken));
             c->any = !taken;
             p->chain_count++;

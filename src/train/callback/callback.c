@@ -1,4 +1,4 @@
-/* The callbacks of one call: opens them from their specs, calls them at each event, closes them. */
+/* The callbacks of one call. */
 #include "train/callback/callback.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "run/peers.h"
 #include "train/job/step.h"
 
-/* Does nothing: fit checks whether the callback is in the list. */
+/* fit checks whether the callback is in the list. */
 static ls_status open_nothing(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out)
 {
     (void)spec, (void)facts, (void)out;
@@ -83,12 +83,12 @@ ls_status ls_callbacks_close(ls_callback_list *list, ls_status status)
     return ls_error_give(&failure);
 }
 
-void ls_callbacks_go_on(ls_callback_list *list)
+void ls_callbacks_take_over(ls_callback_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
         const ls_callback *c = &list->all[i];
-        if (c->kind != LS_CALLBACK_FUNCTIONS && builtins[c->kind]->go_on && c->user)
-            builtins[c->kind]->go_on(c->user);
+        if (c->kind != LS_CALLBACK_FUNCTIONS && builtins[c->kind]->take_over && c->user)
+            builtins[c->kind]->take_over(c->user);
     }
 }
 
@@ -178,8 +178,8 @@ static void fill_logs(named_logs *l, const ls_callback_event *t)
     }
 }
 
-/* Callbacks that set the rate add the epoch's rate to the logs at the end of an epoch, for
- * themselves and for the callbacks after them, as in Keras. */
+/* As in Keras, a callback that sets the rate adds it to the logs at the end of an epoch, for itself
+ * and for those after it. */
 static ls_status add_rate(const ls_callback_list *list, const ls_callback *c, named_logs *l)
 {
     double rate;
@@ -213,7 +213,7 @@ static const char *const moments[] = {
 typedef ls_status (*plain_function)(void *user, ls_model *model, const ls_logs *logs);
 typedef ls_status (*stopping_function)(void *user, ls_model *model, const ls_logs *logs, bool *stop);
 
-/* Returns the function for an event that cannot stop training. */
+/* For events that cannot stop training. */
 static plain_function function_of(const ls_callback *c, ls_moment when)
 {
     const plain_function functions[] = {
@@ -244,12 +244,12 @@ static ls_status call_one(const ls_callback *c, ls_model *model, ls_moment when,
     return function ? function(c->user, model, logs) : LS_OK;
 }
 
-ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *told, bool *stop)
+ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *event, bool *stop)
 {
     named_logs l;
     if (!list || list->count == 0)
         return LS_OK;
-    fill_logs(&l, told);
+    fill_logs(&l, event);
     bool deposed = ls_peers_is_deposed(ls_model_graph(list->facts.job->model)->context->peers);
     for (size_t i = 0; i < list->count; i++) {
         const ls_builtin *builtin = builtins[list->all[i].kind];
@@ -258,11 +258,11 @@ ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_cal
             continue;
         if (when == LS_EPOCH_END)
             LS_TRY(add_rate(list, &list->all[i], &l));
-        ls_clear_error(); /* an error message left here is from the callback */
+        ls_clear_error(); /* a message left here is the callback's */
         ls_status status = call_one(&list->all[i], list->facts.job->model, when, &l.logs, &stops);
         if (status != LS_OK) /* keeps the callback's status and message */
             return ls_fail_within(status, "callback %zu, %s in epoch %" PRId64 ", step %" PRId64, i, moments[when],
-                                  told->epoch + 1, told->step);
+                                  event->epoch + 1, event->step);
         if (stops && stop)
             *stop = true;
     }

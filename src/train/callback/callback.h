@@ -1,6 +1,5 @@
-/* Callbacks: the list of one call (callback.c), and the parts of built-in ones. Each built-in
- * callback has its own file and a row in the table of callback.c; monitor.c helps those that watch
- * a value. */
+/* Callbacks. Each built-in one has its own file and a row in the table of callback.c; monitor.c
+ * helps those that watch a value. */
 #ifndef LS_TRAIN_CALLBACK_CALLBACK_H
 #define LS_TRAIN_CALLBACK_CALLBACK_H
 
@@ -27,41 +26,39 @@ typedef enum ls_moment {
     LS_PREDICT_END,
 } ls_moment;
 
-/* Facts that a callback gets when it is opened. */
 typedef struct ls_callback_facts {
     ls_job *job;
-    const char *call; /* name of the API function: "ls_fit" */
+    const char *call; /* API function: "ls_fit" */
     bool trains, validates;
-    FILE *out;  /* stream for messages; NULL: print none */
-    bool *ends; /* ls_fit sets it: becomes true if a loaded state had already stopped training */
+    FILE *out;  /* for messages; NULL: print none */
+    bool *ends; /* set to true if a loaded state had already stopped training; may be NULL */
 } ls_callback_facts;
 
 typedef struct ls_callback_list ls_callback_list;
 struct ls_callback_list {
     ls_callback_facts facts;
-    ls_callback *all; /* copies; built-in ones also have their functions and state */
+    ls_callback *all; /* copies; built-in ones have functions and state */
     size_t count;
-    int64_t epoch; /* epoch of the fit, for events of evaluations inside it */
+    int64_t epoch; /* of the fit, for evaluations inside it */
 };
 
-/* Checks the specs and opens the callbacks. Copies `facts`. */
+/* Copies `facts`. */
 ls_status ls_callbacks_open(ls_callback_list *list, const ls_callback *specs, size_t count,
                             const ls_callback_facts *facts);
-/* Returns `status` and keeps its message. Logs a warning if a file could not be closed. */
+/* Returns `status` and keeps its message. Warns if a file could not be closed. */
 ls_status ls_callbacks_close(ls_callback_list *list, ls_status status);
 
-/* Content of a callback event; results may be NULL. */
+/* Results may be NULL. */
 typedef struct ls_callback_event {
     const ls_results *results, *validation;
     int64_t epoch, batch, step;
     bool cut, interrupted;
 } ls_callback_event;
-/* Calls all callbacks. Sets *stop (may be NULL) if one asks to stop. Does nothing if `list` is NULL
- * or empty. */
-ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *told, bool *stop);
+/* Sets *stop (may be NULL) if a callback asks to stop. `list` may be NULL. */
+ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_callback_event *event, bool *stop);
 
-/* Takes over from a writing worker that was lost: continues its files, or starts new ones. */
-void ls_callbacks_go_on(ls_callback_list *list);
+/* Continues the files of a chief that was lost, or starts new ones. */
+void ls_callbacks_take_over(ls_callback_list *list);
 
 bool ls_callbacks_have(const ls_callback_list *list, ls_callback_kind kind);
 
@@ -69,35 +66,30 @@ bool ls_callbacks_have(const ls_callback_list *list, ls_callback_kind kind);
 
 typedef struct ls_builtin {
     const char *name; /* Keras's name in lower case, for messages */
-    /* Checks the spec; sets the functions of `out`, and `user` to a state from calloc that `close`
-     * frees. */
+    /* Sets the functions of `out`, and `user` to a state from calloc that `close` frees. */
     ls_status (*open)(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out);
     void (*close)(void *user);
-    bool only_writes; /* only writes files: training does not depend on it */
-    /* Optional, for callbacks that write files: called when this worker replaces a lost chief.
-     * Until then the callback keeps its state as if it wrote files; from then on it writes them.
-     * Logs a warning if it cannot. */
-    void (*go_on)(void *user);
+    bool only_writes; /* training does not depend on it */
+    /* Optional: called when this worker replaces a lost chief. Until then the callback keeps its
+     * state as if it wrote files; from then on it writes them. Logs a warning if it cannot. */
+    void (*take_over)(void *user);
 } ls_builtin;
 extern const ls_builtin ls_builtin_early_stopping, ls_builtin_csv_logger, ls_builtin_tensorboard,
     ls_builtin_model_checkpoint, ls_builtin_plateau, ls_builtin_scheduler;
 
-/* calloc; sets an error message on failure. */
 ls_status ls_builtin_state(const char *name, size_t bytes, void **out);
 
 ls_logger *ls_callback_log(const ls_callback_facts *facts);
 
-/* Whether another worker prints and writes files. Ask each time: the answer changes if that worker
- * is lost. */
+/* Whether another worker prints and writes files. Ask each time: that worker may be lost. */
 bool ls_callback_is_quiet(const ls_callback_facts *facts);
-/* Stream for messages; NULL if this worker prints none. */
+/* NULL if this worker prints nothing. */
 FILE *ls_callback_out(const ls_callback_facts *facts);
 
-/* Logs a warning that a file could not be written, with the last error as the reason; training
- * continues. */
+/* Warns that a file could not be written because of the last error. */
 void ls_callback_warn(const ls_callback_facts *facts, const char *name, const char *path);
 
-/* Formats a number as Python does: 0.5, 1.0, 1e-07, nan. */
+/* As Python does: 0.5, 1.0, 1e-07, nan. */
 void ls_put_python_f64(ls_text *text, double value);
 
 /* ---- Monitored values (monitor.c) ---- */
@@ -111,19 +103,17 @@ typedef struct ls_monitor {
 /* Fails if the call has no value of this name. */
 ls_status ls_monitor_open(ls_monitor *monitor, const char *callback, const char *name, ls_monitor_mode mode,
                           double min_delta, const ls_callback_facts *facts);
-/* Reads the current value; false: there is none. */
+/* Returns false if there is no value. */
 bool ls_monitor_value(const ls_monitor *monitor, const ls_logs *logs, double *out);
-/* Whether `value` is better than `than` (NAN: none) by more than min_delta. A NaN is never
- * better. */
+/* Better than `than` (NAN: none) by more than min_delta. A NaN is never better. */
 bool ls_monitor_is_better(const ls_monitor *monitor, double value, double than);
 
-/* Whether the call has a value of this name, and all its names for messages: "loss, accuracy,
- * val_loss". */
+/* The values of a call, and their names for messages: "loss, accuracy, val_loss". */
 bool ls_callback_gives(const ls_callback_facts *facts, const char *name);
 void ls_callback_names(const ls_callback_facts *facts, ls_text *out);
 
-/* State that a callback saves: the name that it monitors, numbers, and optional further bytes.
- * Loading checks the name and the sizes. */
+/* Saved state: the monitored name, numbers, optional further bytes. Loading checks name and
+ * sizes. */
 typedef struct ls_callback_bytes {
     const char *monitor;
     void *numbers;
@@ -136,8 +126,8 @@ ls_status ls_callback_unpack(const ls_callback_bytes *parts, const char *callbac
 
 /* "early_stopping"; "functions" for the user's own callbacks. */
 const char *ls_callback_name(const ls_callback *callback);
-/* Whether a callback only writes files; `name` is that of its saved state without the prefix
- * LS_STATE_CALLBACKS. A resumed run may add or drop such callbacks. */
+/* Whether a callback only writes files, so that a resumed run may add or drop it; `name` is that of
+ * its state without the prefix. */
 #define LS_STATE_CALLBACKS "callback/"
 bool ls_callback_may_differ(const char *name);
 

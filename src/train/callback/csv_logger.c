@@ -1,4 +1,4 @@
-/* Writes a table of epochs as comma-separated values, byte for byte like Keras's CSVLogger. */
+/* Keras's CSVLogger, byte for byte. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,7 @@
 #define VAL  "val_"
 #define KEYS (4 * LS_MAX_RESULTS + 4)
 
-/* Saved state: size of the file after the last complete epoch. A resumed run removes what
- * follows. */
+/* Size of the file after the last complete epoch. A resumed run removes what follows. */
 typedef struct numbers {
     int64_t bytes, started;
 } numbers;
@@ -21,10 +20,10 @@ typedef struct csv_logger {
     ls_csv_logger_options options;
     ls_callback_facts facts;
     char separator;
-    ls_append file; /* closed if another worker writes; `rows` then holds what would be written */
+    ls_append file; /* closed if another worker writes; `rows` then holds the text */
     ls_text rows;
     int64_t first; /* offset in the file at which `rows` begin */
-    bool ready;    /* the file is truncated to where this run starts or resumes */
+    bool ready;    /* truncated to where this run starts or resumes */
     char keys[KEYS][80];
     size_t key_count; /* 0: unknown yet */
     numbers now;
@@ -53,21 +52,20 @@ static int by_letters(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* All names, sorted. Without validation, Keras appends a column "val_..." for each; they stay
- * NA. */
+/* Sorted. Without validation, Keras appends a column "val_..." for each; they stay NA. */
 static void find_keys(csv_logger *c, const ls_logs *logs)
 {
     const ls_job *job = c->facts.job;
     for (size_t i = 0; i < logs->count; i++)
         add_key(c, "", logs->names[i]);
     for (size_t i = 0; c->facts.validates && i < job->name_count; i++)
-        add_key(c, VAL, job->names[i]); /* logs of a cut epoch do not have them */
+        add_key(c, VAL, job->names[i]); /* a cut epoch does not have them */
     qsort(c->keys, c->key_count, sizeof(*c->keys), by_letters);
     for (size_t i = 0, count = c->key_count; !c->facts.validates && i < count; i++)
         add_key(c, VAL, c->keys[i]);
 }
 
-/* Quotes only if necessary, like Python's csv module. */
+/* Like Python's csv module. */
 static void put_field(const csv_logger *c, ls_text *line, const char *field)
 {
     const char special[] = { c->separator, '"', '\r', '\n', '\0' };
@@ -122,8 +120,8 @@ static ls_status write_row(csv_logger *c, const ls_text *line)
     return LS_OK;
 }
 
-/* Restores the file as it was when training began, then writes all rows, regardless of what the
- * lost worker wrote. */
+/* Truncates the file to where training began, then writes all rows, whatever the lost worker
+ * wrote. */
 static ls_status write_rows(csv_logger *c)
 {
     LS_TRY(ls_append_open(&c->file, c->options.path));
@@ -133,7 +131,7 @@ static ls_status write_rows(csv_logger *c)
     return c->rows.length ? ls_append_write(&c->file, c->rows.data, c->rows.length) : LS_OK;
 }
 
-static void go_on(void *user)
+static void take_over(void *user)
 {
     csv_logger *c = user;
     if (c->file.fd < 0 && write_rows(c) != LS_OK)
@@ -141,7 +139,7 @@ static void go_on(void *user)
     ls_text_free(&c->rows);
 }
 
-/* Notes the size of the file before the other worker writes. */
+/* Before the other worker writes. */
 static void look_at_file(csv_logger *c)
 {
     struct stat about;
@@ -151,7 +149,7 @@ static void look_at_file(csv_logger *c)
 
 /* ---- Events ---- */
 
-/* Not done when training begins, because a saved state may be loaded after that. */
+/* Not when training begins, because a saved state may be loaded after that. */
 static void make_ready(csv_logger *c)
 {
     if (!c->ready && (c->now.started || !c->options.append))
@@ -254,4 +252,4 @@ static void close_state(void *user)
     free(c);
 }
 
-const ls_builtin ls_builtin_csv_logger = { NAME, open_state, close_state, .only_writes = true, .go_on = go_on };
+const ls_builtin ls_builtin_csv_logger = { NAME, open_state, close_state, .only_writes = true, .take_over = take_over };

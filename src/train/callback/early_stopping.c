@@ -1,4 +1,4 @@
-/* Keras's EarlyStopping: stops training when a monitored value has not improved for a while. */
+/* Keras's EarlyStopping. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void restore_weights(const early_stopping *e)
 
 /* ---- Events ---- */
 
-/* Same order of operations as Keras. Ignores an epoch that was cut: it may continue later. */
+/* Operations in Keras's order. An epoch that was cut may continue later. */
 static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     early_stopping *e = user;

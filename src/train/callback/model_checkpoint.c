@@ -1,8 +1,6 @@
-/* Keras's ModelCheckpoint: writes weights during training, of every epoch or of the best.
- *
- * The file name is a pattern: {epoch:02d} (from 1), {batch}, and each value by name,
- * {val_loss:.3f}, formatted as in Python; {{ and }} are braces. Invalid patterns are reported
- * before training. */
+/* Keras's ModelCheckpoint. The file name is a pattern: {epoch:02d} (from 1), {batch}, and each value
+ * by name, {val_loss:.3f}, formatted as in Python; {{ and }} are braces. Invalid patterns are
+ * reported before training. */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -33,7 +31,7 @@ typedef struct model_checkpoint {
 
 /* ---- Patterns ---- */
 
-/* A field of a pattern: {name:08.3f}. */
+/* {name:08.3f}. */
 typedef struct field {
     char name[80];
     bool zeros;
@@ -50,7 +48,7 @@ static int read_digits(const char **at)
     return value;
 }
 
-/* Reads a field after its '{' and moves *at past the '}'. */
+/* `*at` is after the '{', then after the '}'. */
 static ls_status read_field(const char *pattern, const char **at, field *out)
 {
     size_t length = strcspn(*at, ":}");
@@ -94,8 +92,7 @@ static void put_real(ls_text *to, const field *f, double value)
     ls_text_put(to, number);
 }
 
-/* Finds the value of a name; *whole: it is a count. If `logs` is NULL, only checks that `facts` has
- * the name. */
+/* *whole: it is a count. Without `logs`, only checks that the name exists. */
 static bool find_value(const model_checkpoint *c, const char *name, const ls_logs *logs, bool *whole, double *out)
 {
     *whole = strcmp(name, "epoch") == 0 || (c->options.save_freq > 0 && strcmp(name, "batch") == 0);
@@ -139,7 +136,7 @@ static ls_status check_field(const model_checkpoint *c, const field *f)
     return status;
 }
 
-/* Formats the file name. If `logs` is NULL, checks the pattern and formats every field as 0. */
+/* Without `logs`, checks the pattern and formats every field as 0. */
 static ls_status put_path(const model_checkpoint *c, const ls_logs *logs, ls_text *out)
 {
     const char *pattern = c->options.path;
@@ -172,7 +169,7 @@ static ls_status put_path(const model_checkpoint *c, const ls_logs *logs, ls_tex
 
 /* ---- Saving ---- */
 
-static void tell(const model_checkpoint *c, const ls_logs *logs, const char *path, double value)
+static void print_decision(const model_checkpoint *c, const ls_logs *logs, const char *path, double value)
 {
     FILE *out = c->options.verbose ? ls_callback_out(&c->facts) : NULL;
     if (!out)
@@ -207,7 +204,7 @@ static ls_status write_weights(const ls_model *model, const char *path)
     return ls_model_save_weights(model, path);
 }
 
-static bool write_told(const model_checkpoint *c, const ls_model *model, const char *path)
+static bool write_or_warn(const model_checkpoint *c, const ls_model *model, const char *path)
 {
     if (write_weights(model, path) == LS_OK)
         return true;
@@ -215,19 +212,18 @@ static bool write_told(const model_checkpoint *c, const ls_model *model, const c
     return false;
 }
 
-/* One worker writes and all wait for it: if it is lost meanwhile, its successor still has these
- * weights. The first exchange is for a worker that was stopped and resumes: there it learns that it
- * was replaced. */
+/* One worker writes and all wait: if it is lost meanwhile, its successor still has these weights.
+ * In the first exchange a worker that was stopped learns that it was replaced. */
 static ls_status write_by_one(const model_checkpoint *c, const ls_model *model, const char *path, bool *written)
 {
     ls_peers *peers = ls_model_graph(c->facts.job->model)->context->peers;
     bool failed = false;
     LS_TRY(ls_peers_any(peers, "that weights are written", &failed));
     bool quiet = ls_callback_is_quiet(&c->facts);
-    failed = !quiet && !write_told(c, model, path);
+    failed = !quiet && !write_or_warn(c, model, path);
     LS_TRY(ls_peers_any(peers, "whether weights were written", &failed));
     if (quiet && !ls_callback_is_quiet(&c->facts))
-        write_told(c, model, path);
+        write_or_warn(c, model, path);
     *written = !failed;
     return LS_OK;
 }
@@ -241,12 +237,12 @@ static ls_status save_now(model_checkpoint *c, const ls_model *model, const ls_l
     if (c->options.save_best_only && !ls_monitor_value(&c->monitor, logs, &current))
         return LS_OK;
     if (c->options.save_best_only && !ls_monitor_is_better(&c->monitor, current, c->now.best)) {
-        tell(c, logs, NULL, current);
+        print_decision(c, logs, NULL, current);
         return LS_OK;
     }
     ls_status status = put_path(c, logs, &path);
     if (status == LS_OK) {
-        tell(c, logs, ls_text_get(&path), current);
+        print_decision(c, logs, ls_text_get(&path), current);
         status = write_by_one(c, model, ls_text_get(&path), &written);
     }
     if (written)
@@ -255,7 +251,7 @@ static ls_status save_now(model_checkpoint *c, const ls_model *model, const ls_l
     return status;
 }
 
-/* Ignores an epoch that was cut: it may continue later, and must not count as the best. */
+/* An epoch that was cut may continue later, and must not count as the best. */
 static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     model_checkpoint *c = user;
@@ -294,7 +290,6 @@ static ls_status load(void *user, const void *bytes, size_t count)
     return ls_callback_unpack(&parts, NAME, bytes, count);
 }
 
-/* Checks the pattern, and that a file can be created there. */
 static ls_status check(model_checkpoint *c)
 {
     const ls_model_checkpoint_options *o = &c->options;
@@ -307,7 +302,7 @@ static ls_status check(model_checkpoint *c)
         return ls_fail(LS_ERR_INVALID, NAME ": initial_value_threshold is %g", o->initial_value_threshold);
     ls_status status = put_path(c, NULL, &path);
     bool here = !ls_callback_is_quiet(&c->facts); /* false if another worker writes */
-    /* checks the format, and that it can hold this model's weights */
+    /* also checks that the format can hold this model */
     if (status == LS_OK)
         status = ls_fail_within(ls_model_save_weights(c->facts.job->model, ls_text_get(&path), .dry_run = true), NAME);
     if (status == LS_OK && here)

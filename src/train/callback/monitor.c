@@ -1,5 +1,4 @@
-/* Values that built-in callbacks monitor: their names, which direction is better, and the saved
- * state. */
+/* Values that built-in callbacks monitor, and their saved state. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 
 #define VAL "val_"
 
-/* Index of a name among the job's results; -1: none. */
 static int find_result(const ls_job *job, const char *name)
 {
     for (size_t i = 0; i < job->name_count; i++)

@@ -1,5 +1,5 @@
-/* Callbacks that set the learning rate: Keras's ReduceLROnPlateau and LearningRateScheduler. Rates
- * are floats, as in Keras and in a step. */
+/* Keras's ReduceLROnPlateau and LearningRateScheduler. Rates are floats, as in Keras and in a
+ * step. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,6 @@
 #define NAME      "reduce_lr_on_plateau"
 #define SCHEDULER "learning_rate_scheduler"
 
-/* With a schedule, no callback can set the rate. */
 static ls_status check_rate_is_free(const char *name, const ls_callback_facts *facts)
 {
     const ls_job *job = facts->job;
@@ -60,7 +59,7 @@ static ls_status reduce(plateau *p, ls_model *model, int64_t epoch)
     return LS_OK;
 }
 
-/* Same order of operations as Keras. Ignores an epoch that was cut: it may continue later. */
+/* Operations in Keras's order. An epoch that was cut may continue later. */
 static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     plateau *p = user;

@@ -1,5 +1,4 @@
-/* Writes event files for TensorBoard: scalars of epochs and steps, with the tags of Keras's
- * callback.
+/* Writes event files for TensorBoard, with the tags of Keras's callback.
  *
  * A file is a sequence of TFRecords: length (u64), its masked CRC-32C, the data, its masked
  * CRC-32C. The data is a protocol buffer Event with these fields:
@@ -21,20 +20,19 @@
 #include "train/job/step.h"
 
 #define NAME       "tensorboard"
-#define NAME_BYTES 160 /* size of an event file's name, which contains the host name */
+#define NAME_BYTES 160 /* of a file, which contains the host name */
 
-/* Saved state of a folder: its file, and the file's size after the last step or complete epoch. A
- * resumed run continues there. */
+/* Saved state of a folder: its file, and its size after the last step or complete epoch. */
 typedef struct place {
     int64_t bytes;
     char file[NAME_BYTES]; /* "": none yet */
 } place;
 
 typedef struct writer {
-    const char *folder; /* subfolder of log_dir: "train" */
+    const char *folder; /* of log_dir: "train" */
     ls_append file;
     ls_text records; /* to write at once */
-    /* if another worker writes: the records of the last two flushes, newest first */
+    /* if another worker writes: the last two flushes, newest first */
     ls_text last[2];
     bool failed;
 } writer;
@@ -162,7 +160,7 @@ static ls_status path_of(const tensorboard *t, part p, char path[PATH_MAX])
     return length < PATH_MAX ? LS_OK : ls_fail(LS_ERR_IO, "the name of folder '%.100s...' is too long", t->folder);
 }
 
-/* Picks a unique name: two runs of one process may begin in the same second. */
+/* Two runs of one process may begin in the same second. */
 static ls_status make_file(tensorboard *t, part p, char path[PATH_MAX])
 {
     char host[64] = "localhost";
@@ -182,8 +180,7 @@ static ls_status make_file(tensorboard *t, part p, char path[PATH_MAX])
     return ls_fail(LS_ERR_IO, "'%s' and 999 others are there already", path);
 }
 
-/* Not done when training begins, because a saved state may be loaded after that; its file is
- * continued. */
+/* Not when training begins, because a saved state may be loaded after that. */
 static ls_status open_file(tensorboard *t, part p)
 {
     char path[PATH_MAX];
@@ -205,8 +202,8 @@ static ls_status open_file(tensorboard *t, part p)
     return status;
 }
 
-/* Writes the records at once, so that a full disk leaves complete events. `keeps`: a resumed run
- * keeps them. */
+/* Writes all at once, so that a full disk leaves complete events. `keeps`: a resumed run keeps
+ * them. */
 static void flush(tensorboard *t, part p, bool keeps)
 {
     writer *w = &t->writers[p];
@@ -251,8 +248,8 @@ static void open_early(tensorboard *t, part p)
     }
 }
 
-/* Opens the files before the first step, so that every checkpoint has their names. A resumed run
- * then replaces what a cut epoch wrote, even the first. */
+/* Opens the files before the first step, so that every checkpoint has their names, and a resumed
+ * run replaces what a cut epoch wrote. */
 static ls_status on_batch_begin(void *user, ls_model *model, const ls_logs *logs)
 {
     tensorboard *t = user;
@@ -305,9 +302,8 @@ static ls_status on_test_end(void *user, ls_model *model, const ls_logs *logs)
     return LS_OK;
 }
 
-/* Starts new files: only the lost worker knew the names of its own. TensorBoard merges them; the
- * last points may be in both. */
-static void go_on(void *user)
+/* Starts new files: only the lost worker knew the names of its own. TensorBoard merges them. */
+static void take_over(void *user)
 {
     tensorboard *t = user;
     if (!t->quiet)
@@ -394,4 +390,5 @@ static void close_state(void *user)
     free(t);
 }
 
-const ls_builtin ls_builtin_tensorboard = { NAME, open_state, close_state, .only_writes = true, .go_on = go_on };
+const ls_builtin ls_builtin_tensorboard = { NAME, open_state, close_state, .only_writes = true,
+                                            .take_over = take_over };

@@ -7,13 +7,13 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/job/job.h"
 
-/* Does not lock the folder if the running fit saves there: it holds the lock. */
+/* A running fit that saves there holds the lock. */
 static ls_status write_content(ls_job *job, const char *dir, const ls_content *content)
 {
     const ls_file_ops *ops = job->file_ops ? job->file_ops : &ls_system_file_ops;
     int lock = -1;
     size_t bytes = 0;
-    if (!ls_checkpoint_writer_makes_room(job->saver, dir))
+    if (!ls_checkpoint_writer_makes_room(job->writer, dir))
         LS_TRY(ls_checkpoint_lock(ops, dir, &lock));
     ls_status status = ls_checkpoint_write(ops, dir, content, (ls_permission){ .ask = NULL }, &bytes);
     if (status == LS_OK)
@@ -29,8 +29,8 @@ static ls_status save(ls_job *job, const char *dir)
     ls_content *content = NULL;
     ls_state_extras extras = { .facts = &facts, .history = job->fit ? *job->fit->history : NULL };
     LS_TRY(ls_facts_make(job, &facts));
-    if (job->saver)
-        ls_checkpoint_writer_extras(job->saver, &extras);
+    if (job->writer)
+        ls_checkpoint_writer_extras(job->writer, &extras);
     ls_status status = ls_content_make(job, &extras, &content);
     ls_facts_free(&facts);
     if (status == LS_OK)

@@ -13,10 +13,8 @@
  *     state.c              makes and parses state.json
  *     files.c              writes, finds and verifies folders
  *     checkpoint_writer.c  saves in a thread while the fit runs
- *     package.c            a checkpoint as bytes, for another worker
- *     checkpoint.c         public functions
- *
- * fit/state_transfer.c sends a checkpoint to workers that join a running fit. */
+ *     package.c            a checkpoint as bytes, for a worker that joins (fit/state_transfer.c)
+ *     checkpoint.c         public functions */
 #ifndef LS_TRAIN_CHECKPOINT_CHECKPOINT_H
 #define LS_TRAIN_CHECKPOINT_CHECKPOINT_H
 
@@ -37,7 +35,7 @@
 
 /* ---- Description of a job (facts.c) ---- */
 
-/* Facts that determine the steps of a fit, beyond the state of the job. */
+/* What determines the steps of a fit, beyond the state of the job. */
 typedef struct ls_fit_facts {
     ls_passes *data, *validation; /* validation may be NULL */
     const ls_fit_options *options;
@@ -46,43 +44,41 @@ typedef struct ls_fit_facts {
     ls_history **history;
 } ls_fit_facts;
 
-/* Three JSON objects. A job may load a checkpoint if `job` and, in a fit, `fit` are equal. `bits`
- * holds what else decides the last bits of a step. */
+/* A job may load a checkpoint if `job` and, in a fit, `fit` are equal. `bits` holds what else
+ * decides the last bits of a step. */
 typedef struct ls_facts {
-    json_t *job, *fit, *bits; /* fit is JSON null outside a fit */
+    json_t *job, *fit, *bits; /* fit is null outside a fit */
 } ls_facts;
 ls_status ls_facts_make(ls_job *job, ls_facts *out);
 void ls_facts_free(ls_facts *facts);
 
-/* Number of values of an entry, and the values as JSON. */
 size_t ls_state_entry_count(const ls_state_entry *entry);
 json_t *ls_state_entry_json(const ls_state_entry *entry);
 
-/* A number as JSON. JSON has no infinity and no NaN; they are written as strings. */
+/* Infinity and NaN, which JSON lacks, are strings. */
 json_t *ls_json_real(double value);
 ls_status ls_json_any_f64(const ls_json_at *at, double *out);
 
 /* ---- One checkpoint ---- */
 
-/* The best result so far, compared at the end of each epoch. */
+/* Compared at the end of each epoch. */
 typedef struct ls_best {
     bool known;
     double value;
     int64_t step;
 } ls_best;
 
-/* Content of one checkpoint: a copy of the state, so that training can continue while it is
- * written. */
+/* A copy of the state, so that training can continue while it is written. */
 typedef struct ls_content {
     ls_snapshot *snapshot;
     json_t *state; /* state.json without "files" and its own hash */
     int64_t step;
-    size_t prefix; /* length of "OPTIMIZER/" in the names of slots */
+    size_t prefix; /* length of "OPTIMIZER/" in names of slots */
 } ls_content;
 
 typedef struct ls_state_extras {
     const ls_facts *facts;
-    /* array of strings: which bits were allowed to differ, and from which step on */
+    /* strings: which bits were allowed to differ, and from which step on */
     const json_t *other_bits;
     const ls_history *history;
     const ls_best *best;
@@ -92,7 +88,7 @@ typedef struct ls_state_extras {
 ls_status ls_content_make(ls_job *job, const ls_state_extras *extras, ls_content **out);
 void ls_content_destroy(ls_content *content);
 
-/* A checkpoint that was opened and verified. */
+/* Opened and verified. */
 typedef struct ls_checkpoint {
     char path[PATH_MAX];
     int64_t step;
@@ -101,22 +97,21 @@ typedef struct ls_checkpoint {
 } ls_checkpoint;
 void ls_checkpoint_close(ls_checkpoint *checkpoint);
 
-/* Parses a state.json and checks all that does not depend on a job. json_decref *out. */
+/* Checks all that does not depend on a job. json_decref *out. */
 ls_status ls_state_parse(const char *name, const char *text, size_t bytes, json_t **out);
-/* Formats a state as text that ends with its own hash; free() it. */
+/* The text ends with its own hash; free() it. */
 ls_status ls_state_text(const json_t *state, char **out, size_t *bytes);
 
-/* Checks that the job is equal to the saved one; the error names the differences. Different bits
- * are an error unless `allow_other_bits` is set; *difference then describes them, free() it. */
+/* Checks that the job equals the saved one; the error names the differences. Different bits are an
+ * error unless allowed; *difference then describes them, free() it. */
 typedef struct ls_fits {
     bool in_fit, allow_other_bits;
 } ls_fits;
 ls_status ls_checkpoint_fits(const ls_checkpoint *checkpoint, ls_job *job, const ls_facts *facts, ls_fits how,
                              char **difference);
 
-/* ls_checkpoint_put restores all of the job's state, or nothing. The other two restore the history
- * and the best result of a fit; they leave *history unchanged if no epoch was saved, and *best if
- * it was of another monitor. */
+/* ls_checkpoint_put restores all of the job's state, or nothing. The others leave *history
+ * unchanged if no epoch was saved, and *best if it was of another monitor. */
 ls_status ls_checkpoint_put(const ls_checkpoint *checkpoint, ls_job *job);
 ls_status ls_checkpoint_history(const ls_checkpoint *checkpoint, ls_history **history);
 ls_status ls_checkpoint_best(const ls_checkpoint *checkpoint, const char *monitor, ls_best *best);
@@ -125,24 +120,23 @@ ls_status ls_checkpoint_best(const ls_checkpoint *checkpoint, const char *monito
 
 typedef struct ls_named_checkpoint {
     int64_t step;
-    bool replaced; /* "step-00000500.old": a later checkpoint of the same step was replacing it */
+    bool replaced; /* "step-00000500.old": a later one of the same step was replacing it */
 } ls_named_checkpoint;
 
-/* Lists the checkpoints in a folder, newest first; none if the folder does not exist. free() the
- * list. */
+/* Newest first; none if the folder does not exist. free() the list. */
 ls_status ls_checkpoints_list(const char *dir, ls_named_checkpoint **out, size_t *count);
 void ls_checkpoint_path(const char *dir, const ls_named_checkpoint *named, char out[PATH_MAX]);
 
-/* Opens the checkpoint `from`, or the newest complete one in the folder `from`; logs a warning for
- * each that is skipped. *out is NULL if the folder has none. */
+/* Opens the checkpoint `from`, or the newest complete one in that folder; warns for each that it
+ * skips. *out is NULL if there is none. */
 ls_status ls_checkpoint_find(const char *from, ls_logger *log, ls_checkpoint **out);
 
-/* Creates the folder if it is missing, locks it against other processes, and removes what killed
- * runs left. Close *lock to unlock. LS_ERR_STATE: another process holds the lock. */
+/* Creates the folder if needed, locks it against other processes, and removes what killed runs
+ * left. Close *lock to unlock. LS_ERR_STATE: another process holds the lock. */
 ls_status ls_checkpoint_lock(const ls_file_ops *ops, const char *dir, int *lock);
 
 /* Writes DIR/step-...; a failure leaves the folder unchanged. Calls `permission.ask` (may be NULL)
- * after all files are written and before the rename; if it fails, nothing is saved. */
+ * before the rename; if it fails, nothing is saved. */
 typedef struct ls_permission {
     ls_status (*ask)(void *user);
     void *user;
@@ -150,7 +144,7 @@ typedef struct ls_permission {
 ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_content *content,
                               ls_permission permission, size_t *bytes);
 
-/* The three files of a checkpoint. ls_checkpoint_open_files reads and verifies them completely. */
+/* ls_checkpoint_open_files reads and verifies the files completely. */
 typedef struct ls_checkpoint_paths {
     char model[PATH_MAX], optimizer[PATH_MAX], state[PATH_MAX];
 } ls_checkpoint_paths;
@@ -158,23 +152,22 @@ ls_status ls_checkpoint_write_files(const ls_file_ops *ops, const char *folder, 
                                     size_t *bytes);
 ls_status ls_checkpoint_open_files(const char *name, const ls_checkpoint_paths *paths, ls_checkpoint **out);
 
-/* Points DIR/last or DIR/best to a step. Ignores file systems without symbolic links. */
+/* Points DIR/last or DIR/best to a step, where links exist. */
 void ls_checkpoint_link(const ls_file_ops *ops, const char *dir, const char *name, int64_t step);
 
-/* Removes all checkpoints except the newest `keep`, the step `last` and the step `best` (-1:
- * none). */
+/* Keeps the newest `keep`, the step `last` and the step `best` (-1: none). */
 void ls_checkpoints_prune(const ls_file_ops *ops, const char *dir, int keep, int64_t last, int64_t best);
 
-/* For a full disk: removes the oldest checkpoint except the step `best` (-1: none). Keeps the only
- * one in a folder. Returns the removed step; -1: none. */
+/* For a full disk: removes the oldest checkpoint except `best` (-1: none) and the only one in a
+ * folder. Returns its step; -1: none. */
 int64_t ls_checkpoints_make_room(const ls_file_ops *ops, const char *dir, int64_t best);
 
-/* Renames a damaged checkpoint to "step-00000500.damaged", so that later runs ignore it. */
+/* Renames a damaged checkpoint to "step-00000500.damaged", which later runs ignore. */
 ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named);
 
 /* ---- As bytes (package.c) ---- */
 
-/* The files of a checkpoint, concatenated: model, optimizer, state. */
+/* Model, optimizer and state, concatenated. */
 #define LS_CHECKPOINT_FILES 3
 typedef struct ls_package {
     char *bytes;
@@ -190,17 +183,17 @@ void ls_package_free(ls_package *package);
 /* ---- Workers that join a running fit (fit/state_transfer.c) ---- */
 
 /* Called by the members between two steps: admits waiting workers and sends them the state. `log`
- * may be NULL. *too_few: none joined, and there are fewer workers than required. */
+ * may be NULL. *too_few: none joined, and fewer workers than required are left. */
 ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few);
-/* Called by a joining worker: waits until the members admit it, then loads the state that they
- * send. *answer is LS_ANSWER_WAIT if `stop` was set before. */
+/* Called by a joining worker: waits until it is admitted, then loads the state. *answer is
+ * LS_ANSWER_WAIT if `stop` was set before. */
 ls_status ls_job_join(ls_job *job, ls_train_log *log, const volatile int *stop, ls_answer *answer);
 
 /* ---- Evaluating the checkpoints of another process (fit/evaluator.c) ---- */
 
-/* Evaluates each checkpoint that appears in the fit's folder, up to the one at the end of training
- * or until the fit is stopped. Prints a line, logs a record (in LOG.evaluator) and adds a history
- * epoch for each. The model keeps the weights of the last one. */
+/* Evaluates each checkpoint that appears in the fit's folder, until training ends or is stopped.
+ * Prints a line, logs a record (in LOG.evaluator) and adds a history epoch for each. The model
+ * keeps the last weights. */
 ls_status ls_evaluate_checkpoints(ls_job *job, const ls_settings *settings, ls_passes *validation, int64_t epochs,
                                   ls_history **history);
 
@@ -208,38 +201,33 @@ ls_status ls_evaluate_checkpoints(ls_job *job, const ls_settings *settings, ls_p
 
 typedef struct ls_checkpoint_writer ls_checkpoint_writer;
 
-/* Finds the checkpoint to resume from if the options ask for it, and prepares saving. *out is NULL
- * if the options ask for neither. */
+/* Finds the checkpoint to resume from, and prepares saving. *out is NULL if the options ask for
+ * neither. */
 ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out);
-bool ls_checkpoint_writer_resumes(const ls_checkpoint_writer *saver);
-/* Loads the checkpoint to resume from into the job. */
-ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *saver);
+bool ls_checkpoint_writer_resumes(const ls_checkpoint_writer *writer);
+ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *writer);
 /* The same with a checkpoint that another worker sent; closes it. */
-ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *saver, ls_checkpoint *found);
-/* Sets the log (may be NULL); logs the resume, and from now on each checkpoint. */
-void ls_checkpoint_writer_log(ls_checkpoint_writer *saver, ls_train_log *log);
-/* Takes over the folder from a writer that was lost. Logs a warning if the folder cannot be
- * reached. */
-void ls_checkpoint_writer_go_on(ls_checkpoint_writer *saver);
-/* Call when the membership has a new generation: the writing worker claims its lease for it. */
-void ls_checkpoint_writer_renew_lease(ls_checkpoint_writer *saver);
-/* Call after each step: saves if a checkpoint is due or requested, or if training stops here. */
-void ls_checkpoint_writer_step(ls_checkpoint_writer *saver, bool stopping);
-/* Whether a checkpoint is due or requested after `step`; ls_checkpoint_writer_step then saves it,
- * at that step or later. For a fit that must halt first. */
-bool ls_checkpoint_writer_wants(ls_checkpoint_writer *saver, int64_t step);
-/* Call after each complete epoch, with its results. */
-void ls_checkpoint_writer_epoch(ls_checkpoint_writer *saver, const ls_results *results, const ls_results *validation);
-/* Call at the end of training: saves the state unless it is saved, or training stopped inside an
+ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *writer, ls_checkpoint *found);
+/* Logs the resume, and from now on each checkpoint. `log` may be NULL. */
+void ls_checkpoint_writer_log(ls_checkpoint_writer *writer, ls_train_log *log);
+/* Continues the folder of a chief that was lost. Logs a warning if the folder cannot be reached. */
+void ls_checkpoint_writer_take_over(ls_checkpoint_writer *writer);
+/* Claims the lease for a new generation of the membership. */
+void ls_checkpoint_writer_renew_lease(ls_checkpoint_writer *writer);
+/* After each step: saves if a checkpoint is due or requested, or if training stops here. */
+void ls_checkpoint_writer_step(ls_checkpoint_writer *writer, bool stopping);
+/* Whether a checkpoint is due or requested after `step`, for a fit that must halt first. */
+bool ls_checkpoint_writer_wants(ls_checkpoint_writer *writer, int64_t step);
+/* After each complete epoch. */
+void ls_checkpoint_writer_epoch(ls_checkpoint_writer *writer, const ls_results *results, const ls_results *validation);
+/* At the end of training: saves the state unless it is saved, or training stopped inside an
  * epoch. */
-void ls_checkpoint_writer_finish(ls_checkpoint_writer *saver);
-/* Whether the writer writes to this folder. If so, waits until it is idle; it writes nothing more
- * until its next call. */
-bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *saver, const char *dir);
-/* Sets what a checkpoint made now contains beside the job's state. */
-void ls_checkpoint_writer_extras(const ls_checkpoint_writer *saver, ls_state_extras *extras);
-/* Waits until everything is written, and reports what was not. LS_ERR_UNSAVED: the last state could
- * not be saved. */
-ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *saver);
+void ls_checkpoint_writer_finish(ls_checkpoint_writer *writer);
+/* Whether the writer writes to this folder; if so, waits until it is idle, and it stays so until
+ * its next call. */
+bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *writer, const char *dir);
+void ls_checkpoint_writer_extras(const ls_checkpoint_writer *writer, ls_state_extras *extras);
+/* Waits until everything is written. LS_ERR_UNSAVED: the last state could not be saved. */
+ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *writer);
 
 #endif

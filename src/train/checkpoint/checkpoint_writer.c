@@ -1,7 +1,7 @@
-/* Saves checkpoints while a fit runs: training only waits for a copy of its state, and a thread
- * writes the copy. If a checkpoint cannot be written, the writer logs a warning, training
- * continues, and the next save tries again. On a full disk it removes the oldest checkpoint. A fit
- * whose last state could not be saved returns LS_ERR_UNSAVED. */
+/* Saves checkpoints while a fit runs: training only waits for a copy of its state, which a thread
+ * writes. If that fails, training continues, and the next save tries again. On a full disk it
+ * removes the oldest checkpoint. A fit whose last state could not be saved returns
+ * LS_ERR_UNSAVED. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -22,22 +22,20 @@
 
 /* ---- The writer ---- */
 
-/* A checkpoint to write. */
 typedef struct order {
     ls_content *content;
-    int64_t best; /* step of the best result so far; -1: none */
+    int64_t best; /* of the best result so far; -1: none */
 } order;
 
-/* Result of writing a checkpoint. */
 typedef struct outcome {
     int64_t step;
     double seconds;
     size_t bytes;
-    int64_t removed; /* step that was removed to free disk space; -1: none */
+    int64_t removed; /* to free disk space; -1: none */
     ls_error failure;
 } outcome;
 
-/* results that the training thread has not read yet; it reads them before each order */
+/* read by the training thread before each order */
 #define OUTCOMES 4
 
 struct ls_checkpoint_writer {
@@ -47,25 +45,25 @@ struct ls_checkpoint_writer {
     const ls_fit_options *options;
     ls_facts facts;
     json_t *other_bits;
-    ls_checkpoint *found; /* checkpoint to resume from; NULL once the fit has begun */
-    bool resumes;         /* the fit resumes from `from`, at step `from_step` */
+    ls_checkpoint *found; /* to resume from; NULL once the fit has begun */
+    bool resumes;         /* from `from`, at step `from_step` */
     char from[PATH_MAX];
     int64_t from_step;
-    char *difference; /* allowed differences in bits; NULL: none */
+    char *difference; /* in bits, which was allowed; NULL: none */
     const ls_file_ops *ops;
     bool saves; /* there is a folder to save to */
-    /* This worker writes. The other workers keep the copy that they would have written last, in
-     * case they have to replace a lost writer. */
+    /* This worker writes. Others keep the copy that they would have written last, in case they
+     * replace a lost chief. */
     bool leads;
     ls_content *kept;
-    int64_t kept_best; /* step of the best result when `kept` was copied; -1: none */
-    int lock;          /* descriptor that locks the folder; -1: none */
+    int64_t kept_best; /* best step when `kept` was copied; -1: none */
+    int lock;          /* descriptor; -1: none */
     ls_lease lease;
     /* ---- When to save ---- */
     ls_period every;
     int keep;
     double saved_at;   /* time of the last save */
-    int asked;         /* last value of options->save that was seen */
+    int asked;         /* last value of options->save */
     bool due, stopped; /* stopped: inside an epoch; nothing more to save */
     ls_position saved; /* position of the last order */
     int64_t saved_step;
@@ -78,7 +76,7 @@ struct ls_checkpoint_writer {
     bool started;
     pthread_mutex_t mutex; /* protects the fields up to outcome_count, and `lease` */
     pthread_cond_t changed;
-    order next; /* order for the thread; content is NULL if there is none */
+    order next; /* content is NULL if there is none */
     bool busy, ends;
     outcome outcomes[OUTCOMES];
     size_t outcome_count;
@@ -86,7 +84,7 @@ struct ls_checkpoint_writer {
     int64_t written, failed;
     ls_error unsaved; /* why the last state is not saved; LS_OK: it is */
     /* ---- Used by the thread ---- */
-    int64_t best_there; /* step of the best checkpoint that could be written; -1: none */
+    int64_t best_listed; /* best checkpoint that could be written; -1: none */
 };
 
 static ls_context *context_of(const ls_checkpoint_writer *s)
@@ -96,8 +94,7 @@ static ls_context *context_of(const ls_checkpoint_writer *s)
 
 /* ---- The thread ---- */
 
-/* Checks before writing and before renaming that this worker may still write; it may have been
- * replaced while it was stopped. */
+/* This worker may have been replaced while it was stopped. */
 static ls_status check_lease(void *user)
 {
     ls_checkpoint_writer *s = user;
@@ -122,7 +119,7 @@ static void write_one(ls_checkpoint_writer *s, const order *o, outcome *out)
     *out = (outcome){ .step = o->content->step, .removed = -1 };
     ls_status status = write_content(s, o->content, &out->bytes);
     if (status == LS_ERR_IO && ls_ops_disk_is_full() && s->keep != LS_KEEP_ALL) {
-        out->removed = ls_checkpoints_make_room(s->ops, s->options->checkpoint, s->best_there);
+        out->removed = ls_checkpoints_make_room(s->ops, s->options->checkpoint, s->best_listed);
         if (out->removed >= 0)
             status = write_content(s, o->content, &out->bytes);
     }
@@ -131,10 +128,10 @@ static void write_one(ls_checkpoint_writer *s, const order *o, outcome *out)
         ls_checkpoint_link(s->ops, s->options->checkpoint, "last", o->content->step);
         if (o->best == o->content->step) {
             ls_checkpoint_link(s->ops, s->options->checkpoint, "best", o->best);
-            s->best_there = o->best;
+            s->best_listed = o->best;
         }
         if (s->keep != LS_KEEP_ALL)
-            ls_checkpoints_prune(s->ops, s->options->checkpoint, s->keep, o->content->step, s->best_there);
+            ls_checkpoints_prune(s->ops, s->options->checkpoint, s->keep, o->content->step, s->best_listed);
     }
     out->seconds = ls_clock_now() - start;
 }
@@ -170,7 +167,7 @@ static void *writer(void *user)
 
 /* ---- Reporting ---- */
 
-static void tell(ls_checkpoint_writer *s, const outcome *o)
+static void report(ls_checkpoint_writer *s, const outcome *o)
 {
     const char *error = o->failure.status == LS_OK ? NULL : o->failure.message;
     s->written += !error;
@@ -204,7 +201,7 @@ static void collect(ls_checkpoint_writer *s)
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
     for (size_t i = 0; i < count; i++)
-        tell(s, &done[i]);
+        report(s, &done[i]);
 }
 
 /* ---- Orders ---- */
@@ -219,18 +216,17 @@ static bool is_saved(const ls_checkpoint_writer *s)
 
 #define PATIENCE 0.2 /* seconds between two progress reports */
 
-/* Waits for the thread for PATIENCE seconds, then reports what training waits for. Call with the
- * mutex locked. */
+/* Reports what training waits for if the thread takes long. Call with the mutex locked. */
 static void wait_a_while(ls_checkpoint_writer *s)
 {
     if (ls_cond_wait_until(&s->changed, &s->mutex, ls_clock_now() + PATIENCE))
         return;
     pthread_mutex_unlock(&s->mutex);
-    ls_work_tell("saving to", s->options->checkpoint, 0, 0);
+    ls_work_report("saving to", s->options->checkpoint, 0, 0);
     pthread_mutex_lock(&s->mutex);
 }
 
-/* Whether an order can be given now. If `must` is set, waits until it can. */
+/* Whether an order can be given now; `must`: waits until it can. */
 static bool take_room(ls_checkpoint_writer *s, bool must)
 {
     pthread_mutex_lock(&s->mutex);
@@ -278,13 +274,13 @@ static void save(ls_checkpoint_writer *s)
         outcome failed = { .removed = -1 };
         ls_error_keep(&failed.failure, status);
         ls_job_step(s->job, &failed.step);
-        tell(s, &failed);
+        report(s, &failed);
     }
     s->due = false;
     s->saved_at = ls_clock_now();
 }
 
-/* A checkpoint that is due waits for a step at which the thread is idle, unless `must` is set. */
+/* Waits for a step at which the thread is idle, unless `must` is set. */
 static void save_if_possible(ls_checkpoint_writer *s, bool must)
 {
     double start = ls_clock_now();
@@ -422,8 +418,8 @@ static bool is_same_folder(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Newer checkpoints would be mistaken for those of this run. Renames those that resume skipped,
- * because they are damaged; others are an error. */
+/* Newer checkpoints would be mistaken for those of this run. Renames damaged ones, which resume
+ * skipped; others are an error. */
 static ls_status clear_newer(const ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
@@ -465,21 +461,21 @@ static ls_status claim_lease(ls_checkpoint_writer *s)
     return status;
 }
 
-/* If the new claim fails, the old lease stays valid until another worker claims it. */
+/* If this fails, the old lease stays valid until another worker claims it. */
 void ls_checkpoint_writer_renew_lease(ls_checkpoint_writer *s)
 {
     if (s && s->leads && claim_lease(s) != LS_OK)
         ls_log_write(s->log, LS_LOG_WARNING, "%s", ls_last_error());
 }
 
-/* Whether this worker joins a running fit: the members send it their state. */
+/* The members send their state to a worker that joins. */
 static bool joins(const ls_checkpoint_writer *s)
 {
     const ls_peers *peers = context_of(s)->peers;
     return peers && peers->joins;
 }
 
-static ls_status open_saver(ls_checkpoint_writer *s)
+static ls_status open_writer(ls_checkpoint_writer *s)
 {
     const ls_fit_options *o = s->options;
     s->every = (ls_period){ LS_EVERY_EPOCHS, 1 };
@@ -515,7 +511,7 @@ ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out)
         return ls_fail(LS_ERR_MEMORY, "no memory to save checkpoints");
     }
     *s = (ls_checkpoint_writer){
-        .job = job, .options = o, .lock = -1, .other_bits = other_bits, .saved_step = -1, .best_there = -1
+        .job = job, .options = o, .lock = -1, .other_bits = other_bits, .saved_step = -1, .best_listed = -1
     };
     s->log = &context_of(s)->log;
     s->ops = job->file_ops ? job->file_ops : &ls_system_file_ops;
@@ -524,7 +520,7 @@ ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out)
     s->saved_at = ls_clock_now();
     pthread_mutex_init(&s->mutex, NULL);
     ls_cond_init(&s->changed);
-    ls_status status = open_saver(s);
+    ls_status status = open_writer(s);
     if (status == LS_OK) {
         *out = s;
         return LS_OK;
@@ -540,7 +536,7 @@ bool ls_checkpoint_writer_resumes(const ls_checkpoint_writer *s)
     return s && s->resumes;
 }
 
-/* Records differences in bits in every later checkpoint. */
+/* Records allowed differences in every later checkpoint. */
 static ls_status note_other_bits(ls_checkpoint_writer *s)
 {
     char text[1024];
@@ -568,7 +564,6 @@ void ls_checkpoint_writer_log(ls_checkpoint_writer *s, ls_train_log *log)
         ls_train_log_resume(log, s->from, s->from_step, s->difference);
 }
 
-/* Loads the checkpoint that was found. */
 static ls_status put_back(ls_checkpoint_writer *s)
 {
     LS_TRY(note_other_bits(s));
@@ -577,11 +572,11 @@ static ls_status put_back(ls_checkpoint_writer *s)
     LS_TRY(ls_checkpoint_put(s->found, s->job));
     s->from_step = s->found->step;
     s->saved = s->job->position;
-    s->best_there = s->best.known ? s->best.step : -1;
+    s->best_listed = s->best.known ? s->best.step : -1;
     return LS_OK;
 }
 
-static void tell_where(const ls_checkpoint_writer *s)
+static void report_start(const ls_checkpoint_writer *s)
 {
     const ls_position *at = &s->job->position;
     bool chief = ls_is_chief(context_of(s));
@@ -602,7 +597,7 @@ ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
     if (!s || !s->found)
         return LS_OK;
     LS_TRY(put_back(s));
-    tell_where(s);
+    report_start(s);
     snprintf(s->from, sizeof(s->from), "%s", s->found->path);
     if (s->saves && is_same_folder(s->options->checkpoint, resume_from(s->options)))
         s->saved_step = s->found->step;
@@ -624,8 +619,7 @@ ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *s, ls_checkpoin
 
 #define LOCK_PATIENCE 0.2 /* seconds; the other workers wait meanwhile */
 
-/* The lock of a dead process is free. A process that was only stopped still holds it; then the
- * lease keeps it from writing. */
+/* A process that was only stopped still holds the lock; the lease keeps it from writing. */
 static ls_status lock_again(ls_checkpoint_writer *s)
 {
     double until = ls_clock_now() + LOCK_PATIENCE;
@@ -636,7 +630,7 @@ static ls_status lock_again(ls_checkpoint_writer *s)
     return status == LS_ERR_STATE ? LS_OK : status;
 }
 
-static bool is_there(const ls_named_checkpoint *list, size_t count, int64_t step)
+static bool is_listed(const ls_named_checkpoint *list, size_t count, int64_t step)
 {
     for (size_t i = 0; i < count; i++)
         if (list[i].step == step && !list[i].replaced)
@@ -644,8 +638,7 @@ static bool is_there(const ls_named_checkpoint *list, size_t count, int64_t step
     return false;
 }
 
-/* Updates the links. Writes the copy kept here if the lost writer was killed before it completed or
- * logged that checkpoint. */
+/* Writes the copy kept here if the lost chief did not complete or log that checkpoint. */
 static ls_status look_at_folder(ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
@@ -655,11 +648,12 @@ static ls_status look_at_folder(ls_checkpoint_writer *s)
     int64_t newest = count ? list[0].step : -1;
     if (count)
         ls_checkpoint_link(s->ops, dir, "last", newest);
-    s->best_there = s->best.known && is_there(list, count, s->best.step) ? s->best.step : -1;
-    if (s->best_there >= 0)
-        ls_checkpoint_link(s->ops, dir, "best", s->best_there);
-    bool missing = s->kept && s->kept->step >= newest &&
-                   (!is_there(list, count, s->kept->step) || !ls_train_log_has_checkpoint(s->train_log, s->kept->step));
+    s->best_listed = s->best.known && is_listed(list, count, s->best.step) ? s->best.step : -1;
+    if (s->best_listed >= 0)
+        ls_checkpoint_link(s->ops, dir, "best", s->best_listed);
+    bool missing =
+        s->kept && s->kept->step >= newest &&
+        (!is_listed(list, count, s->kept->step) || !ls_train_log_has_checkpoint(s->train_log, s->kept->step));
     free(list);
     LS_TRY(start(s));
     s->leads = true;
@@ -671,7 +665,7 @@ static ls_status look_at_folder(ls_checkpoint_writer *s)
     return LS_OK;
 }
 
-static ls_status go_on(ls_checkpoint_writer *s)
+static ls_status take_over(ls_checkpoint_writer *s)
 {
     struct stat info;
     bool there = stat(s->options->checkpoint, &info) == 0;
@@ -685,12 +679,12 @@ static ls_status go_on(ls_checkpoint_writer *s)
     return look_at_folder(s);
 }
 
-void ls_checkpoint_writer_go_on(ls_checkpoint_writer *s)
+void ls_checkpoint_writer_take_over(ls_checkpoint_writer *s)
 {
     if (!s || !s->saves || s->leads)
         return;
-    ls_status status = go_on(s);
-    /* the time of the lost writer's last save is unknown */
+    ls_status status = take_over(s);
+    /* the lost chief's last save is unknown */
     s->due |= s->every.unit == LS_EVERY_SECONDS;
     if (status == LS_OK)
         return;
@@ -744,7 +738,6 @@ static void end_thread(ls_checkpoint_writer *s)
     collect(s);
 }
 
-/* Status that ls_fit returns for its checkpoints. */
 static ls_status last_is_saved(const ls_checkpoint_writer *s)
 {
     return s->unsaved.status == LS_OK

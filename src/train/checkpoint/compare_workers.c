@@ -1,5 +1,5 @@
-/* Compares job and data of all workers before a fit begins. Without this, workers would fail later
- * without knowing the reason. */
+/* Compares job and data of all workers before a fit; otherwise they would fail later without a
+ * reason. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -11,7 +11,7 @@
 #include "train/checkpoint/compare_workers.h"
 #include "train/job/job.h"
 
-#define NAMED     4         /* number of differences listed */
+#define NAMED     4         /* differences listed */
 #define MOST_TEXT (1 << 24) /* bytes of a job's description */
 
 /* ---- Differences ---- */
@@ -33,7 +33,7 @@ static void differ(void *user, const char *path, const json_t *a, const json_t *
                     ls_json_show(a, of_a), d->a, ls_json_show(b, of_b), d->b);
 }
 
-static ls_status tell_difference(int a, const char *text_a, int b, const char *text_b)
+static ls_status fail_difference(int a, const char *text_a, int b, const char *text_b)
 {
     two d = { .a = a, .b = b };
     json_t *of_a = json_loads(text_a, 0, NULL), *of_b = json_loads(text_b, 0, NULL);
@@ -71,7 +71,6 @@ typedef struct summary {
     uint64_t hash[2], bytes;
 } summary;
 
-/* Broadcasts the text of one worker. */
 static ls_status fetch_text(ls_context *ctx, int from, uint64_t bytes, const char *own, char **out)
 {
     *out = bytes < MOST_TEXT ? calloc((size_t)bytes + 1, 1) : NULL;
@@ -90,7 +89,7 @@ static ls_status explain(ls_context *ctx, const summary *all, int a, int b, cons
     if (status == LS_OK)
         status = fetch_text(ctx, b, all[b].bytes, own, &text_b);
     if (status == LS_OK)
-        status = tell_difference(a, text_a, b, text_b);
+        status = fail_difference(a, text_a, b, text_b);
     free(text_a);
     free(text_b);
     return status;
@@ -118,7 +117,7 @@ static ls_status compare_texts(ls_context *ctx, const char *own)
 
 /* ---- Workers without lanes ---- */
 
-static ls_status tell_idle(ls_job *job)
+static ls_status warn_of_idle(ls_job *job)
 {
     const ls_fit_facts *fit = job->fit;
     ls_graph *graph = ls_model_graph(job->model);
@@ -151,5 +150,5 @@ ls_status ls_workers_compare(ls_job *job)
     LS_TRY(ls_workers_describe(job, &own));
     ls_status status = compare_texts(ctx, own);
     free(own);
-    return status == LS_OK ? tell_idle(job) : status;
+    return status == LS_OK ? warn_of_idle(job) : status;
 }

@@ -1,5 +1,4 @@
-/* Describes a job as names and values. A checkpoint contains them; to resume, they must be
- * equal. */
+/* Describes a job as names and values, which must be equal to resume. */
 #include <math.h>
 #include <string.h>
 
@@ -67,7 +66,7 @@ static ls_status hash_numbers(ls_sha256 *hash, const ls_tensor *node, const ls_a
     return LS_OK;
 }
 
-/* Excludes the device that the node runs on. */
+/* Without the node's device. */
 static ls_status hash_node(ls_sha256 *hash, const ls_tensor *node)
 {
     const ls_op_info *info = &ls_ops[node->op];
@@ -82,8 +81,7 @@ static ls_status hash_node(ls_sha256 *hash, const ls_tensor *node)
     return LS_OK;
 }
 
-/* SHA-256 of the nodes that compute the loss: layers, activations, dropout rates, the loss,
- * regularization. */
+/* Of all nodes that compute the loss: layers, activations, dropout rates, regularization. */
 static ls_status hash_loss(ls_tensor *loss, char hex[65])
 {
     ls_tensor **nodes = NULL;
@@ -245,7 +243,7 @@ static ls_status put_bits(ls_job *job, const ls_fit_facts *fit, json_t *object)
     free(bits);
     if (status != LS_OK || !fit)
         return status;
-    const ls_placement *placement = NULL; /* the actual lanes of the plan, which is created here */
+    const ls_placement *placement = NULL; /* of the plan, which is created here */
     LS_TRY(ls_run_placement(graph, &fit->settings->run, fit->function->fetches, fit->function->fetch_count,
                             fit->data->first, &placement));
     return put(object, "lanes", json_integer(placement->plan->lanes));

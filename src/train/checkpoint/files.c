@@ -1,5 +1,4 @@
-/* Folders of checkpoints: writes them so that each is complete or absent; finds, verifies and
- * removes them. */
+/* Folders of checkpoints: each is complete or absent. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +16,7 @@
 
 #define STEP_NAME   "step-%08" PRId64
 #define OLD         ".old"
-#define TEMPORARY   ".step-" /* prefix of folders that are being written or removed */
+#define TEMPORARY   ".step-" /* of folders that are being written or removed */
 #define STATE_LIMIT ((size_t)64 << 20)
 
 /* ---- Names ---- */
@@ -42,7 +41,7 @@ void ls_checkpoint_path(const char *dir, const ls_named_checkpoint *named, char 
     snprintf(out, PATH_MAX, "%s/" STEP_NAME "%s", dir, named->step, named->replaced ? OLD : "");
 }
 
-/* Reserves room for the longest name in the folder. */
+/* The longest name in the folder must fit. */
 static ls_status check_length(const char *dir)
 {
     if (strlen(dir) + 128 > PATH_MAX)
@@ -213,8 +212,7 @@ ls_status ls_checkpoint_find(const char *from, ls_logger *log, ls_checkpoint **o
 
 /* ---- Writing ---- */
 
-/* Removes only the files of a checkpoint, no other files. Allocates no memory, because there may be
- * none. */
+/* Removes only the files of a checkpoint. Allocates no memory, because there may be none. */
 static void remove_folder(const ls_file_ops *ops, const char *path)
 {
     static const char *const names[] = { LS_CHECKPOINT_STATE, LS_CHECKPOINT_OPTIMIZER, LS_CHECKPOINT_MODEL };
@@ -239,8 +237,7 @@ static bool is_temporary(const char *name)
     return strncmp(name, TEMPORARY, strlen(TEMPORARY)) == 0 && length > 4 && strcmp(name + length - 4, ".tmp") == 0;
 }
 
-/* Selects entries of one kind; for the optimizer's file also callback states that are too large for
- * JSON. */
+/* With callback states that are too large for JSON in the optimizer's file. */
 static size_t pick_entries(const ls_content *content, ls_state_entry_kind kind, ls_safetensors_entry *out)
 {
     size_t count = 0;
@@ -324,7 +321,7 @@ static ls_status rename_folder(const ls_file_ops *ops, const char *from, const c
     return LS_OK;
 }
 
-/* Renames the folder before removing it: an incomplete checkpoint never has a checkpoint's name. */
+/* Renames first: an incomplete checkpoint never has a checkpoint's name. */
 static void remove_checkpoint(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named)
 {
     char path[PATH_MAX], gone[PATH_MAX];
@@ -334,8 +331,8 @@ static void remove_checkpoint(const ls_file_ops *ops, const char *dir, const ls_
         remove_folder(ops, gone);
 }
 
-/* Renames a checkpoint of the same step first. Syncs the folder between the renames, so that one of
- * the two always exists. */
+/* Renames a checkpoint of the same step first, and syncs between the renames, so that one of the
+ * two always exists. */
 static ls_status put_in_place(const ls_file_ops *ops, const char *dir, int64_t step, const char *temporary)
 {
     const ls_named_checkpoint named = { .step = step }, aside = { .step = step, .replaced = true };
@@ -350,7 +347,7 @@ static ls_status put_in_place(const ls_file_ops *ops, const char *dir, int64_t s
         LS_TRY(ls_ops_sync_folder(ops, dir));
     }
     ls_status status = rename_folder(ops, temporary, path);
-    /* if this fails too, the old one is still found under its other name */
+    /* the old one is found under its other name, too */
     if (status != LS_OK && replaces)
         ops->rename(ops->user, old, path);
     LS_TRY(status);
@@ -359,8 +356,7 @@ static ls_status put_in_place(const ls_file_ops *ops, const char *dir, int64_t s
     return LS_OK;
 }
 
-/* Removes what killed runs left and what could not be removed earlier. The caller holds the
- * lock. */
+/* The caller holds the lock. */
 static void clean(const ls_file_ops *ops, const char *dir)
 {
     DIR *list = opendir(dir);
@@ -459,8 +455,7 @@ ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const
 
 /* ---- The folder ---- */
 
-/* Creates a folder and syncs its parent: otherwise a power failure could remove it with all
- * checkpoints. */
+/* Syncs the parent: a power failure could otherwise remove the folder with all checkpoints. */
 static ls_status make_folder(const ls_file_ops *ops, const char *path)
 {
     char parent[PATH_MAX];
@@ -492,7 +487,7 @@ static ls_status make_folders(const ls_file_ops *ops, const char *dir)
     return LS_OK;
 }
 
-/* Detects an unwritable folder now, not after hours of training. */
+/* Fails now, not after hours of training. */
 static ls_status try_folder(const ls_file_ops *ops, const char *dir)
 {
     char path[PATH_MAX];

@@ -1,6 +1,5 @@
-/* A checkpoint as bytes: file operations that collect into memory write it, and files in memory
- * read it back. Another worker thus receives exactly the files of a folder and verifies them in the
- * same way. */
+/* A checkpoint as bytes: another worker receives exactly the files of a folder and verifies them in
+ * the same way. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

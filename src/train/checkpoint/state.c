@@ -1,5 +1,5 @@
 /* Makes state.json from a job, and restores a job from it. Checks every value: the file may be
- * truncated, modified or from another program. */
+ * truncated or modified. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static ls_status put_copy(json_t *object, const char *key, const json_t *value)
     return put(object, key, copy);
 }
 
-/* bytes of a callback's state; larger states are tensors in optimizer.safetensors */
+/* bytes; larger states of callbacks are tensors in optimizer.safetensors */
 #define MOST_IN_JSON 4096
 
 static ls_status put_callback(json_t *state, const ls_state_entry_bytes *kept)
@@ -256,7 +256,7 @@ ls_status ls_state_parse(const char *name, const char *text, size_t bytes, json_
 
 /* ---- Comparing with a job ---- */
 
-#define NAMED 8 /* number of differences listed */
+#define NAMED 8 /* differences listed */
 
 typedef struct differences {
     ls_text text;
@@ -276,7 +276,7 @@ static void differ(differences *d, const char *format, ...)
     va_end(args);
 }
 
-static void tell(void *user, const char *path, const json_t *now, const json_t *then)
+static void add_difference(void *user, const char *path, const json_t *now, const json_t *then)
 {
     differences *d = user;
     char a[LS_JSON_SHORT], b[LS_JSON_SHORT];
@@ -318,7 +318,7 @@ static void compare_tensors(differences *d, const ls_checkpoint *c, const ls_job
         differ(d, "it has %zu variables, the model %zu", ls_safetensors_count(c->model), variables);
 }
 
-/* Callbacks that only write files may differ; others affect training. */
+/* Callbacks that only write files may differ. */
 static void compare_callbacks(differences *d, const json_t *state, const ls_state_entry *entries, size_t count)
 {
     const char *key;
@@ -352,9 +352,9 @@ static ls_status compare_all(const ls_checkpoint *c, ls_job *job, const ls_facts
     const json_t *fit = json_object_get(c->state, "fit");
     LS_TRY(ls_job_list(job, &entries, &count));
     compare_tensors(d, c, job, entries, count);
-    ls_json_compare(facts->job, json_object_get(c->state, "job"), tell, d);
+    ls_json_compare(facts->job, json_object_get(c->state, "job"), add_difference, d);
     if (in_fit && json_is_object(fit)) {
-        ls_json_compare(facts->fit, fit, tell, d);
+        ls_json_compare(facts->fit, fit, add_difference, d);
         compare_callbacks(d, json_object_get(c->state, "state"), entries, count);
     }
     free(entries);
@@ -366,7 +366,7 @@ static ls_status compare_bits(const ls_checkpoint *c, const ls_facts *facts, ls_
     differences d = { .count = 0 };
     const json_t *then = json_object_get(c->state, "bits");
     if (how.in_fit && json_is_object(json_object_get(c->state, "fit")))
-        ls_json_compare(facts->bits, then, tell, &d);
+        ls_json_compare(facts->bits, then, add_difference, &d);
     else if (!json_equal(json_object_get(facts->bits, "class"), json_object_get(then, "class")))
         differ(&d, "the bit class is %s, there it was %s", json_string_value(json_object_get(facts->bits, "class")),
                json_is_string(json_object_get(then, "class")) ? json_string_value(json_object_get(then, "class"))
@@ -465,7 +465,7 @@ static ls_status read_callback(const ls_checkpoint *c, const ls_json_at *state, 
     return hex[2 * to->count] ? ls_json_fail(&at, LS_ERR_DATA, "half a byte at its end") : LS_OK;
 }
 
-/* Position and results of an epoch belong to a fit; they are ignored if saved outside a fit. */
+/* Ignored if saved outside a fit. */
 static bool is_of_fit(const char *name)
 {
     return strncmp(name, "position/", 9) == 0 || strncmp(name, "tally/", 6) == 0;
@@ -486,7 +486,7 @@ static ls_status read_entry(const ls_checkpoint *c, const ls_json_at *state, con
     if (e->kind == LS_STATE_FIXED || (!of_fit && is_of_fit(e->name)))
         return LS_OK; /* keep the job's value */
     if (e->kind == LS_STATE_CALLBACK && !json_object_get(state->value, e->name)) {
-        to->bytes = NULL; /* a new callback; ls_checkpoint_fits checked that it is allowed */
+        to->bytes = NULL; /* new; ls_checkpoint_fits allowed it */
         return LS_OK;
     }
     if (e->kind == LS_STATE_CALLBACK)

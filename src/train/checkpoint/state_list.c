@@ -1,5 +1,4 @@
-/* Lists all state of a job that must be saved, and uses the list: for the state hash and for
- * snapshots in memory. */
+/* Lists all state of a job that must be saved, for checkpoints, the state hash and snapshots. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +60,8 @@ static void add_variables(list *l, const ls_job *job)
         add_variable(l, LS_STATE_SLOT, job->state.all[i]);
 }
 
-/* Options that the model was compiled with. Layers and losses are covered by the variables, and by
- * the hash of the loss nodes in a checkpoint. */
+/* Layers and losses are covered by the variables, and by the hash of the loss nodes in a
+ * checkpoint. */
 static void add_optimizer(list *l, ls_job *job)
 {
     ls_optimizer_options *o = &job->optimizer.options;
@@ -95,7 +94,7 @@ static void add_optimizer(list *l, ls_job *job)
     FIXED(l, "schedule/values", F64, s->values)->bytes = points * sizeof(*s->values);
 }
 
-/* State beside variables and slots that determines the next steps. */
+/* What determines the next steps beside variables and slots. */
 static void add_settings(list *l, ls_job *job)
 {
     ls_graph *graph = ls_model_graph(job->model);
@@ -127,8 +126,8 @@ static void add_progress(list *l, ls_job *job)
     }
 }
 
-/* Names a state "callback/csv_logger/1": kind, and index within the kind. Adding a callback of
- * another kind does not change the names. */
+/* "callback/csv_logger/1": kind, and index within it, so that a callback of another kind does not
+ * change the names. */
 static void add_callbacks(list *l, const ls_job *job)
 {
     for (size_t i = 0; i < job->callback_count; i++) {
@@ -145,7 +144,7 @@ static void add_callbacks(list *l, const ls_job *job)
     }
 }
 
-#define NUMBERS 64 /* upper bound for the entries that are single numbers */
+#define NUMBERS 64 /* most entries that are single numbers */
 
 ls_status ls_job_list(ls_job *job, ls_state_entry **out, size_t *count)
 {
@@ -295,7 +294,7 @@ static ls_status load(const ls_state_entry *entries, size_t count, const ls_snap
         return ls_fail(LS_ERR_INVALID, "the snapshot has %zu entries, the job %zu", s->count, count);
     for (size_t i = 0; i < count; i++)
         LS_TRY(check_kept(&entries[i], &s->entry[i]));
-    /* callbacks are last in the list; load them first, because they can fail */
+    /* callbacks are last; load them first, because they can fail */
     for (size_t i = count; i-- > 0;)
         LS_TRY(put_back(&entries[i], &s->entry[i]));
     return LS_OK;

@@ -5,15 +5,15 @@
 #include "train/job/job.h"
 
 typedef enum ls_state_entry_kind {
-    LS_STATE_VARIABLE, /* model variables: trainable ones in creation order, then the others */
-    LS_STATE_SLOT,     /* optimizer slots in creation order; the step is last */
+    LS_STATE_VARIABLE, /* trainable variables in creation order, then the others */
+    LS_STATE_SLOT,     /* in creation order; the step is last */
     LS_STATE_NUMBER,   /* one or more numbers: the bytes at `data` */
-    /* numbers that must be equal in the checkpoint and the job, and are not restored */
+    /* numbers that must be equal, and are not restored */
     LS_STATE_FIXED,
-    LS_STATE_CALLBACK, /* state of a callback of the running fit, from its save function */
+    LS_STATE_CALLBACK, /* state of a callback, from its save function */
 } ls_state_entry_kind;
 
-/* Type of the numbers at `data`. A text has `bytes` bytes. */
+/* A text has `bytes` bytes. */
 typedef enum ls_state_entry_type {
     LS_STATE_I64,
     LS_STATE_U64,
@@ -27,7 +27,7 @@ typedef struct ls_state_entry {
     const char *name;
     ls_state_entry_kind kind;
     ls_state_entry_type type;
-    bool of_fit; /* LS_STATE_FIXED: exists only in a fit, and is compared only there */
+    bool of_fit; /* LS_STATE_FIXED: exists and is compared only in a fit */
     ls_variable *variable;
     void *data;
     size_t bytes;
@@ -35,12 +35,11 @@ typedef struct ls_state_entry {
     char text[48]; /* buffer for generated names */
 } ls_state_entry;
 
-/* Lists the state of the job; free() the list. */
+/* free() the list. */
 ls_status ls_job_list(ls_job *job, ls_state_entry **out, size_t *count);
 
-/* The bytes of all entries, in memory. A job can be saved at any time. Load a snapshot in
- * on_train_begin of a fit over the same data; the fit then continues as the saved one. A snapshot
- * that does not match changes nothing. */
+/* The bytes of all entries, in memory. Load a snapshot in on_train_begin of a fit over the same
+ * data; the fit then continues as the saved one. One that does not match changes nothing. */
 typedef struct ls_state_entry_bytes {
     char *name;
     ls_state_entry_kind kind;

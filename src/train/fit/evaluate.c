@@ -26,13 +26,13 @@ static ls_verbose shown(const ls_job *job, ls_verbose verbose)
     return chief && verbose != LS_VERBOSE_AUTO ? verbose : LS_VERBOSE_SILENT;
 }
 
-/* Reports progress: with a progress bar if there is one, otherwise with ls_work_tell. */
+/* Reports progress: with a progress bar if there is one, otherwise with ls_work_report. */
 static void tell_step(ls_progress *progress, const char *verb, int64_t done, int64_t steps, const ls_results *results)
 {
     if (progress)
         ls_progress_step(progress, done, results);
     if (!progress || !progress->bar)
-        ls_work_tell(verb, NULL, done, steps > 0 ? steps : 0);
+        ls_work_report(verb, NULL, done, steps > 0 ? steps : 0);
 }
 
 typedef struct evaluation {
@@ -120,7 +120,7 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
         status = ls_job_evaluate(job, settings, &passes, &watch, &results);
     /* May have become chief during the pass. */
     if (ls_is_chief(ls_model_graph(job->model)->context))
-        ls_callbacks_go_on(&callbacks);
+        ls_callbacks_take_over(&callbacks);
     status = ls_callbacks_close(&callbacks, status);
     if (status == LS_OK)
         ls_progress_end(&progress, &results, NULL);

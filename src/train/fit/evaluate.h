@@ -9,7 +9,7 @@
 
 /* Observers of a pass of evaluation. */
 typedef struct ls_watchers {
-    /* Name of the work for ls_work_tell, which reports progress if there is no progress bar. */
+    /* Name of the work for ls_work_report, which reports progress if there is no progress bar. */
     const char *verb;
     /* Progress bar; may be NULL. */
     ls_progress *progress;

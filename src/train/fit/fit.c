@@ -135,7 +135,7 @@ static ls_status promote_to_chief(fit *f)
     const ls_peers *peers = context_of(f)->peers;
     if (f->chief && peers && peers->generation != f->generation) {
         ls_train_log_renew_lease(f->log);
-        ls_checkpoint_writer_renew_lease(f->job->saver);
+        ls_checkpoint_writer_renew_lease(f->job->writer);
     }
     f->generation = peers ? peers->generation : 0;
     if (ls_peers_is_deposed(peers))
@@ -149,9 +149,9 @@ static ls_status promote_to_chief(fit *f)
                   "worker %d goes on in the place of the lost one behind step %" PRId64
                   ": it prints, logs and saves from now on",
                   ls_cluster_rank(context_of(f)), f->step);
-    ls_train_log_go_on(f->log);
-    ls_checkpoint_writer_go_on(f->job->saver);
-    ls_callbacks_go_on(&f->callbacks);
+    ls_train_log_take_over(f->log);
+    ls_checkpoint_writer_take_over(f->job->writer);
+    ls_callbacks_take_over(&f->callbacks);
     open_timeline(f);
     open_progress(f);
     open_status(f);
@@ -168,12 +168,12 @@ static ls_status welcome(fit *f)
     LS_TRY(promote_to_chief(f));
     if (!too_few)
         return LS_OK;
-    ls_checkpoint_writer_step(f->job->saver, true);
+    ls_checkpoint_writer_step(f->job->writer, true);
     return ls_fail(LS_ERR_PEER,
                    "%d worker%s left, at least %d are needed, and no other came in time; training ends "
                    "behind step %" PRId64 "%s",
                    ls_peers_workers(peers), ls_peers_workers(peers) == 1 ? " is" : "s are", peers->least, f->step,
-                   f->job->saver ? ", which is saved" : "");
+                   f->job->writer ? ", which is saved" : "");
 }
 
 /* Joins a running fit at the others' current step. */
@@ -397,7 +397,7 @@ static ls_status train_epoch(fit *f)
         LS_TRY(call_back(f, LS_BATCH_END, epoch));
         bool stops = should_stop(f);
         LS_TRY(promote_to_chief(f));
-        ls_checkpoint_writer_step(f->job->saver, stops);
+        ls_checkpoint_writer_step(f->job->writer, stops);
         if (stops) {
             f->whole = f->steps >= 0 && at->step >= f->steps && !is_interrupted(f);
             return LS_OK;
@@ -480,12 +480,12 @@ static ls_status serve_epoch(fit *f)
         if (f->stopped && strcmp(f->reason, "not_finite") == 0)
             return LS_OK;
         bool stops = should_stop(f);
-        if ((stops && !stopped) || (all == end && ls_checkpoint_writer_wants(f->job->saver, f->step)))
+        if ((stops && !stopped) || (all == end && ls_checkpoint_writer_wants(f->job->writer, f->step)))
             all = ls_chief_stop(f->dealer);
         if (f->made < all)
             continue;
         LS_TRY(settle(f));
-        ls_checkpoint_writer_step(f->job->saver, f->stopped);
+        ls_checkpoint_writer_step(f->job->writer, f->stopped);
         if (!f->stopped)
             ls_chief_allow(f->dealer, all = end);
     }
@@ -525,7 +525,7 @@ static ls_status validate(fit *f, double *seconds)
     if (cut)
         stops = should_stop(f);
     if (stops) /* saved as before it: a resumed fit validates again */
-        ls_checkpoint_writer_step(f->job->saver, true);
+        ls_checkpoint_writer_step(f->job->writer, true);
     f->whole = f->whole && !cut;
     interrupted |= cut;
     for (size_t i = 0; interrupted && i < f->val_results.count; i++)
@@ -607,7 +607,7 @@ static ls_status run_epoch(fit *f)
     LS_TRY(call_back(f, LS_EPOCH_END, epoch));
     f->clean = f->whole;
     if (f->whole)
-        ls_checkpoint_writer_epoch(f->job->saver, &f->results, shown);
+        ls_checkpoint_writer_epoch(f->job->writer, &f->results, shown);
     return LS_OK;
 }
 
@@ -805,10 +805,10 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     f->job->times = (ls_times){ 0 };
     LS_TRY(open_times(f));
     begin_job(f);
-    LS_TRY(ls_checkpoint_writer_open(f->job, &f->job->saver));
+    LS_TRY(ls_checkpoint_writer_open(f->job, &f->job->writer));
     if (o->log)
         LS_TRY(ls_train_log_open(
-            o->log, (ls_log_mode){ .append = ls_checkpoint_writer_resumes(f->job->saver), .quiet = !f->chief },
+            o->log, (ls_log_mode){ .append = ls_checkpoint_writer_resumes(f->job->writer), .quiet = !f->chief },
             context_of(f), &f->log));
     open_status(f);
     return ls_job_step(f->job, &f->step);
@@ -907,7 +907,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     LS_TRY(call_back(f, LS_TRAIN_BEGIN, f->options->initial_epoch));
     const ls_peers *peers = context_of(f)->peers;
     bool joins = peers && peers->joins;
-    LS_TRY(joins ? join(f) : ls_checkpoint_writer_resume(f->job->saver));
+    LS_TRY(joins ? join(f) : ls_checkpoint_writer_resume(f->job->writer));
     if (f->over)
         return call_back(f, LS_TRAIN_END, f->job->position.epoch);
     f->clean = true;
@@ -920,8 +920,8 @@ static ls_status run_fit(fit *f, ls_dataset *data)
         status = find_last_rate(f);
     if (status == LS_OK && !joins)
         status = log_start(f); /* only now is the start position known */
-    ls_checkpoint_writer_log(f->job->saver, f->log);
-    bool resumes = ls_checkpoint_writer_resumes(f->job->saver), interrupted = false, stops = false;
+    ls_checkpoint_writer_log(f->job->writer, f->log);
+    bool resumes = ls_checkpoint_writer_resumes(f->job->writer), interrupted = false, stops = false;
     if (status == LS_OK && !joins)
         status = ls_workers_compare(f->job);
     if (status == LS_OK && !joins)
@@ -937,7 +937,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     while (f->job->position.epoch < f->epochs && status == LS_OK && !f->stopped)
         status = run_epoch(f);
     if (status == LS_OK)
-        ls_checkpoint_writer_finish(f->job->saver);
+        ls_checkpoint_writer_finish(f->job->writer);
     if (status == LS_OK)
         status = gather_timelines(f);
     double wall = ls_clock_now() - f->start;
@@ -992,10 +992,10 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     ls_progress_close(&f.progress);
     ls_fit_status_close(f.status);
     if (status != LS_OK && f.clean)
-        ls_checkpoint_writer_finish(f.job->saver); /* keep the last good step */
+        ls_checkpoint_writer_finish(f.job->writer); /* keep the last good step */
     ls_error unsaved;
-    ls_error_keep(&unsaved, ls_checkpoint_writer_close(f.job->saver));
-    f.job->saver = NULL;
+    ls_error_keep(&unsaved, ls_checkpoint_writer_close(f.job->writer));
+    f.job->writer = NULL;
     f.job->fit = NULL;
     f.job->callback_count = 0;
     ls_callbacks_close(&f.callbacks, LS_OK);

@@ -24,8 +24,8 @@ static ls_status pack(ls_job *job, ls_package *out)
     ls_content *content = NULL;
     ls_state_extras extras = { .facts = &facts, .history = *job->fit->history };
     LS_TRY(ls_facts_make(job, &facts));
-    if (job->saver)
-        ls_checkpoint_writer_extras(job->saver, &extras);
+    if (job->writer)
+        ls_checkpoint_writer_extras(job->writer, &extras);
     ls_status status = ls_content_make(job, &extras, &content);
     ls_facts_free(&facts);
     if (status == LS_OK)
@@ -78,7 +78,7 @@ static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
         LS_TRY(pack(job, package));
     for (int i = 0; i < LS_CHECKPOINT_FILES; i++)
         first.size[i] = package->size[i];
-    ls_train_log_tell_run(log, first.log);
+    ls_train_log_run_id(log, first.log);
     const ls_piece about = { from, to, &first, sizeof(first) };
     LS_TRY(peers->exchange(peers, TAG(1), "the size of the state", &about, 1));
     if (to == peers->rank) {
@@ -143,8 +143,8 @@ static ls_status put(ls_job *job, ls_checkpoint *found)
         ls_facts_free(&facts);
     }
     free(difference);
-    if (status == LS_OK && job->saver)
-        return ls_checkpoint_writer_resume_from(job->saver, found);
+    if (status == LS_OK && job->writer)
+        return ls_checkpoint_writer_resume_from(job->writer, found);
     if (status == LS_OK)
         status = ls_checkpoint_history(found, job->fit->history);
     if (status == LS_OK)

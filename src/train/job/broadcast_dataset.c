@@ -1,6 +1,5 @@
-/* A dataset that only one worker of a cluster can read. That worker iterates and broadcasts each
- * element: first a head that says if there is an element, then the arrays. If it fails, all workers
- * fail with its message. */
+/* One worker iterates and broadcasts each element: a head that says if there is an element, then
+ * the arrays. If it fails, all workers fail with its message. */
 #include "train/job/broadcast_dataset.h"
 
 #include <string.h>
@@ -14,7 +13,7 @@
 
 /* ---- Broadcasts ---- */
 
-/* Sent by the worker that reads the data, before the data itself. */
+/* Sent before the data itself. */
 typedef struct head {
     ls_status status;
     char message[MESSAGE];
@@ -38,7 +37,7 @@ static ls_status give(const ls_dataset *d, void *data, size_t bytes)
     return ls_cluster_broadcast(d->u.worker.ctx, "the data", d->u.worker.rank, data, bytes);
 }
 
-/* `status`: result on the worker that reads the data; other workers pass LS_OK. */
+/* `status`: of the worker that reads the data; other workers pass LS_OK. */
 static ls_status give_head(const ls_dataset *d, ls_status status, head *h)
 {
     if (status != LS_OK) {
@@ -92,7 +91,7 @@ static void destroy(ls_dataset *d)
 /* ---- A pass ---- */
 
 typedef struct pass {
-    /* on the worker that reads the data, created with the first element; NULL elsewhere */
+    /* created with the first element; NULL on other workers */
     ls_iterator *iterator;
     int64_t number;
 } pass;

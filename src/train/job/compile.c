@@ -1,5 +1,4 @@
-/* Compiles a model: creates its job and the optimizer's slots, and controls which calls may use
- * it. */
+/* Compiles a model: makes its job and the optimizer's slots. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -26,7 +25,7 @@ static void destroy(void *user)
     free(job);
 }
 
-/* Creates a job in its own scope. Ends the previous job with its nodes, slots and plans. */
+/* Creates a job in its own scope. Ends the previous one with its nodes, slots and plans. */
 static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
 {
     ls_graph *graph = ls_model_graph(model);
@@ -51,8 +50,6 @@ static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
 
 /* ---- Running calls ---- */
 
-/* Checks that `call` may begin: the model and the context are usable and, if `alone`, no other call
- * is running on the model. */
 static ls_status check_call(const ls_model *model, const char *call, bool alone)
 {
     LS_TRY(ls_model_need_ready(model, call));
@@ -145,7 +142,7 @@ static ls_status check_options(const ls_model *model, const ls_compile_options *
     return LS_OK;
 }
 
-/* Adds a result name as Keras does: "part", or "output_part" with several outputs. Copies it. */
+/* Adds a name as Keras does: "part", or "output_part" with several outputs. */
 static ls_status add_name(ls_job *job, const ls_target *target, const char *part)
 {
     ls_text text = { 0 };
@@ -166,8 +163,7 @@ static ls_status copy_name(ls_job *job, const char **name)
     return *name ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of results");
 }
 
-/* Sets targets, metrics and result names. Results are in this order: the loss; with several
- * outputs, the loss of each; metrics. */
+/* Results are in this order: the loss; with several outputs, the loss of each; metrics. */
 static ls_status fill_job(ls_job *job, const ls_compile_options *o)
 {
     for (size_t i = 0; i < ls_model_output_count(job->model); i++) {
@@ -191,8 +187,7 @@ static ls_status fill_job(ls_job *job, const ls_compile_options *o)
     return ls_tally_begin(&job->tally, job);
 }
 
-/* Creates slots and the step now: the list of the job's state must not depend on when it is
- * made. */
+/* The list of the job's state must not depend on when slots are made. */
 static ls_status make_state(ls_job *job, const ls_optimizer *optimizer)
 {
     size_t count = ls_model_variable_count(job->model), trained = 0;
@@ -221,7 +216,7 @@ ls_status ls_compile_with(ls_model *model, ls_compile_options options)
     LS_TRY(check_options(model, &options));
     if (options.optimizer.kind != LS_OPTIMIZER_NONE)
         LS_TRY(ls_optimizer_check(&options.optimizer));
-    /* report missing memory for weights now, not after data was read */
+    /* report missing memory now, not after data was read */
     LS_TRY(ls_graph_fill(ls_model_graph(model)));
     LS_TRY(begin_job(model, "ls_compile", &job));
     ls_status status = fill_job(job, &options);

@@ -1,6 +1,5 @@
 /* Explains why a run failed: searches the batch for a label that is not a class or a value that is
- * not finite, and names the row of the data. Kernels know only the index in the batch. A successful
- * run pays nothing for this. */
+ * not finite, and names its row. Kernels know only the index in the batch. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,14 +10,14 @@
 #include "train/job/job.h"
 #include "train/job/step.h"
 
-/* A batch, and its row numbers even if the view has none. */
+/* A batch with its row numbers, even if the view has none. */
 typedef struct searched {
     const ls_batch_view *batch;
     ls_rows *pass; /* owns `rows`; NULL: the view owns them */
     const int64_t *rows;
 } searched;
 
-/* Repeats the order of the pass up to this batch, to get the rows that the maps received. */
+/* Repeats the order of the pass up to this batch. */
 static void find_rows(searched *s)
 {
     const ls_element *element = s->batch->element;
@@ -56,7 +55,7 @@ static int64_t elements_of_sample(const ls_array *array)
     return each;
 }
 
-/* Index of a sample's first element in an array: rows of the view are rows of the array. */
+/* Rows of the view are rows of the array. */
 static int64_t first_element(const searched *s, int64_t sample, int64_t each)
 {
     return (s->batch->rows ? s->batch->rows[sample] : sample) * each;
@@ -80,7 +79,7 @@ static double number_at(const ls_array *array, int64_t i)
     }
 }
 
-/* Number of classes of a target; 0: its labels are not class numbers. */
+/* Returns 0 if the labels are not class numbers. */
 static int64_t classes_of(const ls_job *job, const ls_function *f, size_t target)
 {
     const ls_target *t = &job->targets[target];

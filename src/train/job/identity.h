@@ -5,9 +5,9 @@
 #include "data/dataset.h"
 
 /* For data in memory, mapped or not: hash of a sample of its bytes and of the order of its first
- * pass. All 0 for other data. */
+ * pass. Zeros for other data. */
 typedef struct ls_data_identity {
-    int64_t samples; /* number of samples whose order was hashed */
+    int64_t samples; /* whose order was hashed */
     char sha256[65];
 } ls_data_identity;
 

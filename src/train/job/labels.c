@@ -1,5 +1,5 @@
-/* Checks class labels of a floating-point type before a step, where row and value can be named. The
- * step casts labels to integers, and NaN would become class 0. */
+/* Checks class labels of a floating-point type before a step: it casts them to integers, and NaN
+ * would become class 0. */
 #include <inttypes.h>
 #include <math.h>
 

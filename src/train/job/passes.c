@@ -1,5 +1,5 @@
-/* Passes over a dataset in batches: as rows of arrays in memory where possible, else as elements of
- * an iterator. */
+/* Passes over a dataset: as rows of arrays in memory where possible, else as elements of an
+ * iterator. */
 #include "data/on_demand.h"
 #include "device/context.h"
 #include "train/job/broadcast_dataset.h"

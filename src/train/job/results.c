@@ -1,5 +1,4 @@
-/* Results of a pass, computed from sums over exactly the samples seen, and the history of
- * epochs. */
+/* Results of a pass, from sums over exactly the samples seen, and the history of epochs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

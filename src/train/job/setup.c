@@ -1,5 +1,4 @@
-/* Setup of a call that trains: checks its options, opens training and validation data, and makes
- * the strategy's settings and the train function. */
+/* Setup of a call that trains: options, data, settings, train function. */
 #include <inttypes.h>
 
 #include "train/job/job.h"
@@ -37,7 +36,6 @@ static ls_status check_options(const ls_fit_options *o, const char *call)
     return LS_OK;
 }
 
-/* Opens training and validation data; splits them if requested. */
 static ls_status open_data(const ls_context *ctx, const ls_fit_options *o, ls_dataset *data, ls_fit_setup *s)
 {
     const ls_batching batching = {

@@ -14,7 +14,7 @@
 
 /* ---- Settings ---- */
 
-/* Prevents workers of one cluster from training separately, and requires that servers exist. */
+/* Workers of one cluster must not train separately. */
 static ls_status check_cluster(const ls_context *ctx, const ls_strategy *strategy)
 {
     ls_cluster_options found;
@@ -50,7 +50,7 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
     *out = (ls_settings){ .of_graph = strategy->kind == LS_STRATEGY_DEFAULT && runs->lists };
     if (!out->of_graph)
         LS_TRY(ls_strategy_map(graph->context, strategy, &out->lists, &run.plan.map));
-    else /* copy the graph's own map, because a callback may change it */
+    else /* a copy, because a callback may change the graph's map */
         LS_TRY(ls_task_map_copy(&runs->settings.plan.map, &out->lists, &run.plan.map));
     if (lanes > 0)
         run.plan.lanes = lanes;
@@ -58,7 +58,6 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
     return LS_OK;
 }
 
-/* Distributes the lanes again if they are distributed by speed. */
 ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy, ls_settings *settings)
 {
     int *lists = NULL;
@@ -139,8 +138,7 @@ static ls_status check_labels(const ls_job *job, const ls_function *f, const ls_
     return LS_OK;
 }
 
-/* Creates samples on demand and then checks their labels. Other batches are checked before the
- * run. */
+/* Creates samples on demand and then checks their labels. */
 typedef struct maker {
     const ls_job *job;
     const ls_function *function;
@@ -154,7 +152,7 @@ static ls_status make_samples(void *user, int64_t first, int64_t end)
     return check_labels(m->job, m->function, m->batch, first, end);
 }
 
-/* Feeds everything that the function reads, except the learning rate. */
+/* Feeds everything except the learning rate. */
 static ls_status feed_batch(feeds *to, const ls_job *job, const ls_function *f, const ls_batch_view *batch,
                             const double *class_weights)
 {
@@ -179,7 +177,7 @@ static void note_times(ls_job *job, const ls_run_report *report)
     job->times.moved_bytes += report->moved_bytes;
 }
 
-/* Where training steps of the running fit add the time of devices; NULL for other runs. */
+/* NULL for runs that are not steps of a fit. */
 static ls_device_seconds *seconds_of(const ls_job *job, const ls_function *f)
 {
     return job->fitting && f->kind == LS_FUNCTION_TRAIN ? ls_fit_seconds_list(job->seconds) : NULL;

@@ -4,13 +4,13 @@
 
 #include "train/job/job.h"
 
-/* A batch: rows of arrays in memory, or the arrays themselves (`rows` is NULL). */
+/* Rows of arrays in memory, or the arrays themselves (`rows` is NULL). */
 typedef struct ls_batch_view {
     const ls_element *element;
     const int64_t *rows;
     int64_t samples;
-    struct ls_on_demand *on_demand; /* creates the samples when they are needed; NULL: they exist */
-    struct ls_dataset *dataset;     /* source of the element; NULL: unknown */
+    struct ls_on_demand *on_demand; /* creates samples when they are needed; NULL: they exist */
+    struct ls_dataset *dataset;     /* of the element; NULL: unknown */
 } ls_batch_view;
 ls_status ls_function_run(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
                           const double *class_weights);
@@ -20,28 +20,24 @@ ls_status ls_function_run(ls_job *job, ls_function *function, const ls_settings 
 ls_status ls_job_fetch(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
                        const double *class_weights, ls_tensor *const *fetches, size_t count);
 
-/* Number of training steps (batches) since the model was compiled. */
+/* Training steps since the model was compiled. */
 ls_status ls_job_step(const ls_job *job, int64_t *out);
 
 /* Learning rate of the next step. */
 ls_status ls_job_rate(const ls_job *job, double *out);
 
-/* Checks that labels of a floating-point type are class numbers: whole and not negative (labels.c).
- * `rows` as in ls_batch_view. */
+/* Checks that floating-point labels are class numbers: whole and not negative (labels.c). */
 ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t first, int64_t end);
 
-/* Extends the error message of a run that failed with `status`: names the row of the data with a
- * bad label or a value that is not finite, else suggests a smaller learning rate. Returns `status`
- * (explain.c). */
+/* Adds to the error message of a failed run: names the row of the data with a bad label or a value
+ * that is not finite, else suggests a smaller learning rate (explain.c). Returns `status`. */
 ls_status ls_explain_failure(const ls_job *job, const ls_function *function, const ls_batch_view *batch,
                              ls_status status);
 
-/* Whether this or another worker received a signal. After each run, all workers get the same
- * answer. */
+/* Whether any worker received a signal. After a run, all workers get the same answer. */
 bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
 
-/* Synchronizes all workers at the beginning of a fit. *interrupted: one of them received a signal
- * before. */
+/* Synchronizes all workers. *interrupted: one of them received a signal before. */
 ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted);
 
 #endif

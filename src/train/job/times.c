@@ -1,5 +1,4 @@
-/* Where the time of a fit went: per device, as numbers and as text, and whether several devices
- * helped. */
+/* Where the time of a fit went, per device, and whether several devices helped. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +13,13 @@
 
 struct ls_fit_seconds {
     int count;
-    /* per device: totals of the fit, and their values when the epoch began */
+    /* totals per device, and their values when the epoch began */
     ls_device_seconds *all, *epoch;
     double data, wall; /* seconds: waiting for data; total */
-    /* pipeline stage per device; -1: no stages, UNNAMED: the strategy does not use the device */
+    /* per device; -1: no stages, UNNAMED: the strategy does not use it */
     int *stage;
-    int named;    /* number of devices that the strategy uses */
-    bool single;  /* each of these devices has one thread */
+    int named;    /* devices that the strategy uses */
+    bool single;  /* each of them has one thread */
     double delay; /* seconds that runnable threads had no core; negative: unknown */
     int64_t steps;
 };
@@ -167,12 +166,11 @@ ls_status ls_model_device_times(const ls_model *model, ls_device_times **out, si
 #define FEWEST_STEPS 10
 #define SLOWER       0.9
 #define HARDLY       1.15
-/* fraction of the step time; above it, other processes distorted the measurement */
+/* of the step time; above it, other processes distorted the measurement */
 #define MOST_DELAY 0.05
 
-/* Estimates the time on one device: all the work, without waiting for other devices and without
- * copies between them. If a device has several threads, one device would also wait internally;
- * assume the present waiting time. */
+/* Estimates the time on one device: all the work, without waiting for other devices or copies
+ * between them. A device with several threads also waits internally: assume as much as now. */
 static double alone(const ls_fit_seconds *s, double waiting)
 {
     double work = 0;

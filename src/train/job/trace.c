@@ -25,7 +25,6 @@ static bool begins_with_rescaling(const ls_model *model, size_t input)
     return false;
 }
 
-/* Whether a function of this job was traced for the same feature before. */
 static bool is_traced(const ls_job *job, size_t input, const ls_tensor *x)
 {
     for (int i = 0; i < job->function_count; i++) {
@@ -38,8 +37,7 @@ static bool is_traced(const ls_job *job, size_t input, const ls_tensor *x)
 }
 
 /* Casts a feature to the model's type. uint8 images ([N,H,W] or more axes) are scaled to 0..1
- * unless the model rescales them itself; other uint8 data, such as [N] and [N,K], keeps its
- * values. */
+ * unless the model rescales them itself; other uint8 data keeps its values. */
 static ls_tensor *feature(ls_job *job, size_t input, ls_tensor *x)
 {
     ls_dtype wanted = ls_model_input_dtype(job->model, input), given = ls_tensor_dtype(x);
@@ -90,14 +88,12 @@ static ls_tensor *label(const ls_function *f, size_t target)
     return f->inputs[(size_t)f->spec.features + target];
 }
 
-/* Sample weights for a target; NULL: none. */
 static ls_tensor *given_weights(const ls_function *f, size_t target)
 {
     size_t first = (size_t)(f->spec.features + f->spec.labels);
     return f->spec.weights == 0 ? NULL : ls_op_cast(f->inputs[first + (f->spec.weights > 1 ? target : 0)], LS_F32);
 }
 
-/* Multiplies the sample weights by the class weights. */
 static ls_tensor *sample_weights(ls_job *job, ls_function *f, size_t target, ls_tensor *given)
 {
     if (f->class_count == 0)
@@ -131,7 +127,6 @@ static void fetch(ls_function *f, ls_tensor *tensor)
     f->fetches[f->fetch_count++] = tensor;
 }
 
-/* Adds the weighted losses of all targets and the regularization. */
 static void trace_losses(ls_job *job, ls_function *f, ls_tensor *const *outputs, const ls_trace *trace)
 {
     for (size_t i = 0; i < job->target_count; i++) {
@@ -180,7 +175,6 @@ static ls_status find_gradients(ls_job *job, ls_function *f, ls_trace *trace)
     return ls_gradients(f->loss, s->variables, s->count, s->gradients);
 }
 
-/* Groups the update of all variables and these assignments into one tensor. */
 static ls_status join_updates(ls_tensor *apply, ls_tensor *const *updates, size_t count, ls_tensor **out)
 {
     ls_tensor **parts = calloc(count + 1, sizeof(*parts));

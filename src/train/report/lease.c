@@ -1,9 +1,8 @@
 /* Leases. Writers call ls_lease_holds before each write; it costs one open and one read.
  *
- * A claim is created with O_EXCL, so only one worker can claim a generation. A worker looks for
- * claims of higher generations before and after it writes its name into the lease. A slower worker
- * of a lower generation may overwrite the text of the lease, but then sees the higher claim before
- * it writes anything else. */
+ * A worker looks for claims of higher generations before and after it writes its name into the
+ * lease. A slower worker of a lower generation may overwrite that text, but then sees the higher
+ * claim before it writes anything else. */
 #include "train/report/lease.h"
 
 #include <dirent.h>
@@ -34,9 +33,8 @@ static bool is_claim(const char *base, const char *name, uint64_t *job, unsigned
            name[length + (size_t)end] == '\0';
 }
 
-/* Whether a higher generation was claimed. If `remove` is set, removes claims of lower generations
- * and of other jobs. */
-static bool is_outrun(const ls_lease *lease, bool remove)
+/* `remove`: also removes claims of lower generations and of other jobs. */
+static bool is_superseded(const ls_lease *lease, bool remove)
 {
     char folder[PATH_MAX], name[PATH_MAX];
     uint64_t job;
@@ -94,12 +92,12 @@ static ls_status write_text(const ls_lease *lease)
 }
 
 /* Turns the claim into the lease unless a higher generation was claimed meanwhile. */
-static ls_status settle_claim(const ls_lease *lease)
+static ls_status confirm_claim(const ls_lease *lease)
 {
-    if (is_outrun(lease, false))
+    if (is_superseded(lease, false))
         return fail_lost(lease);
     LS_TRY(write_text(lease));
-    return is_outrun(lease, true) ? fail_lost(lease) : LS_OK;
+    return is_superseded(lease, true) ? fail_lost(lease) : LS_OK;
 }
 
 ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *path)
@@ -116,7 +114,7 @@ ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *pat
     ls_lease next = { .job = peers->job, .generation = peers->generation, .peers = peers };
     snprintf(next.path, sizeof(next.path), "%s", path);
     LS_TRY(create_claim(&next));
-    ls_status status = settle_claim(&next);
+    ls_status status = confirm_claim(&next);
     if (status != LS_OK) {
         ls_error why;
         ls_error_keep(&why, status);
@@ -127,8 +125,8 @@ ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *pat
     return LS_OK;
 }
 
-/* A lower generation in the text is from a slower worker, which has lost. An unreadable file does
- * not count as a loss. */
+/* A lower generation in the text is from a slower worker, which has lost. An unreadable file is not
+ * a loss. */
 bool ls_lease_holds(const ls_lease *lease)
 {
     char text[TEXT] = "";

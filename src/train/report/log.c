@@ -1,5 +1,5 @@
-/* Formats the training log: JSON lines, one object per event; log_file.c writes them. docs/log.md
- * documents the fields: change both together. */
+/* Formats the training log; log_file.c writes it. docs/log.md documents the fields: change both
+ * together. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "train/report/log.h"
 #include "train/report/worker_times.h"
 
-/* Keys include the names that users give to metrics. */
+/* Users name metrics. */
 static void put_key(ls_text *text, const char *key)
 {
     ls_text_put(text, ",");
@@ -144,8 +144,7 @@ ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_fact
 
 /* ---- Steps and epochs ---- */
 
-/* Records contain nothing that depends on time or devices, so two runs can be compared line by
- * line. */
+/* Contains nothing that depends on time or devices, so that runs can be compared line by line. */
 void ls_train_log_step(ls_train_log *log, const ls_step_facts *facts)
 {
     if (!log)

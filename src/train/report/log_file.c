@@ -1,6 +1,6 @@
-/* The file of a log. The chief writes each line at once; every other worker keeps its last lines.
- * When the chief is lost, its successor opens the file, removes an incomplete last line, writes the
- * missing lines and continues.
+/* The file of a log. The chief writes each line at once; other workers keep their last lines. When
+ * the chief is lost, its successor removes an incomplete last line, writes the missing lines and
+ * continues.
  *
  * A record is identified by its event and number: {"event":"step","step":12. A start record is
  * identified by the steps done and the weights, which shows whether a log belongs to this run. */
@@ -20,8 +20,8 @@
 #include "train/report/lease.h"
 #include "train/report/log.h"
 
-#define KEPT 100 /* records kept by a worker that does not write */
-/* records read from the end of a file to continue; more than the lost chief can have been ahead */
+#define KEPT 100 /* records */
+/* records read from the end of a file; more than the lost chief can have been ahead */
 #define SEEN 256
 #define ID   LS_LOG_ID
 
@@ -31,19 +31,19 @@ struct ls_train_log {
     ls_context *ctx;
     bool append;      /* to the log of an earlier run */
     bool quiet;       /* another worker writes */
-    bool handed_over; /* another worker took over the log, or it was given up */
+    bool handed_over; /* another worker writes the log, or nobody */
     ls_lease lease;
     char start[ID];   /* id of the start record of this run */
-    char *kept[KEPT]; /* if quiet: the last records; record n is at n % KEPT */
+    char *kept[KEPT]; /* if quiet: record n is at n % KEPT */
     size_t kept_count;
-    /* ids of the last records of the lost chief; NULL: this worker did not take over */
+    /* ids of the lost chief's last records; NULL: this worker did not take over */
     char (*seen)[ID];
     size_t seen_count;
 };
 
 /* ---- Opening ---- */
 
-/* Does not use fopen: a FIFO without a reader must not block forever. */
+/* A FIFO without a reader must not block forever. */
 static ls_status open_file(ls_train_log *log, int flags)
 {
     int fd = open(log->path, flags | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -61,7 +61,7 @@ static bool is_plain(const ls_train_log *log)
     return fstat(log->file.fd, &about) == 0 && S_ISREG(about.st_mode);
 }
 
-/* Removes an incomplete line that a killed run left at the end. */
+/* A killed run may have left one. */
 static void remove_torn_line(ls_train_log *log)
 {
     char tail[4096];
@@ -75,8 +75,7 @@ static void remove_torn_line(ls_train_log *log)
         ls_append_cut(&log->file, end);
 }
 
-/* Stops writing, because another worker writes the log. */
-static void hand_over(ls_train_log *log)
+static void stop_writing(ls_train_log *log)
 {
     log->handed_over = true;
     ls_peers_depose(log->ctx->peers);
@@ -84,15 +83,15 @@ static void hand_over(ls_train_log *log)
                  log->path);
 }
 
-/* If the lease cannot be written, logs without one. Then only a worker that resumes after a long
- * stop would not notice that it was replaced. */
+/* Without a lease, only a worker that resumes after a long stop would not notice that it was
+ * replaced. */
 static void claim_lease(ls_train_log *log)
 {
     char path[PATH_MAX + 8];
     snprintf(path, sizeof(path), "%s.lease", log->path);
     ls_status status = ls_lease_claim(&log->lease, log->ctx, path);
     if (status == LS_ERR_PEER)
-        hand_over(log);
+        stop_writing(log);
     else if (status != LS_OK)
         ls_log_write(&log->ctx->log, LS_LOG_WARNING, "the log '%s' is written without a lease: %s", log->path,
                      ls_last_error());
@@ -180,14 +179,14 @@ static void keep_line(ls_train_log *log, const char *line)
     log->kept_count++;
 }
 
-/* A full disk must not cost hours of training: the first failure prints a warning and ends the log,
- * which then has complete lines only. */
+/* A full disk must not cost hours of training: the first failure ends the log, which then has
+ * complete lines only. */
 static void write_line(ls_train_log *log, const char *line, size_t bytes)
 {
     if (log->handed_over)
         return;
     if (!ls_lease_holds(&log->lease)) {
-        hand_over(log);
+        stop_writing(log);
         return;
     }
     if (ls_append_write(&log->file, line, bytes) != LS_OK)
@@ -195,8 +194,8 @@ static void write_line(ls_train_log *log, const char *line, size_t bytes)
                      log->path, ls_last_error());
 }
 
-/* Skips records that the lost chief wrote. Checkpoint records are always written: only the worker
- * that saved the checkpoint logs it. */
+/* Skips records that the lost chief wrote, except checkpoints, which only the worker that saved
+ * them logs. */
 static void put_line(ls_train_log *log, const char *line, size_t bytes)
 {
     char id[ID];
@@ -222,7 +221,7 @@ void ls_train_log_put(ls_train_log *log, ls_text *text)
     ls_text_free(text);
 }
 
-void ls_train_log_tell_run(const ls_train_log *log, char id[LS_LOG_ID])
+void ls_train_log_run_id(const ls_train_log *log, char id[LS_LOG_ID])
 {
     snprintf(id, LS_LOG_ID, "%s", log ? log->start : "");
 }
@@ -235,7 +234,7 @@ void ls_train_log_join_run(ls_train_log *log, const char id[LS_LOG_ID])
 
 /* ---- Replacing a lost chief ---- */
 
-/* Reads the ids of the last run in the file, the newest SEEN. Returns whether it is this run. */
+/* Reads the newest SEEN ids of the last run. Returns whether it is this run. */
 static bool look_at_file(ls_train_log *log)
 {
     char *line = NULL, id[ID];
@@ -259,8 +258,7 @@ static bool look_at_file(ls_train_log *log)
 }
 
 /* Replaces the log of another run, as the chief would have done, unless this run appends to it. If
- * the chief wrote more than is kept here, but not to this file, this worker cannot see the chief's
- * file. */
+ * the chief wrote more than is kept here, this is not the chief's file. */
 static void replace_other_run(ls_train_log *log)
 {
     if (log->kept_count > KEPT)
@@ -272,7 +270,7 @@ static void replace_other_run(ls_train_log *log)
         ls_append_cut(&log->file, 0);
 }
 
-static ls_status go_on(ls_train_log *log)
+static ls_status take_over(ls_train_log *log)
 {
     log->seen = calloc(SEEN, sizeof(*log->seen));
     if (!log->seen)
@@ -295,9 +293,9 @@ static ls_status go_on(ls_train_log *log)
     return LS_OK;
 }
 
-void ls_train_log_go_on(ls_train_log *log)
+void ls_train_log_take_over(ls_train_log *log)
 {
-    if (!log || !log->quiet || go_on(log) == LS_OK)
+    if (!log || !log->quiet || take_over(log) == LS_OK)
         return;
     ls_log_write(
         &log->ctx->log, LS_LOG_WARNING,

@@ -1,5 +1,5 @@
 /* Progress as Keras 3 shows it: a bar that is redrawn on a terminal, one line per epoch elsewhere.
- * No line is wider than the terminal: bars are cut, the last line of an epoch is wrapped. */
+ * No line is wider than the terminal: bars are cut, the last line is wrapped. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static void put_count(ls_text *text, const ls_progress *p)
         ls_text_add(text, "%" PRId64 "/Unknown", p->done);
 }
 
-/* Parts of a line, each a text: "469/469", "3s", "6ms/step"; then values: "loss: 0.5". */
+/* "469/469", "3s", "6ms/step"; then values: "loss: 0.5". */
 #define MOST_VALUES (2 * LS_MAX_RESULTS + 1)
 typedef struct pieces {
     const ls_terminal *terminal;
@@ -88,7 +88,7 @@ static void add_value(pieces *all, const char *prefix, const char *name, double 
     ls_terminal_clean(all->terminal, text);
 }
 
-/* Sorted by name, as in Keras. */
+/* As in Keras, by name. */
 static void add_results(pieces *all, const char *prefix, const ls_results *results)
 {
     bool taken[LS_MAX_RESULTS] = { false };
@@ -144,7 +144,7 @@ static void put_values(ls_line *line, const pieces *all)
         ls_line_put(line, LS_STYLE_PLAIN, " - %s", ls_text_get(&all->values[i]));
 }
 
-/* Width of the bar that leaves room for the rest of the line. */
+/* Leaves room for the rest of the line. */
 static int fitting_cells(const ls_progress *p, const pieces *all, size_t room, bool with_values)
 {
     ls_line rest = ls_line_of(&p->terminal, SIZE_MAX);
@@ -171,14 +171,13 @@ static void draw(ls_progress *p, const pieces *all)
     p->open_line = true;
 }
 
-/* Prints a line that stays, with a newline. */
 static void finish_line(ls_progress *p, ls_line *line)
 {
     fprintf(p->terminal.out, "%s\n", ls_text_get(&line->text));
     ls_text_free(&line->text);
 }
 
-/* Wraps text to the terminal. Prints '?' for a character wider than the terminal. */
+/* Prints '?' for a character wider than the terminal. */
 static void write_wrapped(ls_progress *p, const char *text, size_t room)
 {
     do {
@@ -190,7 +189,7 @@ static void write_wrapped(ls_progress *p, const char *text, size_t room)
     } while (*text);
 }
 
-/* Appends the values; wraps between them. */
+/* Wraps between values. */
 static void finish_values(ls_progress *p, ls_line *line, const pieces *all)
 {
     size_t room = line->most;
@@ -210,13 +209,12 @@ static void finish_values(ls_progress *p, ls_line *line, const pieces *all)
         finish_line(p, line);
 }
 
-/* Prints the complete line, wrapped. */
 static void finish_bar(ls_progress *p, const pieces *all)
 {
     size_t room = ls_terminal_room(&p->terminal);
     int cells = fitting_cells(p, all, room, true);
     ls_line line = ls_line_of(&p->terminal, room);
-    /* values go to lines of their own, so the bar need not leave room for them */
+    /* values go to lines of their own */
     if (cells < LEAST_BAR)
         cells = fitting_cells(p, all, room, false);
     if (p->terminal.is_terminal)
@@ -307,7 +305,7 @@ void ls_progress_break(ls_progress *p)
 
 /* ---- Work between steps: validation, checkpoints ---- */
 
-/* Shows the work on the bar before the values; without a bar, on its own line. */
+/* Before the values of the bar; without a bar, on its own line. */
 static void show_work(void *user, const ls_work *work)
 {
     ls_progress *p = user;

@@ -8,28 +8,27 @@ typedef struct ls_progress {
     ls_terminal terminal;
     bool bar, lines;      /* neither: print nothing */
     int64_t steps;        /* per epoch; negative: unknown */
-    int64_t done, before; /* steps done in this epoch; `before`: those of an earlier process */
+    int64_t done, before; /* steps done in this epoch; `before`: by an earlier process */
     double start, drawn;
-    double first_step;           /* duration in seconds; excluded from the time per step */
-    bool open_line;              /* a bar is drawn without a newline after it */
-    const ls_results *results;   /* after the last step; NULL: no step yet */
-    char about[LS_WORKERS_TEXT]; /* shown last if the terminal is wide enough; "": nothing */
+    double first_step;           /* seconds; excluded from the time per step */
+    bool open_line;              /* the cursor is after a bar */
+    const ls_results *results;   /* NULL: no step yet */
+    char about[LS_WORKERS_TEXT]; /* shown last if it fits */
     bool watching;               /* also show work between steps */
-    ls_work_watcher outer;       /* the watcher that was replaced, to restore at the end */
+    ls_work_watcher outer;       /* watcher to restore at the end */
 } ls_progress;
 
 void ls_progress_open(ls_progress *progress, FILE *out, ls_verbose verbose);
-/* Prints the first line of a fit: its optimizer and the learning rate of its first step. */
+/* Prints the optimizer and the rate of the first step. */
 void ls_progress_rate(ls_progress *progress, const char *optimizer, double rate);
 void ls_progress_epoch(ls_progress *progress, int64_t epoch, int64_t epochs, int64_t steps, int64_t done);
-/* Begins an epoch without printing its title. */
+/* Without a title. */
 void ls_progress_begin(ls_progress *progress, int64_t steps, int64_t done);
 void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *results);
 void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_results *validation);
-/* Shows work of this thread (base/work.h) on the bar until ls_progress_close. */
+/* Shows work (base/work.h) on the bar until ls_progress_close. */
 void ls_progress_watch(ls_progress *progress);
-/* Ends an unfinished bar with a newline, so that other output can follow. ls_progress_close does
- * the same. */
+/* Ends an unfinished bar with a newline, so that other output can follow. */
 void ls_progress_break(ls_progress *progress);
 void ls_progress_close(ls_progress *progress);
 

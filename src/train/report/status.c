@@ -1,6 +1,6 @@
-/* The status file of a running fit: a small JSON file for `lockstep top` and other programs,
- * complete at any time. A thread writes it once per second, even while training waits for a worker;
- * a step only stores a few numbers. */
+/* The status file of a running fit for `lockstep top` and other programs, complete at any time. A
+ * thread writes it every second, even while training waits for a worker; a step only stores a few
+ * numbers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -28,19 +28,19 @@ struct ls_fit_status {
     pthread_mutex_t mutex; /* protects all fields below */
     pthread_cond_t wakes;
     bool ends, said;
-    char failure[256]; /* message of a failed write, kept until it is logged */
+    char failure[256]; /* of a write, until it is logged */
     ls_fit_at at;
     double noted; /* time of the last note */
-    int last;     /* worker that holds up the others; -1: none */
+    int last;     /* holds up the others; -1: none */
     int count;
-    int64_t steps; /* number of steps that `workers` covers */
+    int64_t steps; /* that `workers` covers */
     ls_worker_time workers[LS_MAX_CLUSTER];
 };
 
 /* ---- The file ---- */
 
-/* Returns the worker that this process waits for if training has not moved for a while, else the
- * one that is usually slowest. */
+/* The worker that this process waits for if training has not moved for a while, else the one that
+ * is usually slowest. */
 static int waiting_for(const ls_fit_status *s, double idle)
 {
     const ls_peers *peers = s->ctx->peers;
@@ -120,7 +120,7 @@ static void *writer(void *user)
 
 /* ---- Opening and closing ---- */
 
-/* Makes the part that never changes:
+/* The part that never changes:
  *
  * {"pid":1234,"host":"a","started":1790000000,"model":"mnist-cnn","size":4,"log":"/run.jsonl" */
 static ls_status make_head(ls_fit_status *s, const ls_job *job, const char *log)
@@ -175,7 +175,7 @@ void ls_fit_status_open(const char *path, ls_job *job, const char *log, ls_fit_s
     free(s);
 }
 
-/* Removes the file only if it is this process's own: another worker may have replaced this one. */
+/* Another worker may have replaced the file by its own. */
 static void remove_own(const ls_fit_status *s)
 {
     char *found = NULL;

@@ -5,8 +5,8 @@
 #include "train/report/worker_times.h"
 #include "train/job/job.h"
 
-/* A thread rewrites the file every second; ls_fit_status_close removes it. Write errors only print
- * a warning. */
+/* A thread rewrites the file every second; ls_fit_status_close removes it. Write errors are
+ * warnings. */
 typedef struct ls_fit_status ls_fit_status;
 typedef struct ls_fit_at {
     const char *doing;                  /* "training" */

@@ -1,5 +1,5 @@
-/* Measures the work of each worker on the chief, finds the worker that holds up the others, and
- * assigns lanes by speed. */
+/* Measures the work of each worker, finds the one that holds up the others, and assigns lanes by
+ * speed. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 #include "train/job/job.h"
 #include "train/report/worker_times.h"
 
-#define SLOW 1.5 /* warn about workers slower than this, in multiples of the median */
-/* no warning if a worker delays the others less than this, in seconds per epoch */
+#define SLOW 1.5 /* multiples of the median from which to warn */
+/* seconds per epoch that a worker must delay the others */
 #define SLOW_MOMENT 0.5
-/* show a worker slower than this in live progress, in multiples of the median */
+/* multiples of the median to show in live progress */
 #define HOLDS_UP 1.2
 
 void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx)
@@ -59,7 +59,7 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Median of the workers that have lanes; the lower of two middle values. 0: none has lanes. */
+/* Of workers with lanes; the lower of two middle values; 0 if there is none. */
 static double median(const ls_worker_times *times, bool of_a_lane)
 {
     double values[LS_MAX_CLUSTER];
@@ -73,9 +73,8 @@ static double median(const ls_worker_times *times, bool of_a_lane)
     return count > 0 ? values[(count - 1) / 2] : 0;
 }
 
-/* A worker with more lanes takes longer but is not slow; one with fewer lanes is not slow as long
- * as it finishes first. So the smaller of two ratios counts: of the total time and of the time per
- * lane. */
+/* A worker with more lanes takes longer but is not slow; one with fewer is not slow as long as it
+ * finishes first. So the smaller ratio counts: of the total time or of the time per lane. */
 const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, double *factor)
 {
     const ls_worker_time *found = NULL;
@@ -136,12 +135,12 @@ void ls_worker_times_put(const ls_worker_times *times, ls_text *text)
 /* ---- Lanes by speed ---- */
 
 #define PARTS 1000 /* weight of the fastest worker */
-/* reassign lanes only if a step then takes less than this part of the present time */
+/* reassign lanes only if a step then takes less than this part of its time */
 #define GAIN     0.9
 #define FORGIVES 1.1
-#define MEASURED 10 /* minimum number of steps to measure */
+#define MEASURED 10 /* fewest steps to measure */
 
-/* Step time with these weights: that of the slowest worker. */
+/* That of the slowest worker with these weights. */
 static double longest(const ls_worker_times *times, const double *speed, const uint32_t *weights)
 {
     int first[LS_MAX_CLUSTER + 1];
@@ -154,8 +153,8 @@ static double longest(const ls_worker_times *times, const double *speed, const u
     return most;
 }
 
-/* Lanes per second, averaged with earlier measurements. A worker without lanes is assumed to be a
- * bit faster each time, so that it gets lanes again after a while. */
+/* Averaged with earlier measurements. A worker without lanes is assumed to be a bit faster each
+ * time, so that it gets lanes again. */
 static double speed_of(ls_worker_times *times, const ls_worker_time *t)
 {
     double *known = &times->speed[t->rank];
@@ -165,8 +164,8 @@ static double speed_of(ls_worker_times *times, const ls_worker_time *t)
     return *known = *known > 0 ? (*known + now) / 2 : now;
 }
 
-/* Finds weights; false if they would hardly make steps faster. A worker that never had lanes is
- * assumed to be as fast as the slowest measured one. */
+/* Returns false if steps would hardly be faster. A worker that never had lanes is assumed to be as
+ * fast as the slowest one. */
 static bool find_weights(ls_worker_times *times, uint32_t *weights)
 {
     double speed[LS_MAX_CLUSTER], most = 0, least = 0, now = 0;
@@ -184,7 +183,7 @@ static bool find_weights(ls_worker_times *times, uint32_t *weights)
     }
     if (most == 0 || !(longest(times, speed, weights) * (double)times->steps < GAIN * now))
         return false;
-    /* from list index to member index; parameter servers are in between */
+    /* list index to member index; parameter servers are in between */
     for (int i = times->count; i-- > 0;)
         weights[times->list[i].place] = weights[i];
     return true;

@@ -8,15 +8,15 @@
 typedef struct ls_worker_time {
     int rank, lanes; /* lanes of a full batch */
     int place;       /* index among the members */
-    double seconds;  /* own work in this epoch, without waiting for other workers */
+    double seconds;  /* own work in this epoch, without waiting */
 } ls_worker_time;
 typedef struct ls_worker_times {
     int lanes;                     /* most lanes in a step of this epoch */
-    double before[LS_MAX_CLUSTER]; /* by rank: total seconds when the epoch began */
+    double before[LS_MAX_CLUSTER]; /* by rank: seconds when the epoch began */
     int64_t steps;                 /* since the epoch began */
-    unsigned generation;           /* generation of the membership when the epoch began */
-    double speed[LS_MAX_CLUSTER];  /* by rank: lanes per second, when last measured; 0: unknown */
-    /* Number of members in `list`, without parameter servers; 0: no cluster, or not the chief. */
+    unsigned generation;           /* of the membership when the epoch began */
+    double speed[LS_MAX_CLUSTER];  /* by rank: lanes per second; 0: unknown */
+    /* Members in `list`, without parameter servers; 0: no cluster, or not the chief. */
     int count;
     ls_worker_time list[LS_MAX_CLUSTER];
 } ls_worker_times;
@@ -25,18 +25,18 @@ void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx);
 void ls_worker_times_step(ls_worker_times *times, int lanes);
 /* Fills `list`. */
 void ls_worker_times_take(ls_worker_times *times, const ls_context *ctx);
-/* Returns the worker that holds up the others most, if it takes more than *factor times the median;
- * sets *factor to its ratio. NULL: none. */
+/* Returns the worker that holds up the others most, if it takes more than *factor times the median,
+ * and sets *factor to its ratio. NULL: none. */
 const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, double *factor);
-/* For display: the rank of a worker that takes slightly longer than the others; -1: none. */
+/* For display: a worker that takes slightly longer than the others; -1: none. */
 int ls_worker_times_last(const ls_worker_times *times);
 /* "4 workers, waiting for 3", or "4 workers" if none is slow. */
 #define LS_WORKERS_TEXT 64
 void ls_worker_times_text(const ls_worker_times *times, char text[LS_WORKERS_TEXT]);
-/* Assigns lanes to workers by their speed since the last call (or since begin). All workers call
- * it, each with its own times, and have the same lanes afterwards. */
+/* Assigns lanes to workers by their speed since the last call. All workers call it and have the
+ * same lanes afterwards. */
 ls_status ls_worker_times_split(ls_worker_times *times, ls_context *ctx);
-/* Prints a warning that names the slowest worker, if it is much slower than the others. */
+/* Warns if a worker is much slower than the others. */
 void ls_worker_times_report(const ls_worker_times *times, ls_context *ctx, int64_t epoch);
 /* Appends ,"workers":[{"rank":0,"lanes":2,"seconds":1.5}], or nothing. */
 void ls_worker_times_put(const ls_worker_times *times, ls_text *text);
