@@ -79,7 +79,7 @@ static ls_status get(ls_fit_state *f, ls_fit_batch *batch, bool *end)
     if (status == LS_ERR_NOT_FINITE) { /* it was not pushed; other batches are still being computed */
         *end = true;
         LS_TRY(ls_fit_refuse_step(f));
-        return ls_chief_settle(a->chief, true);
+        return ls_chief_collect_state(a->chief, true);
     }
     LS_TRY(status);
     f->clean = false;
@@ -123,7 +123,7 @@ static ls_status finish(ls_fit_state *f)
     if (f->made < a->allowed)
         return LS_OK;
     a->halting = false;
-    LS_TRY(ls_chief_settle(a->chief, false));
+    LS_TRY(ls_chief_collect_state(a->chief, false));
     f->clean = true;
     LS_TRY(ls_job_step(f->job, &f->step));
     ls_checkpoint_writer_step(f->job->saver, f->stopped);
@@ -137,7 +137,7 @@ static void close_chief(ls_fit_state *f, const ls_error *failure)
     drop_results(a);
     if (!a->chief)
         return;
-    if (failure->status != LS_OK && failure->status != LS_ERR_PEER && ls_chief_settle(a->chief, true) != LS_OK)
+    if (failure->status != LS_OK && failure->status != LS_ERR_PEER && ls_chief_collect_state(a->chief, true) != LS_OK)
         ls_clear_error();
     ls_chief_close(a->chief, failure->status, failure->status == LS_OK ? "" : failure->message);
     a->chief = NULL;
