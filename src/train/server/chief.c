@@ -61,50 +61,50 @@ struct ls_chief {
 /* ---- Positions of batches ---- */
 
 /* A pass is an epoch, unless epochs have a length of their own: then passes follow each other. */
-static void find_batch(const ls_chief *c, int64_t ordinal, int64_t numbers[LS_MESSAGE_NUMBERS])
+static ls_ps_take find_batch(const ls_chief *c, int64_t ordinal)
 {
-    int64_t since = ordinal - c->first, batches = c->session->data->steps, taken;
-    numbers[0] = ordinal;
-    numbers[1] = ordinal / c->steps;
-    numbers[2] = ordinal % c->steps;
+    int64_t since = ordinal - c->first, batches = c->session->data->steps;
+    ls_ps_take b = { .ordinal = ordinal,
+                     .epoch = ordinal / c->steps,
+                     .batch = ordinal % c->steps,
+                     .run = (int64_t)c->start_run + since };
     if (c->session->options->steps_per_epoch == 0) {
-        numbers[3] = numbers[1];
-        numbers[4] = numbers[2];
+        b.pass = b.epoch;
+        b.pass_batch = b.batch;
     } else {
-        taken = c->start.batch + since;
-        numbers[3] = c->start.pass + (batches > 0 ? taken / batches : 0);
-        numbers[4] = batches > 0 ? taken % batches : taken;
+        int64_t taken = c->start.batch + since;
+        b.pass = c->start.pass + (batches > 0 ? taken / batches : 0);
+        b.pass_batch = batches > 0 ? taken % batches : taken;
     }
-    numbers[5] = (int64_t)c->start_run + since;
+    return b;
 }
 
-/* Called with the queue's mutex held. */
+/* Called with the queue's mutex held. If sending fails, the worker is lost, and its batch returns to
+ * the queue. */
 static void give(void *user, int rank, int64_t ordinal)
 {
     ls_chief *c = user;
-    ls_message message = { .rank = rank, .kind = LS_PS_TAKE };
-    find_batch(c, ordinal, message.numbers);
+    const ls_ps_message message = { .rank = rank, .kind = LS_PS_TAKE, .take = find_batch(c, ordinal) };
     if (rank == c->session->cluster.rank)
-        ls_worker_take(c->worker, message.numbers);
+        ls_worker_take(c->worker, &message.take);
     else
-        (void)ls_messenger_send(c->session->messenger,
-                                /* The batch of a lost worker returns to the queue. */
-                                &message);
+        (void)ls_server_session_send(c->session, &message);
 }
 
 /* ---- Messages of workers ---- */
 
-static void note_done(ls_chief *c, int rank, int64_t ordinal, ls_chief_done done)
+static void note_done(ls_chief *c, int rank, const ls_ps_done *done, ls_payload *results)
 {
-    if (!ls_batch_queue_done(c->queue, rank, ordinal)) {
-        ls_payload_drop(done.results);
+    if (!ls_batch_queue_done(c->queue, rank, done->ordinal)) {
+        ls_payload_drop(results);
         return;
     }
     pthread_mutex_lock(&c->mutex);
     if (ls_grow(&c->done, c->done_count, &c->done_room, sizeof(*c->done)) == LS_OK)
-        c->done[c->done_count++] = done;
+        c->done[c->done_count++] =
+            (ls_chief_done){ .samples = done->samples, .lanes = (int)done->lanes, .results = results };
     else {
-        ls_payload_drop(done.results);
+        ls_payload_drop(results);
         c->lost_results = true;
     }
     pthread_mutex_unlock(&c->mutex);
@@ -117,23 +117,21 @@ static void ask_itself(void *user)
     (void)ls_batch_queue_ask(c->queue, c->session->cluster.rank, ++c->asks);
 }
 
-static void report_to_itself(void *user, int64_t ordinal, int64_t samples, int lanes, ls_payload *results)
+static void report_to_itself(void *user, const ls_ps_done *done, ls_payload *results)
 {
     ls_chief *c = user;
-    note_done(c, c->session->cluster.rank, ordinal,
-              (ls_chief_done){ .samples = samples, .lanes = lanes, .results = results });
+    note_done(c, c->session->cluster.rank, done, results);
 }
 
-static bool handle_worker(ls_chief *c, ls_message *message)
+static bool handle_worker(ls_chief *c, ls_ps_message *message)
 {
     size_t bytes = message->body ? ls_payload_size(message->body) : 0;
     if (message->kind == LS_PS_ASK)
-        (void)ls_batch_queue_ask(c->queue, message->rank, message->numbers[0]);
+        (void)ls_batch_queue_ask(c->queue, message->rank, message->ask.number);
     else if (message->kind == LS_MESSAGE_LOST)
         ls_batch_queue_lose(c->queue, message->rank);
     else if (message->kind == LS_PS_DONE && bytes == ls_results_count(c->session->job) * sizeof(double)) {
-        note_done(c, message->rank, message->numbers[0],
-                  (ls_chief_done){ message->numbers[1], (int)message->numbers[2], message->body });
+        note_done(c, message->rank, &message->done, message->body);
         message->body = NULL;
     } else
         return message->kind != LS_MESSAGE_MET && message->kind != LS_PS_FAIL;
@@ -142,7 +140,7 @@ static bool handle_worker(ls_chief *c, ls_message *message)
 
 /* Called in the messenger's thread. A server's connection or loss concerns both the worker and the
  * chief. */
-static bool hear(void *user, ls_message *message)
+static bool handle(void *user, ls_ps_message *message)
 {
     ls_chief *c = user;
     bool taken;
@@ -168,37 +166,37 @@ static bool hear(void *user, ls_message *message)
 
 static ls_status send_rate(ls_chief *c, int server)
 {
-    int64_t bits;
-    memcpy(&bits, &c->rate, sizeof(bits));
-    return ls_server_session_say(c->session, c->session->first_server + server, LS_PS_RATE, bits, 0);
+    return ls_server_session_send(
+        c->session,
+        &(ls_ps_message){ .rank = c->session->first_server + server, .kind = LS_PS_RATE, .rate = { c->rate } });
 }
 
 static ls_status send_state(ls_chief *c, int server)
 {
-    const ls_server_session *v = c->session;
-    ls_message message = { .rank = v->first_server + server, .kind = LS_PS_GIVE, .numbers = { c->first } };
+    ls_server_session *v = c->session;
+    ls_ps_message message = { .rank = v->first_server + server, .kind = LS_PS_GIVE, .give = { c->first } };
     LS_TRY(ls_payload_make(ls_state_shards_state_bytes(v->shards, server), &message.body));
     ls_status status = ls_state_shards_get_state(v->shards, server, ls_payload_bytes(message.body));
     if (status == LS_OK)
-        status = ls_messenger_send(v->messenger, &message);
+        status = ls_server_session_send(v, &message);
     ls_payload_drop(message.body);
     return status;
 }
 
-static ls_status handle_have(ls_chief *c, int server, const ls_message *message)
+static ls_status handle_have(ls_chief *c, int server, const ls_ps_message *message)
 {
     server_seen *seen = &c->seen[server];
-    seen->has = message->numbers[0] == 1;
+    seen->has = message->have.state == 1;
     LS_TRY(send_rate(c, server));
     pthread_mutex_lock(&c->mutex);
     int64_t known = c->start_step + c->acknowledged[server];
     pthread_mutex_unlock(&c->mutex);
-    if (seen->has && message->numbers[1] < known)
+    if (seen->has && message->have.pushes < known)
         return ls_fail(LS_ERR_PEER,
                        "server %d came back with %" PRId64 " gradients applied, but %" PRId64
                        " are known to be: its journal has lost some; begin this job again, with --resume from its last "
                        "checkpoint",
-                       server, message->numbers[1], known);
+                       server, message->have.pushes, known);
     if (seen->has) {
         seen->given = true;
         return LS_OK;
@@ -211,13 +209,14 @@ static ls_status handle_have(ls_chief *c, int server, const ls_message *message)
                    server);
 }
 
-static ls_status handle_server(ls_chief *c, const ls_message *message)
+static ls_status handle_server(ls_chief *c, const ls_ps_message *message)
 {
     int server = message->rank - c->session->first_server;
     server_seen *seen = &c->seen[server];
     if (message->kind == LS_MESSAGE_MET) {
         seen->there = true;
-        return ls_server_session_tell(c->session, message->rank, LS_PS_BEGIN, 0, c->id);
+        return ls_server_session_send_text(c->session, &(ls_ps_message){ .rank = message->rank, .kind = LS_PS_BEGIN },
+                                           c->id);
     }
     if (message->kind == LS_MESSAGE_LOST) {
         *seen = (server_seen){ .given = seen->given, .lost_at = ls_clock_now() };
@@ -228,7 +227,7 @@ static ls_status handle_server(ls_chief *c, const ls_message *message)
 }
 
 /* Handles one message that the messenger's thread did not consume. */
-static ls_status handle_message(ls_chief *c, const ls_message *message)
+static ls_status handle_message(ls_chief *c, const ls_ps_message *message)
 {
     c->met[message->rank] |= message->kind == LS_MESSAGE_MET;
     if (message->kind == LS_MESSAGE_REFUSED)
@@ -277,14 +276,14 @@ static ls_status look_for_servers(const ls_chief *c)
 
 /* Handles the messages that arrive within `seconds`. Keeps whole states in `states`, if not
  * NULL. */
-static ls_status handle_messages(ls_chief *c, double seconds, ls_message *states)
+static ls_status handle_messages(ls_chief *c, double seconds, ls_ps_message *states)
 {
-    ls_message message;
+    ls_ps_message message;
     bool got = true;
-    LS_TRY(ls_messenger_receive(c->session->messenger, seconds, &message, &got));
+    LS_TRY(ls_server_session_receive(c->session, seconds, &message, &got));
     while (got) {
         int server = message.rank - c->session->first_server;
-        bool whole = message.kind == LS_PS_SHARD && message.numbers[2] == 1 && message.body && states &&
+        bool whole = message.kind == LS_PS_SHARD && message.shard.whole == 1 && message.body && states &&
                      ls_payload_size(message.body) == ls_state_shards_state_bytes(c->session->shards, server);
         ls_status status = LS_OK;
         if (whole) {
@@ -295,7 +294,7 @@ static ls_status handle_messages(ls_chief *c, double seconds, ls_message *states
             ls_payload_drop(message.body);
         }
         LS_TRY(status);
-        LS_TRY(ls_messenger_receive(c->session->messenger, 0, &message, &got));
+        LS_TRY(ls_server_session_receive(c->session, 0, &message, &got));
     }
     return look_for_servers(c);
 }
@@ -329,7 +328,7 @@ static ls_status open_chief(ls_chief *c)
     LS_TRY(make_id(c->id, &v->run));
     LS_TRY(ls_worker_make(v, source, &c->worker));
     LS_TRY(ls_batch_queue_make(LS_MAX_CLUSTER, c->first, give, c, &c->queue));
-    LS_TRY(ls_server_session_open(v, hear, c));
+    LS_TRY(ls_server_session_open(v, handle, c));
     while (!all_have(c))
         LS_TRY(handle_messages(c, 0.1, NULL));
     return LS_OK;
@@ -420,7 +419,7 @@ ls_status ls_chief_next(ls_chief *c, ls_chief_done *out)
 
 /* ---- The whole state ---- */
 
-static ls_status ask_for_states(ls_chief *c, ls_message *states, double limit)
+static ls_status ask_for_states(ls_chief *c, ls_ps_message *states, double limit)
 {
     double again = 0, end = ls_clock_now() + limit;
     for (int missing = 1; missing > 0;) {
@@ -433,9 +432,10 @@ static ls_status ask_for_states(ls_chief *c, ls_message *states, double limit)
                 continue;
             missing++;
             if (now >= again)
-                LS_TRY(ls_messenger_send(c->session->messenger, &(ls_message){ .rank = c->session->first_server + i,
-                                                                               .kind = LS_PS_PULL,
-                                                                               .numbers = { -1, -1, 1 } }));
+                LS_TRY(ls_server_session_send(c->session,
+                                              &(ls_ps_message){ .rank = c->session->first_server + i,
+                                                                .kind = LS_PS_PULL,
+                                                                .pull = { .ordinal = -1, .held = -1, .whole = 1 } }));
         }
         if (now >= again)
             again = now + 1;
@@ -445,7 +445,7 @@ static ls_status ask_for_states(ls_chief *c, ls_message *states, double limit)
     return LS_OK;
 }
 
-static ls_status put_states(ls_chief *c, const ls_message *states)
+static ls_status put_states(ls_chief *c, const ls_ps_message *states)
 {
     /* Averages between two versions belong to neither, and callbacks may run next. */
     ls_worker_forget(c->worker);
@@ -456,8 +456,7 @@ static ls_status put_states(ls_chief *c, const ls_message *states)
 
 ls_status ls_chief_collect_state(ls_chief *c, bool anyway)
 {
-    ls_message states[LS_MAX_SERVERS] = { { .kind = 0 } };
-    int64_t numbers[LS_MESSAGE_NUMBERS];
+    ls_ps_message states[LS_MAX_SERVERS] = { { .kind = 0 } };
     ls_position *at = &c->session->job->position;
     ls_status status = LS_OK;
     if (anyway ? !all_have(c) : !ls_batch_queue_is_done(c->queue))
@@ -469,11 +468,11 @@ ls_status ls_chief_collect_state(ls_chief *c, bool anyway)
     for (int i = 0; i < c->session->servers; i++)
         ls_payload_drop(states[i].body);
     LS_TRY(status);
-    find_batch(c, c->first + c->finished, numbers);
-    ls_model_graph(c->session->job->model)->step = (uint64_t)numbers[5];
+    const ls_ps_take next = find_batch(c, c->first + c->finished);
+    ls_model_graph(c->session->job->model)->step = (uint64_t)next.run;
     if (c->session->options->steps_per_epoch > 0) {
-        at->pass = numbers[3];
-        at->batch = numbers[4];
+        at->pass = next.pass;
+        at->batch = next.pass_batch;
     }
     return LS_OK;
 }
@@ -484,12 +483,12 @@ static ls_status send_final(ls_chief *c)
 {
     ls_server_session *v = c->session;
     for (int i = 0; i < v->servers; i++) {
-        ls_message message = { .kind = LS_PS_FINAL, .numbers = { i } };
+        ls_ps_message message = { .kind = LS_PS_FINAL, .final = { i } };
         LS_TRY(ls_payload_make(ls_state_shards_state_bytes(v->shards, i), &message.body));
         ls_status status = ls_state_shards_get_state(v->shards, i, ls_payload_bytes(message.body));
         for (int r = 1; r < v->cluster.size && status == LS_OK; r++) {
             message.rank = r;
-            status = ls_messenger_send(v->messenger, &message);
+            status = ls_server_session_send(v, &message);
         }
         ls_payload_drop(message.body);
         LS_TRY(status);
@@ -521,7 +520,8 @@ void ls_chief_close(ls_chief *c, ls_status status, const char *why)
     if (v->messenger && status == LS_OK && send_final(c) != LS_OK)
         ls_clear_error();
     for (int r = 1; v->messenger && r < v->cluster.size; r++)
-        if (ls_server_session_tell(v, r, LS_PS_OVER, status, why) != LS_OK)
+        if (ls_server_session_send_text(v, &(ls_ps_message){ .rank = r, .kind = LS_PS_OVER, .over = { status } },
+                                        why) != LS_OK)
             ls_clear_error();
     ls_server_session_close(v);
     ls_worker_free(c->worker);

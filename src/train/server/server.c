@@ -27,13 +27,13 @@ typedef struct server {
     ls_state_shard *shard; /* NULL: no state yet */
     ls_staleness reads;
     ls_applied applied;
-    ls_message *pulls, *pushes; /* waiting, in order of arrival */
+    ls_ps_message *pulls, *pushes; /* waiting, in order of arrival */
     size_t pull_count, pull_room, push_count, push_room;
-    ls_message *early; /* pushes that arrived before this server had its state */
+    ls_ps_message *early; /* pushes that arrived before this server had its state */
     size_t early_count, early_room;
     /* Duplicates of waiting pushes, without payloads. Their senders get an ACK, too, when the push
      * is applied. */
-    ls_message *others;
+    ls_ps_message *others;
     size_t other_count, other_room;
     ls_payload *newest; /* weights of the newest version; NULL: not copied yet */
     double rate;        /* learning rate that a callback set; NAN: none */
@@ -61,7 +61,8 @@ static size_t push_bytes(const server *s)
 static void fail(server *s, ls_status status)
 {
     if (!s->failed)
-        (void)ls_server_session_tell(s->session, 0, LS_PS_FAIL, status, ls_last_error());
+        (void)ls_server_session_send_text(
+            s->session, &(ls_ps_message){ .rank = 0, .kind = LS_PS_FAIL, .fail = { status } }, ls_last_error());
     s->failed = true;
     ls_clear_error();
 }
@@ -187,14 +188,14 @@ static ls_status apply_new(server *s, const ls_journal_push *push)
     return LS_OK;
 }
 
-static void forget(ls_message *list, size_t *count, size_t at)
+static void forget(ls_ps_message *list, size_t *count, size_t at)
 {
     ls_payload_drop(list[at].body);
     memmove(list + at, list + at + 1, (*count - at - 1) * sizeof(*list));
     (*count)--;
 }
 
-static ls_status wait_in(ls_message **list, size_t *count, size_t *room, ls_message *message)
+static ls_status wait_in(ls_ps_message **list, size_t *count, size_t *room, ls_ps_message *message)
 {
     LS_TRY(ls_grow(list, *count, room, sizeof(**list)));
     (*list)[(*count)++] = *message;
@@ -202,40 +203,47 @@ static ls_status wait_in(ls_message **list, size_t *count, size_t *room, ls_mess
     return LS_OK;
 }
 
+static ls_status acknowledge(server *s, int rank, int64_t ordinal)
+{
+    return ls_server_session_send(
+        s->session, &(ls_ps_message){ .rank = rank,
+                                      .kind = LS_PS_ACK,
+                                      .ack = { .ordinal = ordinal, .version = ls_state_shard_version(s->shard) } });
+}
+
 /* Sends an ACK to the other workers that pushed this batch while it waited. */
 static ls_status acknowledge_others(server *s, int64_t ordinal)
 {
     for (size_t i = s->other_count; i-- > 0;)
-        if (s->others[i].numbers[0] == ordinal) {
-            LS_TRY(ls_server_session_say(s->session, s->others[i].rank, LS_PS_ACK, ordinal,
-                                         ls_state_shard_version(s->shard)));
+        if (s->others[i].push.ordinal == ordinal) {
+            LS_TRY(acknowledge(s, s->others[i].rank, ordinal));
             forget(s->others, &s->other_count, i);
         }
     return LS_OK;
 }
 
-static ls_status apply_message(server *s, const ls_message *message)
+static ls_status apply_message(server *s, const ls_ps_message *message)
 {
-    const int64_t *n = message->numbers;
-    const ls_journal_push push = { .ordinal = n[0],
-                                   .epoch = n[1],
-                                   .batch = n[2],
-                                   .run = n[3],
-                                   .samples = n[4],
+    const ls_ps_push *p = &message->push;
+    const ls_journal_push push = { .ordinal = p->ordinal,
+                                   .epoch = p->epoch,
+                                   .batch = p->batch,
+                                   .run = p->run,
+                                   .samples = p->samples,
                                    .worker = message->rank,
                                    .rate = s->rate,
                                    .bytes = ls_payload_bytes(message->body) };
     LS_TRY(apply_new(s, &push));
-    ls_staleness_remove(&s->reads, n[0]);
-    LS_TRY(ls_server_session_say(s->session, message->rank, LS_PS_ACK, n[0], ls_state_shard_version(s->shard)));
-    return acknowledge_others(s, n[0]);
+    ls_staleness_remove(&s->reads, p->ordinal);
+    LS_TRY(acknowledge(s, message->rank, p->ordinal));
+    return acknowledge_others(s, p->ordinal);
 }
 
 /* Applies waiting pushes that staleness permits, in order of arrival. */
 static void apply_waiting(server *s)
 {
     for (size_t i = 0; i < s->push_count && !s->failed;) {
-        int64_t ordinal = s->pushes[i].numbers[0];
+        int64_t ordinal = s->pushes[i].push.ordinal;
         if (!ls_staleness_may_apply(&s->reads, ordinal, ls_state_shard_pushes(s->shard))) {
             i++;
             continue;
@@ -253,18 +261,21 @@ static void apply_waiting(server *s)
 /* ---- Pulls ---- */
 
 /* bound: the gradient will be applied, so the read counts for the staleness bound. */
-static ls_status send_shard(server *s, const ls_message *pull, bool bound)
+static ls_status send_shard(server *s, const ls_ps_message *message, bool bound)
 {
+    const ls_ps_pull *pull = &message->pull;
     int64_t version = ls_state_shard_version(s->shard);
-    bool same = pull->numbers[1] == version;
-    ls_message shard = { .rank = pull->rank, .kind = LS_PS_SHARD, .numbers = { pull->numbers[0], version } };
-    if (!same)
+    ls_ps_message shard = { .rank = message->rank,
+                            .kind = LS_PS_SHARD,
+                            .shard = { .ordinal = pull->ordinal, .version = version } };
+    if (pull->held != version) {
         LS_TRY(copy_weights(s));
-    shard.body = same ? NULL : s->newest;
+        shard.body = s->newest;
+    }
     if (bound)
         LS_TRY(ls_staleness_add(
-            &s->reads, (ls_read_entry){ .rank = pull->rank, .ordinal = pull->numbers[0], .version = version }));
-    return ls_messenger_send(s->session->messenger, &shard);
+            &s->reads, (ls_read_entry){ .rank = message->rank, .ordinal = pull->ordinal, .version = version }));
+    return ls_server_session_send(s->session, &shard);
 }
 
 /* Returns whether this server has the gradient of that batch: a lost worker pushed it here, and
@@ -275,11 +286,12 @@ static bool is_here(const server *s, int64_t ordinal)
     return ls_applied_has(&s->applied, ordinal) || (read && read->arrived);
 }
 
-static void give_waiting(server *s)
+static void send_waiting(server *s)
 {
     for (size_t i = 0; i < s->pull_count && !s->failed;) {
-        bool bound = !is_here(s, s->pulls[i].numbers[0]);
-        if (bound && !ls_staleness_may_pull(&s->reads, s->pulls[i].numbers[0], ls_state_shard_pushes(s->shard))) {
+        int64_t ordinal = s->pulls[i].pull.ordinal;
+        bool bound = !is_here(s, ordinal);
+        if (bound && !ls_staleness_may_pull(&s->reads, ordinal, ls_state_shard_pushes(s->shard))) {
             i++;
             continue;
         }
@@ -292,38 +304,39 @@ static void give_waiting(server *s)
     }
 }
 
-static ls_status send_state(server *s, const ls_message *pull)
+static ls_status send_state(server *s, const ls_ps_message *message)
 {
-    ls_message shard = { .rank = pull->rank, .kind = LS_PS_SHARD };
-    shard.numbers[0] = pull->numbers[0];
-    shard.numbers[1] = ls_state_shard_version(s->shard);
-    shard.numbers[2] = 1;
-    shard.numbers[3] = ls_state_shard_pushes(s->shard);
+    ls_ps_message shard = { .rank = message->rank,
+                            .kind = LS_PS_SHARD,
+                            .shard = { .ordinal = message->pull.ordinal,
+                                       .version = ls_state_shard_version(s->shard),
+                                       .whole = 1,
+                                       .pushes = ls_state_shard_pushes(s->shard) } };
     LS_TRY(ls_payload_make(ls_state_shards_state_bytes(s->session->shards, s->index), &shard.body));
     ls_status status = ls_state_shard_get_state(s->shard, ls_payload_bytes(shard.body));
     if (status == LS_OK)
-        status = ls_messenger_send(s->session->messenger, &shard);
+        status = ls_server_session_send(s->session, &shard);
     ls_payload_drop(shard.body);
     return status;
 }
 
 /* ---- Messages ---- */
 
-static ls_status handle_pull(server *s, ls_message *message)
+static ls_status handle_pull(server *s, ls_ps_message *message)
 {
-    if (message->numbers[2] == 1)
+    if (message->pull.whole == 1)
         return s->shard ? send_state(s, message) : LS_OK;
     for (size_t i = s->pull_count; i-- > 0;)
-        if (s->pulls[i].numbers[0] == message->numbers[0] && s->pulls[i].rank == message->rank)
+        if (s->pulls[i].pull.ordinal == message->pull.ordinal && s->pulls[i].rank == message->rank)
             forget(s->pulls, &s->pull_count, i); /* repeated request */
     return wait_in(&s->pulls, &s->pull_count, &s->pull_room, message);
 }
 
-static bool is_sane(const server *s, const ls_message *message)
+static bool is_sane(const server *s, const ls_ps_message *message)
 {
-    const int64_t *n = message->numbers;
-    if (!message->body || ls_payload_size(message->body) != push_bytes(s) || n[0] < 0 || n[1] < 0 || n[2] < 0 ||
-        n[3] < 0 || n[4] < 1)
+    const ls_ps_push *p = &message->push;
+    if (!message->body || ls_payload_size(message->body) != push_bytes(s) || p->ordinal < 0 || p->epoch < 0 ||
+        p->batch < 0 || p->run < 0 || p->samples < 1)
         return false;
     const int64_t *read = ls_payload_bytes(message->body);
     bool sane = read[s->index] <= ls_state_shard_version(s->shard);
@@ -334,9 +347,9 @@ static bool is_sane(const server *s, const ls_message *message)
 
 /* Accepts a push whose read this server does not know (because it restarted, or considered the
  * worker lost) if the push meets its deadline. */
-static ls_status handle_push(server *s, ls_message *message)
+static ls_status handle_push(server *s, ls_ps_message *message)
 {
-    int64_t ordinal = message->numbers[0];
+    int64_t ordinal = message->push.ordinal;
     if (s->failed)
         return LS_OK;
     if (!s->shard)
@@ -344,7 +357,7 @@ static ls_status handle_push(server *s, ls_message *message)
     if (!is_sane(s, message))
         return ls_fail(LS_ERR_PEER, "worker %d pushed something that is no gradient of this job", message->rank);
     if (ls_applied_has(&s->applied, ordinal))
-        return ls_server_session_say(s->session, message->rank, LS_PS_ACK, ordinal, ls_state_shard_version(s->shard));
+        return acknowledge(s, message->rank, ordinal);
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
     int64_t version = ((const int64_t *)ls_payload_bytes(message->body))[s->index];
     if (read && read->arrived) { /* already pushed by a worker that was considered lost */
@@ -354,7 +367,8 @@ static ls_status handle_push(server *s, ls_message *message)
     }
     bool known = read && read->rank == message->rank && read->version == version;
     if (!known && !ls_staleness_may_add(&s->reads, ordinal, version, ls_state_shard_pushes(s->shard)))
-        return ls_server_session_say(s->session, message->rank, LS_PS_AGAIN, ordinal, 0);
+        return ls_server_session_send(
+            s->session, &(ls_ps_message){ .rank = message->rank, .kind = LS_PS_AGAIN, .again = { ordinal } });
     LS_TRY(ls_staleness_add(&s->reads, (ls_read_entry){ message->rank, ordinal, version, true }));
     return wait_in(&s->pushes, &s->push_count, &s->push_room, message);
 }
@@ -374,17 +388,17 @@ static void set_bound(server *s)
 }
 
 /* Takes the state from the chief, unless this server has one. */
-static ls_status take_state(server *s, const ls_message *message)
+static ls_status take_state(server *s, const ls_ps_message *message)
 {
     size_t bytes = message->body ? ls_payload_size(message->body) : 0;
     if (s->shard)
         return LS_OK;
-    if (bytes != ls_state_shards_state_bytes(s->session->shards, s->index) || message->numbers[0] < 0)
+    if (bytes != ls_state_shards_state_bytes(s->session->shards, s->index) || message->give.first < 0)
         return ls_fail(LS_ERR_PEER, "the chief gave a state of %zu bytes, and the part of server %d has %zu", bytes,
                        s->index, ls_state_shards_state_bytes(s->session->shards, s->index));
     LS_TRY(ls_state_shard_create(s->session->shards, s->index, strategy_of(s)->scale_by_staleness, &s->shard));
     LS_TRY(ls_state_shard_put_state(s->shard, ls_payload_bytes(message->body)));
-    s->applied.below = message->numbers[0];
+    s->applied.below = message->give.first;
     set_bound(s);
     LS_TRY(publish(s));
     LS_TRY(begin_journal(s));
@@ -412,8 +426,16 @@ static ls_status apply_again(void *user, const ls_journal_push *push)
     return apply(s, push);
 }
 
+static ls_status send_have(server *s)
+{
+    ls_ps_message have = { .rank = 0, .kind = LS_PS_HAVE };
+    have.have.state = s->shard != NULL;
+    have.have.pushes = s->shard ? ls_state_shard_pushes(s->shard) : 0;
+    return ls_server_session_send(s->session, &have);
+}
+
 /* Starts the run, or resumes it from the journal. */
-static ls_status begin_run(server *s, const ls_message *message)
+static ls_status begin_run(server *s, const ls_ps_message *message)
 {
     const char *folder = s->session->options->journal ? s->session->options->journal : getenv("LOCKSTEP_JOURNAL");
     const ls_journal_reader reader = { begin_again, apply_again, s };
@@ -431,27 +453,17 @@ static ls_status begin_run(server *s, const ls_message *message)
                           ls_state_shard_pushes(s->shard));
         LS_TRY(handle_early(s));
     }
-    return ls_server_session_say(s->session, 0, LS_PS_HAVE, s->shard != NULL,
-                                 s->shard ? ls_state_shard_pushes(s->shard) : 0);
+    return send_have(s);
 }
 
-static ls_status give_and_have(server *s, const ls_message *message)
+static ls_status give_and_have(server *s, const ls_ps_message *message)
 {
     LS_TRY(take_state(s, message));
     LS_TRY(handle_early(s));
-    return ls_server_session_say(s->session, 0, LS_PS_HAVE, 1, ls_state_shard_pushes(s->shard));
+    return send_have(s);
 }
 
-static ls_status take_final(const server *s, const ls_message *message)
-{
-    int64_t i = message->numbers[0];
-    if (!message->body || i < 0 || i >= s->session->servers ||
-        ls_payload_size(message->body) != ls_state_shards_state_bytes(s->session->shards, (int)i))
-        return LS_OK;
-    return ls_state_shards_put_state(s->session->shards, (int)i, ls_payload_bytes(message->body));
-}
-
-static ls_status handle_chief(server *s, ls_message *message)
+static ls_status handle_chief(server *s, ls_ps_message *message)
 {
     switch (message->kind) {
     case LS_PS_BEGIN:
@@ -459,10 +471,10 @@ static ls_status handle_chief(server *s, ls_message *message)
     case LS_PS_GIVE:
         return give_and_have(s, message);
     case LS_PS_RATE:
-        memcpy(&s->rate, &message->numbers[0], sizeof(s->rate));
+        s->rate = message->rate.value;
         return LS_OK;
     case LS_PS_FINAL:
-        return take_final(s, message);
+        return ls_server_session_take_final(s->session, message);
     case LS_PS_OVER:
         s->over = true;
         ls_error_keep(&s->end, ls_server_session_failure(message));
@@ -481,7 +493,7 @@ static void lose(server *s, int rank)
             forget(s->pulls, &s->pull_count, i);
 }
 
-static ls_status hear(server *s, ls_message *message)
+static ls_status handle(server *s, ls_ps_message *message)
 {
     if (message->rank == 0 && (message->kind == LS_MESSAGE_MET || message->kind == LS_MESSAGE_LOST)) {
         s->chief_connected = message->kind == LS_MESSAGE_MET;
@@ -516,18 +528,18 @@ static ls_status hear(server *s, ls_message *message)
 static ls_status serve(server *s)
 {
     while (!s->over) {
-        ls_message message;
+        ls_ps_message message;
         bool got = false;
-        LS_TRY(ls_messenger_receive(s->session->messenger, 0.2, &message, &got));
+        LS_TRY(ls_server_session_receive(s->session, 0.2, &message, &got));
         if (got) {
-            ls_status status = hear(s, &message);
+            ls_status status = handle(s, &message);
             ls_payload_drop(message.body);
             if (status != LS_OK)
                 fail(s, status);
         }
         if (s->shard && !s->failed) {
             apply_waiting(s);
-            give_waiting(s);
+            send_waiting(s);
         }
         if (!s->over && !s->chief_connected)
             LS_TRY(ls_server_session_check_chief(s->session, s->session->run != 0, s->lost_at));

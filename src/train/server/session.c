@@ -50,7 +50,14 @@ static size_t largest_body(const ls_server_session *s)
     return most;
 }
 
-ls_status ls_server_session_open(ls_server_session *s, bool (*hear)(void *user, ls_message *message), void *user)
+static bool handle(void *user, ls_message *received)
+{
+    ls_server_session *s = user;
+    ls_ps_message message = ls_ps_read(received);
+    return s->handle(s->user, &message);
+}
+
+ls_status ls_server_session_open(ls_server_session *s, bool (*handler)(void *user, ls_ps_message *message), void *user)
 {
     ls_context *ctx = ls_model_graph(s->job->model)->context;
     char *about = NULL;
@@ -65,10 +72,13 @@ ls_status ls_server_session_open(ls_server_session *s, bool (*hear)(void *user, 
                                .number = s->number,
                                .about = about,
                                .most = largest_body(s),
-                               .hello = { s->run },
-                               .hear = hear,
-                               .user = user,
+                               .hear = handler ? handle : NULL,
+                               .user = s,
                                .log = s->log };
+    s->handle = handler;
+    s->user = user;
+    const ls_message hello = ls_ps_write(&(ls_ps_message){ .kind = LS_MESSAGE_MET, .met = { s->run } });
+    memcpy(o.hello, hello.numbers, sizeof(o.hello));
     /* Only one process of each pair connects: two simultaneous connections would close each
      * other. */
     bool chief = s->cluster.rank == 0, server = ls_server_session_is_server(s, s->cluster.rank);
@@ -88,12 +98,12 @@ void ls_server_session_close(ls_server_session *s)
     s->shards = NULL;
 }
 
-ls_status ls_server_session_meet_chief(ls_server_session *s, const ls_message *met)
+ls_status ls_server_session_meet_chief(ls_server_session *s, const ls_ps_message *met)
 {
-    if (s->run != 0 && s->run != met->numbers[0])
+    if (s->run != 0 && s->run != met->met.run)
         return ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and has begun another run, without this process: "
                                     "start that again, too");
-    s->run = met->numbers[0];
+    s->run = met->met.run;
     return LS_OK;
 }
 
@@ -135,25 +145,45 @@ ls_status ls_server_session_check_chief(ls_server_session *s, bool met, double l
                    s->cluster.job, limit, why);
 }
 
-ls_status ls_server_session_say(ls_server_session *s, int rank, ls_ps_kind kind, int64_t first, int64_t second)
+ls_status ls_server_session_send(ls_server_session *s, const ls_ps_message *message)
 {
-    return ls_messenger_send(s->messenger, &(ls_message){ .rank = rank, .kind = kind, .numbers = { first, second } });
+    const ls_message out = ls_ps_write(message);
+    return ls_messenger_send(s->messenger, &out);
 }
 
-ls_status ls_server_session_tell(ls_server_session *s, int rank, ls_ps_kind kind, int64_t number, const char *text)
+ls_status ls_server_session_receive(ls_server_session *s, double seconds, ls_ps_message *out, bool *got)
 {
-    ls_message message = { .rank = rank, .kind = kind, .numbers = { number } };
-    LS_TRY(ls_payload_make(strlen(text), &message.body));
-    memcpy(ls_payload_bytes(message.body), text, strlen(text));
-    ls_status status = ls_messenger_send(s->messenger, &message);
-    ls_payload_drop(message.body);
+    ls_message received;
+    LS_TRY(ls_messenger_receive(s->messenger, seconds, &received, got));
+    if (*got)
+        *out = ls_ps_read(&received);
+    return LS_OK;
+}
+
+ls_status ls_server_session_send_text(ls_server_session *s, const ls_ps_message *message, const char *text)
+{
+    ls_ps_message full = *message;
+    LS_TRY(ls_payload_make(strlen(text), &full.body));
+    memcpy(ls_payload_bytes(full.body), text, strlen(text));
+    ls_status status = ls_server_session_send(s, &full);
+    ls_payload_drop(full.body);
     return status;
 }
 
-ls_status ls_server_session_failure(const ls_message *message)
+ls_status ls_server_session_take_final(const ls_server_session *s, const ls_ps_message *message)
+{
+    int64_t server = message->final.server;
+    if (!message->body || server < 0 || server >= s->servers ||
+        ls_payload_size(message->body) != ls_state_shards_state_bytes(s->shards, (int)server))
+        return LS_OK;
+    return ls_state_shards_put_state(s->shards, (int)server, ls_payload_bytes(message->body));
+}
+
+/* FAIL and OVER have the same fields. */
+ls_status ls_server_session_failure(const ls_ps_message *message)
 {
     char text[1024];
-    int64_t status = message->numbers[0];
+    int64_t status = message->fail.status;
     size_t bytes = message->body ? ls_payload_size(message->body) : 0;
     if (status == LS_OK)
         return LS_OK;

@@ -30,8 +30,7 @@ typedef enum slot_state { FREE, ASKED, READING, READY, COMPUTING, PUSHING } slot
 
 typedef struct slot {
     slot_state state;
-    /* Numbers of TAKE: ordinal, epoch, batch, pass, batch in the pass, run. */
-    int64_t take[LS_MESSAGE_NUMBERS];
+    ls_ps_take batch;
     int server;                          /* being pulled from */
     int64_t versions[LS_MAX_SERVERS];    /* versions read */
     ls_payload *weights[LS_MAX_SERVERS]; /* weights of these versions; NULL: held already */
@@ -82,24 +81,30 @@ static slot *find(ls_worker *w, slot_state state)
 static slot *find_batch(ls_worker *w, slot_state state, int64_t ordinal)
 {
     for (int i = 0; i < w->slot_count; i++)
-        if (w->slots[i].state == state && w->slots[i].take[0] == ordinal)
+        if (w->slots[i].state == state && w->slots[i].batch.ordinal == ordinal)
             return &w->slots[i];
     return NULL;
 }
 
 static ls_status send_pull(ls_worker *w, const slot *s)
 {
-    return ls_server_session_say(w->session, w->session->first_server + s->server, LS_PS_PULL, s->take[0],
-                                 w->held[s->server]);
+    return ls_server_session_send(
+        w->session, &(ls_ps_message){ .rank = w->session->first_server + s->server,
+                                      .kind = LS_PS_PULL,
+                                      .pull = { .ordinal = s->batch.ordinal, .held = w->held[s->server] } });
 }
 
 static ls_status send_push(ls_worker *w, const slot *s, int server)
 {
-    const int64_t *t = s->take;
-    return ls_messenger_send(w->session->messenger, &(ls_message){ .rank = w->session->first_server + server,
-                                                                   .kind = LS_PS_PUSH,
-                                                                   .numbers = { t[0], t[1], t[2], t[5], s->samples },
-                                                                   .body = s->push[server] });
+    const ls_ps_take *b = &s->batch;
+    return ls_server_session_send(w->session, &(ls_ps_message){ .rank = w->session->first_server + server,
+                                                                .kind = LS_PS_PUSH,
+                                                                .push = { .ordinal = b->ordinal,
+                                                                          .epoch = b->epoch,
+                                                                          .batch = b->batch,
+                                                                          .run = b->run,
+                                                                          .samples = s->samples },
+                                                                .body = s->push[server] });
 }
 
 static void begin_reading(ls_worker *w, slot *s)
@@ -112,14 +117,14 @@ static void begin_reading(ls_worker *w, slot *s)
 
 /* ---- Messages, in the messenger's thread ---- */
 
-static void handle_shard(ls_worker *w, ls_message *message)
+static void handle_shard(ls_worker *w, ls_ps_message *message)
 {
     int server = message->rank - w->session->first_server;
-    slot *s = find_batch(w, READING, message->numbers[0]);
+    slot *s = find_batch(w, READING, message->shard.ordinal);
     size_t bytes = message->body ? ls_payload_size(message->body) : 0;
     if (!s || s->server != server || (bytes != 0 && bytes != ls_state_shards_weight_bytes(w->session->shards, server)))
         return;
-    s->versions[server] = message->numbers[1];
+    s->versions[server] = message->shard.version;
     s->weights[server] = message->body;
     message->body = NULL;
     if (++s->server < w->session->servers) {
@@ -131,9 +136,9 @@ static void handle_shard(ls_worker *w, ls_message *message)
 }
 
 /* Returns true when all servers have acknowledged; then hands the results over in *done. */
-static bool handle_ack(ls_worker *w, const ls_message *message, slot *done)
+static bool handle_ack(ls_worker *w, const ls_ps_message *message, slot *done)
 {
-    slot *s = find_batch(w, PUSHING, message->numbers[0]);
+    slot *s = find_batch(w, PUSHING, message->ack.ordinal);
     bool all = s != NULL;
     if (s)
         s->acked[message->rank - w->session->first_server] = true;
@@ -162,14 +167,14 @@ static void repeat_messages(ls_worker *w, int server)
     }
 }
 
-bool ls_worker_handle(ls_worker *w, ls_message *message)
+bool ls_worker_handle(ls_worker *w, ls_ps_message *message)
 {
     slot done = { .state = FREE };
     bool all = false, taken = true;
     pthread_mutex_lock(&w->mutex);
     bool server = ls_server_session_is_server(w->session, message->rank);
-    slot *again = message->kind == LS_PS_AGAIN ? find_batch(w, PUSHING, message->numbers[0]) : NULL;
-    if (server && message->kind == LS_PS_SHARD && message->numbers[2] == 0)
+    slot *again = message->kind == LS_PS_AGAIN ? find_batch(w, PUSHING, message->again.ordinal) : NULL;
+    if (server && message->kind == LS_PS_SHARD && message->shard.whole == 0)
         handle_shard(w, message);
     else if (server && message->kind == LS_PS_ACK)
         all = handle_ack(w, message, &done);
@@ -181,18 +186,18 @@ bool ls_worker_handle(ls_worker *w, ls_message *message)
         taken = message->kind == LS_PS_AGAIN;
     pthread_mutex_unlock(&w->mutex);
     if (all)
-        w->source.done(w->source.user, done.take[0], done.samples, done.lanes, done.results);
+        w->source.done(w->source.user, &(ls_ps_done){ done.batch.ordinal, done.samples, done.lanes }, done.results);
     if (taken)
         ls_payload_drop(message->body);
     return taken;
 }
 
-void ls_worker_take(ls_worker *w, const int64_t numbers[LS_MESSAGE_NUMBERS])
+void ls_worker_take(ls_worker *w, const ls_ps_take *batch)
 {
     pthread_mutex_lock(&w->mutex);
     slot *s = find(w, ASKED);
     if (s) {
-        memcpy(s->take, numbers, sizeof(s->take));
+        s->batch = *batch;
         begin_reading(w, s);
     }
     pthread_mutex_unlock(&w->mutex);
@@ -223,7 +228,7 @@ void ls_worker_forget(ls_worker *w)
 
 static ls_status find_rows(ls_worker *w, const slot *s, ls_batch_view *batch)
 {
-    int64_t pass = s->take[3], at = s->take[4];
+    int64_t pass = s->batch.pass, at = s->batch.pass_batch;
     bool end = false;
     if (!w->in_pass || w->pass != pass || at < w->next) {
         LS_TRY(ls_passes_begin(w->session->data, (uint64_t)pass));
@@ -268,7 +273,7 @@ static ls_status compute(ls_worker *w, slot *s)
     const ls_state_shards_step step = { .settings = v->settings,
                                         .batch = &batch,
                                         .class_weights = v->options->class_weights,
-                                        .run = (uint64_t)s->take[5] };
+                                        .run = (uint64_t)s->batch.run };
     LS_TRY(ls_state_shards_gradients(v->shards, &step, pushes, ls_payload_bytes(s->results)));
     v->job->times.data += found - start;
     v->job->times.compute += ls_clock_now() - found;
@@ -281,7 +286,7 @@ static ls_status compute_and_push(ls_worker *w, slot *s)
 {
     ls_status status = compute(w, s);
     if (status == LS_ERR_NOT_FINITE || status == LS_ERR_DEVICE)
-        status = ls_fail_within(status, "batch %" PRId64 " of epoch %" PRId64, s->take[2] + 1, s->take[1] + 1);
+        status = ls_fail_within(status, "batch %" PRId64 " of epoch %" PRId64, s->batch.batch + 1, s->batch.epoch + 1);
     LS_TRY(status);
     pthread_mutex_lock(&w->mutex);
     s->state = PUSHING;
@@ -404,6 +409,11 @@ typedef struct process {
     bool ended_by_chief; /* the chief sent OVER; used only in the caller's thread */
 } process;
 
+static void send_ask(process *p, int64_t number)
+{
+    (void)ls_server_session_send(p->session, &(ls_ps_message){ .rank = 0, .kind = LS_PS_ASK, .ask = { number } });
+}
+
 static void ask_chief(void *user)
 {
     process *p = user;
@@ -411,17 +421,16 @@ static void ask_chief(void *user)
     p->asking = true;
     int64_t number = ++p->asks;
     pthread_mutex_unlock(&p->mutex);
-    (void)ls_server_session_say(p->session, 0, LS_PS_ASK, number, 0);
+    send_ask(p, number);
 }
 
 /* If the connection to the chief is lost, so is the message: the chief hands the batch to another
  * worker, whose results count. */
-static void report_to_chief(void *user, int64_t ordinal, int64_t samples, int lanes, ls_payload *results)
+static void report_to_chief(void *user, const ls_ps_done *done, ls_payload *results)
 {
     const process *p = user;
-    (void)ls_messenger_send(
-        p->session->messenger,
-        &(ls_message){ .rank = 0, .kind = LS_PS_DONE, .numbers = { ordinal, samples, lanes }, .body = results });
+    (void)ls_server_session_send(p->session,
+                                 &(ls_ps_message){ .rank = 0, .kind = LS_PS_DONE, .done = *done, .body = results });
     ls_payload_drop(results);
 }
 
@@ -435,7 +444,7 @@ static void end_process(process *p, ls_status status)
     ls_clear_error();
 }
 
-static void handle_chief(process *p, const ls_message *message)
+static void handle_chief(process *p, const ls_ps_message *message)
 {
     pthread_mutex_lock(&p->mutex);
     ls_status status = message->kind == LS_MESSAGE_MET ? ls_server_session_meet_chief(p->session, message) : LS_OK;
@@ -449,7 +458,7 @@ static void handle_chief(process *p, const ls_message *message)
         pthread_mutex_lock(&p->mutex);
         p->asking = false;
         pthread_mutex_unlock(&p->mutex);
-        ls_worker_take(p->worker, message->numbers);
+        ls_worker_take(p->worker, &message->take);
         return;
     }
     pthread_mutex_lock(&p->mutex);
@@ -459,11 +468,11 @@ static void handle_chief(process *p, const ls_message *message)
     int64_t number = p->asks;
     pthread_mutex_unlock(&p->mutex);
     if (again) /* may be a duplicate: the batch queue checks its number */
-        (void)ls_server_session_say(p->session, 0, LS_PS_ASK, number, 0);
+        send_ask(p, number);
 }
 
 /* Leaves FINAL and OVER in the messenger's queue, in their order. */
-static bool hear(void *user, ls_message *message)
+static bool handle(void *user, ls_ps_message *message)
 {
     process *p = user;
     if (message->kind == LS_MESSAGE_REFUSED) {
@@ -490,16 +499,13 @@ static bool hear(void *user, ls_message *message)
 /* Handles the messages left in the queue: final states, and the end. */
 static void handle_end(process *p)
 {
-    ls_message message;
+    ls_ps_message message;
     bool got = true;
-    while (ls_messenger_receive(p->session->messenger, 0, &message, &got) == LS_OK && got) {
-        ls_status status = LS_OK;
-        int64_t server = message.numbers[0];
-        if (message.kind == LS_PS_FINAL && message.body && server >= 0 && server < p->session->servers &&
-            ls_payload_size(message.body) == ls_state_shards_state_bytes(p->session->shards, (int)server))
-            status = ls_state_shards_put_state(p->session->shards, (int)server, ls_payload_bytes(message.body));
-        p->ended_by_chief |= message.kind == LS_PS_OVER;
-        if (message.kind == LS_PS_OVER || status != LS_OK)
+    while (ls_server_session_receive(p->session, 0, &message, &got) == LS_OK && got) {
+        bool over = message.kind == LS_PS_OVER;
+        ls_status status = message.kind == LS_PS_FINAL ? ls_server_session_take_final(p->session, &message) : LS_OK;
+        p->ended_by_chief |= over;
+        if (over || status != LS_OK)
             end_process(p, status != LS_OK ? status : ls_server_session_failure(&message));
         ls_payload_drop(message.body);
     }
@@ -529,7 +535,8 @@ static void report_failure(process *p, ls_status status)
 {
     ls_error own;
     ls_error_keep(&own, status);
-    (void)ls_server_session_tell(p->session, 0, LS_PS_FAIL, status, own.message);
+    (void)ls_server_session_send_text(p->session, &(ls_ps_message){ .rank = 0, .kind = LS_PS_FAIL, .fail = { status } },
+                                      own.message);
     double end = ls_clock_now() + LS_JOIN_LIMIT;
     while (!is_over(p) && ls_clock_now() < end) {
         nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
@@ -546,7 +553,7 @@ ls_status ls_serve_as_worker(ls_server_session *session)
     const ls_batch_source source = { .ask = ask_chief, .done = report_to_chief, .user = &p };
     ls_status status = ls_worker_make(session, source, &p.worker);
     if (status == LS_OK)
-        status = ls_server_session_open(session, hear, &p);
+        status = ls_server_session_open(session, handle, &p);
     while (status == LS_OK && !is_over(&p)) {
         ls_status computed = ls_worker_step(p.worker, 0.2);
         if (computed != LS_OK) {
