@@ -39,7 +39,7 @@ typedef struct ls_server_session {
     size_t reads_bytes; /* size of the versions read, which precede the gradients of a push */
     ls_messenger *messenger;
     ls_logger *log;
-    double say_at; /* when the log names the missing process next */
+    double log_at; /* when the log names the missing process next */
     /* Identifies the run. Chief: its own number, sent in HELLO. Others: their chief's; 0: not met
      * yet. */
     int64_t run;

@@ -107,17 +107,11 @@ ls_status ls_server_session_meet_chief(ls_server_session *s, const ls_ps_message
     return LS_OK;
 }
 
-#define SAY_MISSING 3.0  /* seconds */
-#define SAY_AGAIN   10.0 /* seconds */
-
 void ls_server_session_log_missing(ls_server_session *s, const char *who, double since)
 {
     double now = ls_clock_now(), limit = s->cluster.join_limit > 0 ? s->cluster.join_limit : LS_JOIN_LIMIT;
-    if (s->say_at < since)
-        s->say_at = since + SAY_MISSING;
-    if (now < s->say_at || !s->log)
+    if (!ls_log_wait_is_due(&s->log_at, since, now))
         return;
-    s->say_at = now + SAY_AGAIN;
     ls_log_write(s->log, LS_LOG_WARNING,
                  "process %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", s->cluster.rank,
                  s->cluster.job, now - since, limit, who);
