@@ -27,7 +27,7 @@ static void go_on(const char *path, const ls_record *r)
 {
     ls_record_writer writer = LS_RECORD_CLOSED;
     ls_record again;
-    FUZZ_CHECK(fuzz_status(ls_record_go_on(&writer, path, &r->head, -1)), "%s", ls_last_error());
+    FUZZ_CHECK(fuzz_status(ls_record_continue(&writer, path, &r->head, -1)), "%s", ls_last_error());
     FUZZ_CHECK(writer.version == r->version, "goes on behind %lld", (long long)writer.version);
     int64_t read[LS_MAX_SERVERS] = { 0 };
     read[r->head.server] = r->version;

@@ -72,6 +72,19 @@ void ls_log_write(ls_logger *log, ls_log_level level, const char *format, ...)
     va_end(args);
 }
 
+#define FIRST_WAIT_LINE 3.0  /* seconds */
+#define NEXT_WAIT_LINE  10.0 /* seconds */
+
+bool ls_log_wait_is_due(double *next, double since, double now)
+{
+    if (*next <= since)
+        *next = since + FIRST_WAIT_LINE;
+    if (now < *next)
+        return false;
+    *next = now + NEXT_WAIT_LINE;
+    return true;
+}
+
 void ls_log_always(ls_logger *log, const char *format, ...)
 {
     va_list args;

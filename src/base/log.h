@@ -21,6 +21,10 @@ void ls_log_destroy(ls_logger *log);
  * NULL. */
 void ls_log_write(ls_logger *log, ls_log_level level, const char *format, ...) LS_PRINTF(3, 4);
 
+/* Returns whether to log now what the caller waits for since `since`: 3 s after that, then every
+ * 10 s. *next is the caller's, and 0 at first. */
+bool ls_log_wait_is_due(double *next, double since, double now);
+
 /* Ignores the level: for output that the user requested. */
 void ls_log_always(ls_logger *log, const char *format, ...) LS_PRINTF(2, 3);
 

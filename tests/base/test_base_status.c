@@ -319,6 +319,18 @@ static void an_array_grows_and_keeps_what_it_has(void **state)
     free(nothing);
 }
 
+static void waiting_is_logged_after_3_seconds_then_every_10(void **state)
+{
+    (void)state;
+    double next = 0;
+    assert_false(ls_log_wait_is_due(&next, 100, 102.9));
+    assert_true(ls_log_wait_is_due(&next, 100, 103));
+    assert_false(ls_log_wait_is_due(&next, 100, 112.9));
+    assert_true(ls_log_wait_is_due(&next, 100, 113));
+    assert_false(ls_log_wait_is_due(&next, 200, 202)); /* another wait */
+    assert_true(ls_log_wait_is_due(&next, 200, 203));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +348,7 @@ int main(void)
         cmocka_unit_test(a_long_log_line_is_cut),
         cmocka_unit_test(the_sink_hears_one_line_at_a_time),
         cmocka_unit_test(without_a_sink_lines_go_to_standard_error),
+        cmocka_unit_test(waiting_is_logged_after_3_seconds_then_every_10),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

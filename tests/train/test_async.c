@@ -187,7 +187,7 @@ static void come_back(const char *id, memory *m, bool found)
     const ls_journal_reader reader = { begin, apply, m };
     *m = (memory){ .begun = 0 };
     OK(ls_journal_make(folder, id, 1, sizeof(m->state), 64, &j));
-    OK(ls_journal_come_back(&j, &reader, &there));
+    OK(ls_journal_restore(&j, &reader, &there));
     assert_true(there == found);
     ls_journal_close(&j);
 }
@@ -232,7 +232,7 @@ static void a_server_comes_back(void **state)
     const ls_journal_reader reader = { begin, apply, &m };
     bool found;
     OK(ls_journal_make(folder, id, 1, sizeof(start), 64, &j));
-    OK(ls_journal_come_back(&j, &reader, &found));
+    OK(ls_journal_restore(&j, &reader, &found));
     write_pushes(&j, 9, 10);
     come_back(id, &m, true);
     assert_int_equal(m.pushes, 4);
@@ -255,9 +255,9 @@ static void a_server_comes_back(void **state)
     close(fd);
     ls_journal other;
     OK(ls_journal_make(folder, id, 1, sizeof(start), 64, &other));
-    assert_int_equal(ls_journal_come_back(&other, &reader, &found), LS_ERR_DATA);
+    assert_int_equal(ls_journal_restore(&other, &reader, &found), LS_ERR_DATA);
     OK(ls_journal_make(folder, id, 1, sizeof(start) + 8, 64, &other));
-    assert_int_equal(ls_journal_come_back(&other, &reader, &found), LS_ERR_DATA);
+    assert_int_equal(ls_journal_restore(&other, &reader, &found), LS_ERR_DATA);
     ls_journal_remove(&j);
     assert_int_equal(stat(path, &about), -1);
 }

@@ -175,6 +175,35 @@ static void what_callbacks_change_stays_in_the_chief(void **state)
     }
 }
 
+/* The second fit has no step left to make. */
+static ls_status fit_to_limit(int rank, int processes, void *user)
+{
+    process p;
+    (void)processes, (void)user;
+    LS_TRY(open_process(&p, 0.05));
+    ls_status status = LS_OK;
+    for (int i = 0; i < 2 && status == LS_OK; i++) {
+        status = ls_fit(p.model, p.data, .epochs = 3, .batch_size = 10, .verbose = LS_VERBOSE_SILENT, .max_steps = 7,
+                        .strategy = ls_parameter_server(.staleness = 3));
+        if (status == LS_OK)
+            status = end_of_fit(&p, rank, i);
+    }
+    close_process(&p);
+    return status;
+}
+
+static void a_fit_whose_steps_are_made_ends(void **state)
+{
+    (void)state;
+    memset(all, 0, PROCESSES * sizeof(*all));
+    OK(ls_spawn(PROCESSES, fit_to_limit, NULL));
+    for (int r = 0; r < PROCESSES; r++) {
+        assert_int_equal(all[r].steps[0], 7);
+        assert_int_equal(all[r].steps[1], 7);
+        assert_string_equal(all[r].hash[1], all[0].hash[0]);
+    }
+}
+
 /* A rate at which the loss is not finite soon: every process fails, for the same reason. */
 static ls_status fit_too_fast(int rank, int processes, void *user)
 {
@@ -243,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_fits_have_one_state_everywhere),
         cmocka_unit_test(what_callbacks_change_stays_in_the_chief),
+        cmocka_unit_test(a_fit_whose_steps_are_made_ends),
         cmocka_unit_test(what_is_not_finite_ends_all),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

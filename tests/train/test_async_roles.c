@@ -168,19 +168,19 @@ static void end(play *p)
 static void push_zero(const play *p, int from, int64_t ordinal, int64_t read)
 {
     send_letter(p, from, LS_PS_PUSH, (int64_t[LS_MESSAGE_NUMBERS]){ ordinal, 0, ordinal, ordinal, 1 }, &read,
-                sizeof(read), READS + LS_PARTS_ALIGN);
+                sizeof(read), READS + LS_SHARD_ALIGN);
 }
 
 /* The server has heard what that process said before. */
 static void settle(const play *p, int rank)
 {
     send_letter(p, rank, LS_PS_PULL, (int64_t[]){ -1, -1, 1 }, NULL, 0, 0);
-    ls_payload_drop(receive(p, rank, LS_PS_PART, -1).body);
+    ls_payload_drop(receive(p, rank, LS_PS_SHARD, -1).body);
 }
 
 static void read_part(const play *p, int rank, int64_t ordinal, int64_t version)
 {
-    ls_message part = receive(p, rank, LS_PS_PART, ordinal);
+    ls_message part = receive(p, rank, LS_PS_SHARD, ordinal);
     assert_int_equal(part.numbers[1], version);
     ls_payload_drop(part.body);
 }
@@ -193,7 +193,7 @@ static void a_server_answers_all_that_have_one_batch(void **state)
     begin(&p);
     send_letter(&p, 0, LS_PS_BEGIN, (int64_t[]){ 0, 0, 0 }, "0123456789abcdef0123456789abcdef", 32, 32);
     receive(&p, 0, LS_PS_HAVE, 0);
-    send_letter(&p, 0, LS_PS_GIVE, (int64_t[]){ 0, 0, 0 }, NULL, 0, 2 * LS_PARTS_ALIGN); /* weights, and the step */
+    send_letter(&p, 0, LS_PS_GIVE, (int64_t[]){ 0, 0, 0 }, NULL, 0, 2 * LS_SHARD_ALIGN); /* weights, and the step */
     receive(&p, 0, LS_PS_HAVE, 1);
     say(&p, 1, LS_PS_PULL, 0, -1);
     read_part(&p, 1, 0, 0);
@@ -228,8 +228,8 @@ static void give_part(const play *p, int server, int64_t ordinal, int64_t versio
 {
     ls_message pull = receive(p, server, LS_PS_PULL, ordinal);
     bool same = pull.numbers[1] == version;
-    send_letter(p, server, LS_PS_PART, (int64_t[]){ ordinal, version, 0 }, &weight, sizeof(weight),
-                same ? 0 : LS_PARTS_ALIGN);
+    send_letter(p, server, LS_PS_SHARD, (int64_t[]){ ordinal, version, 0 }, &weight, sizeof(weight),
+                same ? 0 : LS_SHARD_ALIGN);
 }
 
 static float gradient(const play *p, int server, int64_t ordinal, int64_t first, int64_t second)
@@ -238,7 +238,7 @@ static float gradient(const play *p, int server, int64_t ordinal, int64_t first,
     const char *bytes = ls_payload_bytes(push.body);
     int64_t read[2];
     float out;
-    assert_int_equal(ls_payload_size(push.body), READS + LS_PARTS_ALIGN);
+    assert_int_equal(ls_payload_size(push.body), READS + LS_SHARD_ALIGN);
     memcpy(read, bytes, sizeof(read));
     memcpy(&out, bytes + READS, sizeof(out));
     assert_true(read[0] == first && read[1] == second);
@@ -280,7 +280,7 @@ static void a_worker_computes_from_what_it_says(void **state)
     give_part(&p, 3, 0, 1, 8);
     assert_true(gradient(&p, 2, 0, 2, 1) == 4 * unit);
     assert_true(gradient(&p, 3, 0, 2, 1) == 8 * unit);
-    send_letter(&p, 3, LS_PS_PART, (int64_t[]){ 1, waits.numbers[1], 0 }, NULL, 0, 0);
+    send_letter(&p, 3, LS_PS_SHARD, (int64_t[]){ 1, waits.numbers[1], 0 }, NULL, 0, 0);
     give_part(&p, 2, 1, 2, 4);
     give_part(&p, 3, 1, 1, 8);
     assert_true(gradient(&p, 2, 1, 2, 1) == 4 * unit);

@@ -160,7 +160,7 @@ static void test_torn(void **state)
         assert_versions(version, cut != (size_t)(version < 3 ? whole.offsets[version] : whole.bytes));
         ls_record_head head = make_head();
         ls_record_writer writer = LS_RECORD_CLOSED;
-        assert_int_equal(ls_record_go_on(&writer, path, &head, -1), LS_OK);
+        assert_int_equal(ls_record_continue(&writer, path, &head, -1), LS_OK);
         assert_int_equal(writer.version, version);
         while (version < 3)
             add(&writer, ++version);
@@ -275,7 +275,7 @@ static void test_accumulated(void **state)
     assert_int_equal(ls_record_read(path, &record), LS_OK);
     assert_int_equal(record.count, 7);
     ls_record_free(&record);
-    assert_int_equal(ls_record_go_on(&writer, path, &head, -1), LS_OK);
+    assert_int_equal(ls_record_continue(&writer, path, &head, -1), LS_OK);
     assert_int_equal(ls_record_close(&writer), LS_OK);
     assert_int_equal(ls_record_read(path, &record), LS_OK);
     assert_int_equal(record.count, 5);
@@ -292,20 +292,20 @@ static void test_go_on(void **state)
     size_t bytes = file_bytes();
     head.staleness = 9;
     json_object_set_new(json_object_get(head.job, "fit"), "batch_size", json_integer(64));
-    assert_message(ls_record_go_on(&writer, path, &head, -1), LS_ERR_STATE, "staleness is 4 in the first and 9");
+    assert_message(ls_record_continue(&writer, path, &head, -1), LS_ERR_STATE, "staleness is 4 in the first and 9");
     assert_non_null(strstr(ls_last_error(), "fit/batch_size is 32 in the first and 64"));
     json_decref(head.job);
     head = make_head();
     head.id[0] = 'f';
-    assert_message(ls_record_go_on(&writer, path, &head, -1), LS_ERR_STATE, "two runs of one job");
+    assert_message(ls_record_continue(&writer, path, &head, -1), LS_ERR_STATE, "two runs of one job");
     head.id[0] = ID[0];
     head.server = 0;
-    assert_message(ls_record_go_on(&writer, path, &head, -1), LS_ERR_STATE, "that of server 1, not of server 0");
+    assert_message(ls_record_continue(&writer, path, &head, -1), LS_ERR_STATE, "that of server 1, not of server 0");
     head.server = 1;
-    assert_message(ls_record_go_on(&writer, path, &head, 6), LS_ERR_STATE, "has versions 0 to 5");
+    assert_message(ls_record_continue(&writer, path, &head, 6), LS_ERR_STATE, "has versions 0 to 5");
     assert_int_equal(file_bytes(), bytes); /* nothing was changed */
     head.id[0] = '\0';
-    assert_int_equal(ls_record_go_on(&writer, path, &head, 3), LS_OK);
+    assert_int_equal(ls_record_continue(&writer, path, &head, 3), LS_OK);
     assert_int_equal(writer.version, 3);
     add(&writer, 4);
     assert_int_equal(ls_record_close(&writer), LS_OK);

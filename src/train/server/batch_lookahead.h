@@ -20,10 +20,10 @@ typedef struct ls_batch_lookahead ls_batch_lookahead;
  * *out. */
 ls_status ls_batch_lookahead_make(ls_passes *data, const ls_batch_lookahead_batch *list, size_t count,
                                   ls_batch_lookahead **out);
-void ls_batch_lookahead_free(ls_batch_lookahead *upcoming);
+void ls_batch_lookahead_free(ls_batch_lookahead *lookahead);
 
 /* Returns batch `number` of the list. The view is valid until the next call. The caller requests
  * each batch exactly `uses` times. */
-ls_status ls_batch_lookahead_get(ls_batch_lookahead *upcoming, size_t number, ls_batch_view *out);
+ls_status ls_batch_lookahead_get(ls_batch_lookahead *lookahead, size_t number, ls_batch_view *out);
 
 #endif

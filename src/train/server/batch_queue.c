@@ -7,10 +7,10 @@
 
 #include "base/grow.h"
 
-typedef struct given {
+typedef struct assignment {
     int rank;
     int64_t ordinal;
-} given;
+} assignment;
 
 struct ls_batch_queue {
     pthread_mutex_t mutex;
@@ -18,7 +18,7 @@ struct ls_batch_queue {
     void *user;
     int processes;
     int64_t next, limit;
-    given *out; /* being computed */
+    assignment *out; /* being computed */
     size_t out_count, out_room;
     int64_t *again; /* taken back from lost processes, lowest last */
     size_t again_count, again_room;
@@ -30,140 +30,140 @@ struct ls_batch_queue {
 
 ls_status ls_batch_queue_make(int processes, int64_t first, ls_batch_queue_give give, void *user, ls_batch_queue **out)
 {
-    ls_batch_queue *d = calloc(1, sizeof(*d));
-    if (!d)
+    ls_batch_queue *q = calloc(1, sizeof(*q));
+    if (!q)
         return ls_fail(LS_ERR_MEMORY, "no memory to deal out batches");
-    *d = (ls_batch_queue){ .give = give, .user = user, .processes = processes, .next = first, .limit = first };
-    d->asked = calloc((size_t)processes, sizeof(*d->asked));
-    if (!d->asked) {
-        free(d);
+    *q = (ls_batch_queue){ .give = give, .user = user, .processes = processes, .next = first, .limit = first };
+    q->asked = calloc((size_t)processes, sizeof(*q->asked));
+    if (!q->asked) {
+        free(q);
         return ls_fail(LS_ERR_MEMORY, "no memory to deal out batches to %d processes", processes);
     }
-    pthread_mutex_init(&d->mutex, NULL);
-    *out = d;
+    pthread_mutex_init(&q->mutex, NULL);
+    *out = q;
     return LS_OK;
 }
 
-void ls_batch_queue_free(ls_batch_queue *d)
+void ls_batch_queue_free(ls_batch_queue *q)
 {
-    if (!d)
+    if (!q)
         return;
-    pthread_mutex_destroy(&d->mutex);
-    free(d->out);
-    free(d->again);
-    free(d->asking);
-    free(d->asked);
-    free(d);
+    pthread_mutex_destroy(&q->mutex);
+    free(q->out);
+    free(q->again);
+    free(q->asking);
+    free(q->asked);
+    free(q);
 }
 
 /* ---- Helpers, called with the mutex held ---- */
 
-static bool has_batch(const ls_batch_queue *d)
+static bool has_batch(const ls_batch_queue *q)
 {
-    return d->again_count > 0 || d->next < d->limit;
+    return q->again_count > 0 || q->next < q->limit;
 }
 
 /* Needs no memory: make_room reserved it when each process asked. */
-static void deal(ls_batch_queue *d)
+static void hand_out(ls_batch_queue *q)
 {
-    while (d->asking_count > 0 && has_batch(d)) {
-        int rank = d->asking[0];
-        int64_t ordinal = d->again_count > 0 ? d->again[--d->again_count] : d->next++;
-        memmove(d->asking, d->asking + 1, --d->asking_count * sizeof(*d->asking));
-        d->out[d->out_count++] = (given){ rank, ordinal };
-        d->give(d->user, rank, ordinal);
+    while (q->asking_count > 0 && has_batch(q)) {
+        int rank = q->asking[0];
+        int64_t ordinal = q->again_count > 0 ? q->again[--q->again_count] : q->next++;
+        memmove(q->asking, q->asking + 1, --q->asking_count * sizeof(*q->asking));
+        q->out[q->out_count++] = (assignment){ rank, ordinal };
+        q->give(q->user, rank, ordinal);
     }
 }
 
-static ls_status make_room(ls_batch_queue *d)
+static ls_status make_room(ls_batch_queue *q)
 {
-    size_t all = d->asking_count + d->out_count;
-    LS_TRY(ls_grow(&d->asking, d->asking_count, &d->asking_room, sizeof(*d->asking)));
-    while (d->out_room <= all)
-        LS_TRY(ls_grow(&d->out, d->out_room, &d->out_room, sizeof(*d->out)));
-    while (d->again_room <= all + d->again_count)
-        LS_TRY(ls_grow(&d->again, d->again_room, &d->again_room, sizeof(*d->again)));
+    size_t all = q->asking_count + q->out_count;
+    LS_TRY(ls_grow(&q->asking, q->asking_count, &q->asking_room, sizeof(*q->asking)));
+    while (q->out_room <= all)
+        LS_TRY(ls_grow(&q->out, q->out_room, &q->out_room, sizeof(*q->out)));
+    while (q->again_room <= all + q->again_count)
+        LS_TRY(ls_grow(&q->again, q->again_room, &q->again_room, sizeof(*q->again)));
     return LS_OK;
 }
 
-static void take_back(ls_batch_queue *d, int64_t ordinal)
+static void take_back(ls_batch_queue *q, int64_t ordinal)
 {
-    size_t at = d->again_count++;
-    for (; at > 0 && d->again[at - 1] < ordinal; at--)
-        d->again[at] = d->again[at - 1];
-    d->again[at] = ordinal;
+    size_t at = q->again_count++;
+    for (; at > 0 && q->again[at - 1] < ordinal; at--)
+        q->again[at] = q->again[at - 1];
+    q->again[at] = ordinal;
 }
 
 /* ---- Interface ---- */
 
-void ls_batch_queue_set_limit(ls_batch_queue *d, int64_t limit)
+void ls_batch_queue_set_limit(ls_batch_queue *q, int64_t limit)
 {
-    pthread_mutex_lock(&d->mutex);
-    d->limit = limit > d->next ? limit : d->next;
-    deal(d);
-    pthread_mutex_unlock(&d->mutex);
+    pthread_mutex_lock(&q->mutex);
+    q->limit = limit > q->next ? limit : q->next;
+    hand_out(q);
+    pthread_mutex_unlock(&q->mutex);
 }
 
-int64_t ls_batch_queue_stop(ls_batch_queue *d)
+int64_t ls_batch_queue_stop(ls_batch_queue *q)
 {
-    pthread_mutex_lock(&d->mutex);
-    d->limit = d->next;
-    int64_t out = d->limit;
-    pthread_mutex_unlock(&d->mutex);
+    pthread_mutex_lock(&q->mutex);
+    q->limit = q->next;
+    int64_t out = q->limit;
+    pthread_mutex_unlock(&q->mutex);
     return out;
 }
 
-ls_status ls_batch_queue_ask(ls_batch_queue *d, int rank, int64_t number)
+ls_status ls_batch_queue_ask(ls_batch_queue *q, int rank, int64_t number)
 {
-    if (rank < 0 || rank >= d->processes)
-        return ls_fail(LS_ERR_INTERNAL, "process %d of %d asks for a batch", rank, d->processes);
-    pthread_mutex_lock(&d->mutex);
-    bool heard = number <= d->asked[rank];
-    ls_status status = heard ? LS_OK : make_room(d);
+    if (rank < 0 || rank >= q->processes)
+        return ls_fail(LS_ERR_INTERNAL, "process %d of %d asks for a batch", rank, q->processes);
+    pthread_mutex_lock(&q->mutex);
+    bool heard = number <= q->asked[rank];
+    ls_status status = heard ? LS_OK : make_room(q);
     if (status == LS_OK && !heard) {
-        d->asked[rank] = number;
-        d->asking[d->asking_count++] = rank;
-        deal(d);
+        q->asked[rank] = number;
+        q->asking[q->asking_count++] = rank;
+        hand_out(q);
     }
-    pthread_mutex_unlock(&d->mutex);
+    pthread_mutex_unlock(&q->mutex);
     return status;
 }
 
-bool ls_batch_queue_done(ls_batch_queue *d, int rank, int64_t ordinal)
+bool ls_batch_queue_done(ls_batch_queue *q, int rank, int64_t ordinal)
 {
     bool found = false;
-    pthread_mutex_lock(&d->mutex);
-    for (size_t i = 0; i < d->out_count && !found; i++)
-        if (d->out[i].rank == rank && d->out[i].ordinal == ordinal) {
-            d->out[i] = d->out[--d->out_count];
+    pthread_mutex_lock(&q->mutex);
+    for (size_t i = 0; i < q->out_count && !found; i++)
+        if (q->out[i].rank == rank && q->out[i].ordinal == ordinal) {
+            q->out[i] = q->out[--q->out_count];
             found = true;
         }
-    pthread_mutex_unlock(&d->mutex);
+    pthread_mutex_unlock(&q->mutex);
     return found;
 }
 
-void ls_batch_queue_lose(ls_batch_queue *d, int rank)
+void ls_batch_queue_lose(ls_batch_queue *q, int rank)
 {
-    pthread_mutex_lock(&d->mutex);
+    pthread_mutex_lock(&q->mutex);
     size_t kept = 0;
-    d->asked[rank] = 0;
-    for (size_t i = 0; i < d->asking_count; i++)
-        if (d->asking[i] != rank)
-            d->asking[kept++] = d->asking[i];
-    d->asking_count = kept;
-    for (size_t i = d->out_count; i-- > 0;)
-        if (d->out[i].rank == rank) {
-            take_back(d, d->out[i].ordinal);
-            d->out[i] = d->out[--d->out_count];
+    q->asked[rank] = 0;
+    for (size_t i = 0; i < q->asking_count; i++)
+        if (q->asking[i] != rank)
+            q->asking[kept++] = q->asking[i];
+    q->asking_count = kept;
+    for (size_t i = q->out_count; i-- > 0;)
+        if (q->out[i].rank == rank) {
+            take_back(q, q->out[i].ordinal);
+            q->out[i] = q->out[--q->out_count];
         }
-    deal(d);
-    pthread_mutex_unlock(&d->mutex);
+    hand_out(q);
+    pthread_mutex_unlock(&q->mutex);
 }
 
-bool ls_batch_queue_is_done(ls_batch_queue *d)
+bool ls_batch_queue_is_done(ls_batch_queue *q)
 {
-    pthread_mutex_lock(&d->mutex);
-    bool done = d->out_count == 0 && !has_batch(d);
-    pthread_mutex_unlock(&d->mutex);
+    pthread_mutex_lock(&q->mutex);
+    bool done = q->out_count == 0 && !has_batch(q);
+    pthread_mutex_unlock(&q->mutex);
     return done;
 }

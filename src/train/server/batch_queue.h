@@ -15,23 +15,23 @@ typedef void (*ls_batch_queue_give)(void *user, int rank, int64_t ordinal);
 
 /* first: ordinal of the first batch. */
 ls_status ls_batch_queue_make(int processes, int64_t first, ls_batch_queue_give give, void *user, ls_batch_queue **out);
-void ls_batch_queue_free(ls_batch_queue *dealer);
+void ls_batch_queue_free(ls_batch_queue *queue);
 
 /* Allows batches with ordinals below `limit`. */
-void ls_batch_queue_set_limit(ls_batch_queue *dealer, int64_t limit);
+void ls_batch_queue_set_limit(ls_batch_queue *queue, int64_t limit);
 /* Hands out no new batches from now on. Returns the resulting limit. */
-int64_t ls_batch_queue_stop(ls_batch_queue *dealer);
+int64_t ls_batch_queue_stop(ls_batch_queue *queue);
 
 /* Requests one more batch for a process, which gets it now or when one is available. number: counts
  * the requests of this process from 1; a repeated request has the same number and gets no second
  * batch. */
-ls_status ls_batch_queue_ask(ls_batch_queue *dealer, int rank, int64_t number);
+ls_status ls_batch_queue_ask(ls_batch_queue *queue, int rank, int64_t number);
 /* Marks a batch as computed. Returns false if the batch does not belong to this process (any more):
  * then its results do not count. */
-bool ls_batch_queue_done(ls_batch_queue *dealer, int rank, int64_t ordinal);
+bool ls_batch_queue_done(ls_batch_queue *queue, int rank, int64_t ordinal);
 /* Takes back all batches of a lost process and hands them to others. */
-void ls_batch_queue_lose(ls_batch_queue *dealer, int rank);
+void ls_batch_queue_lose(ls_batch_queue *queue, int rank);
 
-bool ls_batch_queue_is_done(ls_batch_queue *dealer);
+bool ls_batch_queue_is_done(ls_batch_queue *queue);
 
 #endif

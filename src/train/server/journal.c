@@ -19,7 +19,7 @@
 
 /* ---- Applied batches ---- */
 
-static size_t place_of(const ls_applied *a, int64_t ordinal)
+static size_t position_of(const ls_applied *a, int64_t ordinal)
 {
     size_t at = a->count;
     while (at > 0 && a->list[at - 1] >= ordinal)
@@ -29,13 +29,13 @@ static size_t place_of(const ls_applied *a, int64_t ordinal)
 
 bool ls_applied_has(const ls_applied *a, int64_t ordinal)
 {
-    size_t at = place_of(a, ordinal);
+    size_t at = position_of(a, ordinal);
     return ordinal < a->below || (at < a->count && a->list[at] == ordinal);
 }
 
 ls_status ls_applied_add(ls_applied *a, int64_t ordinal)
 {
-    size_t at = place_of(a, ordinal), gone = 0;
+    size_t at = position_of(a, ordinal), gone = 0;
     LS_TRY(ls_grow(&a->list, a->count, &a->room, sizeof(*a->list)));
     memmove(a->list + at + 1, a->list + at, (a->count - at) * sizeof(*a->list));
     a->list[at] = ordinal;
@@ -293,8 +293,8 @@ static ls_status read_pushes(ls_journal *j, const ls_journal_reader *reader, voi
     return status;
 }
 
-static ls_status come_back(ls_journal *j, const ls_journal_reader *reader, void *state_bytes, void *push_bytes,
-                           bool *found)
+static ls_status restore(ls_journal *j, const ls_journal_reader *reader, void *state_bytes, void *push_bytes,
+                         bool *found)
 {
     ls_journal_state state = { .bytes = state_bytes };
     char path[PATH_MAX];
@@ -313,12 +313,12 @@ static ls_status come_back(ls_journal *j, const ls_journal_reader *reader, void 
     return LS_OK;
 }
 
-ls_status ls_journal_come_back(ls_journal *j, const ls_journal_reader *reader, bool *found)
+ls_status ls_journal_restore(ls_journal *j, const ls_journal_reader *reader, bool *found)
 {
     void *state = malloc(j->state_bytes + 1);
     void *push = aligned_alloc(64, (j->push_bytes + 64) / 64 * 64);
     ls_status status = state && push
-                           ? come_back(j, reader, state, push, found)
+                           ? restore(j, reader, state, push, found)
                            : ls_fail(LS_ERR_MEMORY, "no memory for the journal's %zu bytes of state", j->state_bytes);
     free(state);
     free(push);

@@ -57,7 +57,7 @@ typedef struct ls_journal_state {
 ls_status ls_journal_begin(ls_journal *journal, const ls_journal_state *state);
 ls_status ls_journal_add(ls_journal *journal, const ls_journal_push *push);
 
-/* Callbacks of ls_journal_come_back: `begin` gets the state, then `apply` each push in order. Their
+/* Callbacks of ls_journal_restore: `begin` gets the state, then `apply` each push in order. Their
  * arguments are valid only during the call. */
 typedef struct ls_journal_reader {
     ls_status (*begin)(void *user, const ls_journal_state *state);
@@ -66,7 +66,7 @@ typedef struct ls_journal_reader {
 } ls_journal_reader;
 /* Restores a server from its journal; later pushes are appended after the last complete one. Sets
  * *found to false if there is no journal of this run. */
-ls_status ls_journal_come_back(ls_journal *journal, const ls_journal_reader *reader, bool *found);
+ls_status ls_journal_restore(ls_journal *journal, const ls_journal_reader *reader, bool *found);
 
 /* Deletes the journal's files, at the end of a job. */
 void ls_journal_remove(ls_journal *journal);

@@ -46,7 +46,7 @@ static void tell(void *user, const char *path, const json_t *a, const json_t *b)
                     ls_json_show(a, one), ls_json_show(b, two));
 }
 
-static void tell_number(differences *d, const char *name, int64_t a, int64_t b)
+static void add_number(differences *d, const char *name, int64_t a, int64_t b)
 {
     if (a != b && d->count++ < NAMED)
         ls_text_add(&d->text, "%s%s is %lld in the first and %lld in the second", d->text.length ? "; " : "", name,
@@ -57,10 +57,10 @@ ls_status ls_record_compare(const ls_record_head *a, const char *what, const ls_
                             bool same_run)
 {
     differences d = { .count = 0 };
-    tell_number(&d, "servers", a->servers, b->servers);
-    tell_number(&d, "staleness", a->staleness, b->staleness);
-    tell_number(&d, "accumulate", a->accumulate, b->accumulate);
-    tell_number(&d, "scale_rate", a->scale_rate, b->scale_rate);
+    add_number(&d, "servers", a->servers, b->servers);
+    add_number(&d, "staleness", a->staleness, b->staleness);
+    add_number(&d, "accumulate", a->accumulate, b->accumulate);
+    add_number(&d, "scale_rate", a->scale_rate, b->scale_rate);
     ls_json_compare(a->job, b->job, tell, &d);
     ls_status status = LS_OK;
     if (d.count > 0)
@@ -154,7 +154,7 @@ static ls_status end_of_version(const ls_record *record, const char *path, int64
     return LS_OK;
 }
 
-ls_status ls_record_go_on(ls_record_writer *writer, const char *path, const ls_record_head *head, int64_t upto)
+ls_status ls_record_continue(ls_record_writer *writer, const char *path, const ls_record_head *head, int64_t upto)
 {
     ls_record record;
     ls_record_writer w;

@@ -76,7 +76,7 @@ ls_status ls_record_create(ls_record_writer *writer, const char *path, const ls_
  * `upto` (-1: none), and pushes of an incomplete version, which the server applies again. If the
  * file belongs to another job or run, leaves it unchanged and returns LS_ERR_STATE; head->id ""
  * accepts any run. The server must be at version writer->version then. */
-ls_status ls_record_go_on(ls_record_writer *writer, const char *path, const ls_record_head *head, int64_t upto);
+ls_status ls_record_continue(ls_record_writer *writer, const char *path, const ls_record_head *head, int64_t upto);
 
 /* Writes one record immediately. If a write fails (disk full), returns LS_ERR_IO, and so do all
  * later calls: the file ends with a complete record. */

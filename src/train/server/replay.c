@@ -34,16 +34,16 @@ typedef struct replay {
     const ls_fit_options *options;
     ls_job *job;
     ls_fit_setup setup;
-    ls_replay_schedule recording;
-    ls_state_shards *parts;
-    ls_state_shard *part[LS_MAX_SERVERS];
+    ls_replay_schedule schedule;
+    ls_state_shards *shards;
+    ls_state_shard *shard[LS_MAX_SERVERS];
     char *begin[LS_MAX_SERVERS];      /* state of the model at the start */
     char **versions[LS_MAX_SERVERS];  /* [version - first version]: weights; NULL: not needed */
     int64_t in_model[LS_MAX_SERVERS]; /* version of each shard in the model */
     gradient *gradients;
     ls_batch_lookahead_batch *batches;
     size_t batch_count;
-    ls_batch_lookahead *upcoming;
+    ls_batch_lookahead *lookahead;
     double *results;
     ls_tally tally;
     ls_progress progress;
@@ -53,7 +53,7 @@ typedef struct replay {
 
 static int64_t first_version(const replay *r, int server)
 {
-    return r->recording.records[server].head.version;
+    return r->schedule.records[server].head.version;
 }
 
 /* ---- Comparing the job ---- */
@@ -61,7 +61,7 @@ static int64_t first_version(const replay *r, int server)
 static ls_status compare_job(replay *r, const char *file)
 {
     ls_job *job = r->job;
-    ls_record_head here = r->recording.records[0].head;
+    ls_record_head here = r->schedule.records[0].head;
     ls_facts facts;
     ls_history *history = NULL;
     const ls_fit_facts fit = { .data = &r->setup.data,
@@ -81,7 +81,7 @@ static ls_status compare_job(replay *r, const char *file)
     ls_facts_free(&facts);
     if (!here.job)
         return ls_fail(LS_ERR_MEMORY, "no memory for what this job is");
-    status = ls_record_compare(&r->recording.records[0].head, file, &here, "this job", false);
+    status = ls_record_compare(&r->schedule.records[0].head, file, &here, "this job", false);
     json_decref(here.job);
     return status;
 }
@@ -116,7 +116,7 @@ static ls_status find_batch(const replay *r, const ls_record_push *push, ls_batc
 /* Gradients are sorted by batch, so those of one batch are adjacent. */
 static ls_status list_batches(replay *r)
 {
-    const ls_replay_schedule *s = &r->recording;
+    const ls_replay_schedule *s = &r->schedule;
     r->gradients = calloc(s->gradient_count + 1, sizeof(*r->gradients));
     r->batches = calloc(s->gradient_count + 1, sizeof(*r->batches));
     if (!r->gradients || !r->batches)
@@ -131,35 +131,35 @@ static ls_status list_batches(replay *r)
         r->batches[r->batch_count - 1].uses++;
         r->gradients[i] = (gradient){ .uses = s->gradients[i].uses, .batch = r->batch_count - 1 };
     }
-    return ls_batch_lookahead_make(&r->setup.data, r->batches, r->batch_count, &r->upcoming);
+    return ls_batch_lookahead_make(&r->setup.data, r->batches, r->batch_count, &r->lookahead);
 }
 
 /* Copies the shard's weights at its current version, if a gradient reads that version. */
 static ls_status keep_version(replay *r, int server)
 {
-    int64_t at = ls_state_shard_version(r->part[server]) - first_version(r, server);
-    if (r->recording.readers[server][at] == 0)
+    int64_t at = ls_state_shard_version(r->shard[server]) - first_version(r, server);
+    if (r->schedule.readers[server][at] == 0)
         return LS_OK;
-    size_t bytes = ls_state_shards_weight_bytes(r->parts, server);
+    size_t bytes = ls_state_shards_weight_bytes(r->shards, server);
     char *copy = malloc(bytes + 1);
     if (!copy)
         return ls_fail(LS_ERR_MEMORY, "no memory for one more version of server %d, %zu bytes", server, bytes);
     r->versions[server][at] = copy;
     r->kept++;
     r->report.most_kept = r->kept > r->report.most_kept ? r->kept : r->report.most_kept;
-    return ls_state_shard_get_weights(r->part[server], copy);
+    return ls_state_shard_get_weights(r->shard[server], copy);
 }
 
 static ls_status check_begin(const replay *r, int server)
 {
-    const ls_record_head *head = &r->recording.records[server].head;
+    const ls_record_head *head = &r->schedule.records[server].head;
     char hex[65];
-    if (ls_state_shard_version(r->part[server]) != head->version)
+    if (ls_state_shard_version(r->shard[server]) != head->version)
         return ls_fail(LS_ERR_STATE,
                        "server %d began with version %lld, this model is at version %lld: restore the checkpoint that "
                        "training went on from (lockstep replay --from)",
-                       server, (long long)head->version, (long long)ls_state_shard_version(r->part[server]));
-    LS_TRY(ls_state_shard_sha256(r->part[server], hex));
+                       server, (long long)head->version, (long long)ls_state_shard_version(r->shard[server]));
+    LS_TRY(ls_state_shard_sha256(r->shard[server], hex));
     if (strcmp(hex, head->sha256) != 0)
         return ls_fail(LS_ERR_STATE,
                        "the model has not the weights that training began with: the part of server %d has SHA-256 %s, "
@@ -168,17 +168,17 @@ static ls_status check_begin(const replay *r, int server)
     return LS_OK;
 }
 
-static ls_status open_part(replay *r, int server)
+static ls_status open_shard(replay *r, int server)
 {
-    const ls_record *record = &r->recording.records[server];
-    size_t bytes = ls_state_shards_state_bytes(r->parts, server),
+    const ls_record *record = &r->schedule.records[server];
+    size_t bytes = ls_state_shards_state_bytes(r->shards, server),
            count = (size_t)(record->version - record->head.version) + 1;
     r->begin[server] = malloc(bytes + 1);
     r->versions[server] = calloc(count, sizeof(*r->versions[server]));
     if (!r->begin[server] || !r->versions[server])
         return ls_fail(LS_ERR_MEMORY, "no memory for the %zu bytes of server %d", bytes, server);
-    LS_TRY(ls_state_shards_get_state(r->parts, server, r->begin[server]));
-    LS_TRY(ls_state_shard_create(r->parts, server, record->head.scale_rate, &r->part[server]));
+    LS_TRY(ls_state_shards_get_state(r->shards, server, r->begin[server]));
+    LS_TRY(ls_state_shard_create(r->shards, server, record->head.scale_rate, &r->shard[server]));
     LS_TRY(check_begin(r, server));
     r->in_model[server] = record->head.version;
     return keep_version(r, server);
@@ -186,7 +186,7 @@ static ls_status open_part(replay *r, int server)
 
 static ls_status check_accumulation(const replay *r)
 {
-    int64_t every = ls_state_shard_every(r->part[0]), recorded = r->recording.records[0].head.accumulate;
+    int64_t every = ls_state_shard_every(r->shard[0]), recorded = r->schedule.records[0].head.accumulate;
     if (every != recorded)
         return ls_fail(LS_ERR_STATE, "%lld gradients make a version here, and %lld in the record", (long long)every,
                        (long long)recorded);
@@ -196,8 +196,8 @@ static ls_status check_accumulation(const replay *r)
 static void count_workers(replay *r)
 {
     bool seen[LS_MAX_CLUSTER] = { false };
-    for (int s = 0; s < r->recording.servers; s++) {
-        const ls_record *record = &r->recording.records[s];
+    for (int s = 0; s < r->schedule.servers; s++) {
+        const ls_record *record = &r->schedule.records[s];
         r->report.versions += record->version - record->head.version;
         r->report.torn |= record->torn > 0;
         for (size_t i = 0; i < record->count; i++)
@@ -205,21 +205,21 @@ static void count_workers(replay *r)
     }
     for (int w = 0; w < LS_MAX_CLUSTER; w++)
         r->report.workers += seen[w];
-    r->report.servers = r->recording.servers;
+    r->report.servers = r->schedule.servers;
 }
 
 static ls_status open_replay(replay *r, ls_dataset *data, const char *file)
 {
     const ls_fit_options *o = r->options;
-    LS_TRY(ls_replay_schedule_read(file, &r->recording));
+    LS_TRY(ls_replay_schedule_read(file, &r->schedule));
     LS_TRY(ls_fit_set_up(r->job, data, o, "ls_replay", &r->setup));
     if (!o->go_on)
         r->job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
     LS_TRY(compare_job(r, file));
     LS_TRY(list_batches(r));
-    LS_TRY(ls_state_shards_make(r->job, r->setup.function, r->recording.servers, &r->parts));
-    for (int s = 0; s < r->recording.servers; s++)
-        LS_TRY(open_part(r, s));
+    LS_TRY(ls_state_shards_make(r->job, r->setup.function, r->schedule.servers, &r->shards));
+    for (int s = 0; s < r->schedule.servers; s++)
+        LS_TRY(open_shard(r, s));
     LS_TRY(check_accumulation(r));
     r->results = calloc(ls_results_count(r->job) + 1, sizeof(*r->results));
     if (!r->results)
@@ -231,31 +231,31 @@ static ls_status open_replay(replay *r, ls_dataset *data, const char *file)
 static void close_replay(replay *r)
 {
     ls_tally_end(&r->tally);
-    for (int s = 0; s < r->recording.servers; s++) {
-        size_t count = (size_t)(r->recording.records[s].version - first_version(r, s)) + 1;
+    for (int s = 0; s < r->schedule.servers; s++) {
+        size_t count = (size_t)(r->schedule.records[s].version - first_version(r, s)) + 1;
         for (size_t v = 0; r->versions[s] && v < count; v++)
             free(r->versions[s][v]);
         free(r->versions[s]);
         free(r->begin[s]);
-        ls_state_shard_destroy(r->part[s]);
+        ls_state_shard_destroy(r->shard[s]);
     }
-    for (size_t i = 0; r->gradients && i < r->recording.gradient_count; i++)
+    for (size_t i = 0; r->gradients && i < r->schedule.gradient_count; i++)
         free(r->gradients[i].bytes);
     free(r->gradients);
     free(r->results);
-    ls_batch_lookahead_free(r->upcoming);
+    ls_batch_lookahead_free(r->lookahead);
     free(r->batches);
-    ls_state_shards_free(r->parts);
+    ls_state_shards_free(r->shards);
     ls_fit_setup_free(&r->setup);
-    ls_replay_schedule_free(&r->recording);
+    ls_replay_schedule_free(&r->schedule);
 }
 
 /* ---- Gradients ---- */
 
-static void let_go_of(replay *r, int server, int64_t version)
+static void release_version(replay *r, int server, int64_t version)
 {
     int64_t at = version - first_version(r, server);
-    if (--r->recording.readers[server][at] > 0)
+    if (--r->schedule.readers[server][at] > 0)
         return;
     free(r->versions[server][at]);
     r->versions[server][at] = NULL;
@@ -264,10 +264,10 @@ static void let_go_of(replay *r, int server, int64_t version)
 
 static ls_status put_versions(replay *r, const int64_t *read)
 {
-    for (int s = 0; s < r->recording.servers; s++) {
+    for (int s = 0; s < r->schedule.servers; s++) {
         if (r->in_model[s] == read[s])
             continue;
-        LS_TRY(ls_state_shards_put_weights(r->parts, s, r->versions[s][read[s] - first_version(r, s)]));
+        LS_TRY(ls_state_shards_put_weights(r->shards, s, r->versions[s][read[s] - first_version(r, s)]));
         r->in_model[s] = read[s];
     }
     return LS_OK;
@@ -275,30 +275,30 @@ static ls_status put_versions(replay *r, const int64_t *read)
 
 static ls_status compute(replay *r, size_t number)
 {
-    const ls_record_push *push = r->recording.gradients[number].push;
+    const ls_record_push *push = r->schedule.gradients[number].push;
     gradient *g = &r->gradients[number];
     void *pushes[LS_MAX_SERVERS];
     size_t bytes = 0;
     ls_batch_view batch;
-    for (int s = 0; s < r->recording.servers; s++)
-        bytes += ls_state_shards_push_bytes(r->parts, s);
+    for (int s = 0; s < r->schedule.servers; s++)
+        bytes += ls_state_shards_push_bytes(r->shards, s);
     g->bytes = malloc(bytes + 1);
     if (!g->bytes)
         return ls_fail(LS_ERR_MEMORY, "no memory for a gradient of %zu bytes", bytes);
     char *at = g->bytes;
-    for (int s = 0; s < r->recording.servers; at += ls_state_shards_push_bytes(r->parts, s++))
+    for (int s = 0; s < r->schedule.servers; at += ls_state_shards_push_bytes(r->shards, s++))
         pushes[s] = at;
-    LS_TRY(ls_batch_lookahead_get(r->upcoming, g->batch, &batch));
+    LS_TRY(ls_batch_lookahead_get(r->lookahead, g->batch, &batch));
     LS_TRY(put_versions(r, push->read));
     const ls_state_shards_step step = { .settings = &r->setup.settings,
                                         .batch = &batch,
                                         .class_weights = r->options->class_weights,
                                         .run = (uint64_t)push->run };
-    LS_TRY(ls_state_shards_gradients(r->parts, &step, pushes, r->results));
+    LS_TRY(ls_state_shards_gradients(r->shards, &step, pushes, r->results));
     g->samples = batch.samples;
     r->report.gradients++;
-    for (int s = 0; s < r->recording.servers; s++)
-        let_go_of(r, s, push->read[s]);
+    for (int s = 0; s < r->schedule.servers; s++)
+        release_version(r, s, push->read[s]);
     return ls_tally_add(&r->tally, r->job, r->setup.function, batch.samples);
 }
 
@@ -306,32 +306,32 @@ static ls_status compute(replay *r, size_t number)
 
 static ls_status check_version(replay *r, const ls_replay_schedule_step *step)
 {
-    const ls_record_push *push = &r->recording.records[step->server].pushes[step->push];
+    const ls_record_push *push = &r->schedule.records[step->server].pushes[step->push];
     char hex[65], where[LS_PUSH_TEXT];
     if (!push->sha256[0])
         return LS_OK;
-    LS_TRY(ls_state_shard_sha256(r->part[step->server], hex));
+    LS_TRY(ls_state_shard_sha256(r->shard[step->server], hex));
     if (strcmp(hex, push->sha256) != 0)
         return ls_fail(LS_ERR_DATA,
                        "version %lld of server %d differs: SHA-256 %s, and %s in the %s (batch %lld of epoch %lld, by "
                        "worker %d); all versions before are equal",
                        (long long)push->version, step->server, hex, push->sha256,
-                       ls_replay_schedule_where(&r->recording, step->server, step->push, where), (long long)push->batch,
+                       ls_replay_schedule_where(&r->schedule, step->server, step->push, where), (long long)push->batch,
                        (long long)push->epoch, push->worker);
     return keep_version(r, step->server);
 }
 
 static ls_status make_step(replay *r, const ls_replay_schedule_step *step)
 {
-    const ls_record_push *push = &r->recording.records[step->server].pushes[step->push];
+    const ls_record_push *push = &r->schedule.records[step->server].pushes[step->push];
     gradient *g = &r->gradients[step->gradient];
     if (!g->bytes)
         LS_TRY(compute(r, step->gradient));
     const char *bytes = g->bytes;
     for (int s = 0; s < step->server; s++)
-        bytes += ls_state_shards_push_bytes(r->parts, s);
+        bytes += ls_state_shards_push_bytes(r->shards, s);
     const ls_push apply = { .read = push->read[step->server], .samples = g->samples, .bytes = bytes };
-    LS_TRY(ls_state_shard_apply(r->part[step->server], &apply, push->rate));
+    LS_TRY(ls_state_shard_apply(r->shard[step->server], &apply, push->rate));
     if (--g->uses == 0) {
         free(g->bytes);
         g->bytes = NULL;
@@ -341,7 +341,7 @@ static ls_status make_step(replay *r, const ls_replay_schedule_step *step)
 
 static ls_status make_all(replay *r)
 {
-    const ls_replay_schedule *s = &r->recording;
+    const ls_replay_schedule *s = &r->schedule;
     ls_results results = { .count = 0 };
     char where[LS_PUSH_TEXT];
     ls_progress_open(&r->progress, r->options->output, r->options->verbose);
@@ -367,10 +367,10 @@ static ls_status make_all(replay *r)
 /* Puts the newest state of every shard into the model; after a failure, the state from before. */
 static ls_status put_states(replay *r, bool good)
 {
-    for (int s = 0; s < r->recording.servers; s++) {
+    for (int s = 0; s < r->schedule.servers; s++) {
         if (good)
-            LS_TRY(ls_state_shard_get_state(r->part[s], r->begin[s]));
-        LS_TRY(ls_state_shards_put_state(r->parts, s, r->begin[s]));
+            LS_TRY(ls_state_shard_get_state(r->shard[s], r->begin[s]));
+        LS_TRY(ls_state_shards_put_state(r->shards, s, r->begin[s]));
     }
     return LS_OK;
 }

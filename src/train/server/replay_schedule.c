@@ -104,7 +104,7 @@ static int by_gradient(const void *one, const void *two)
     return order;
 }
 
-static int by_place(const void *one, const void *two)
+static int by_gradient_and_server(const void *one, const void *two)
 {
     const ref *a = one, *b = two;
     int order = by_gradient(a, b);
@@ -142,7 +142,7 @@ static ls_status match(ls_replay_schedule *s, ref *refs, size_t **by_push)
     for (int i = 0; i < s->servers; i++)
         for (size_t k = 0; k < s->records[i].count; k++)
             refs[count++] = (ref){ &s->records[i].pushes[k], i, s->servers, k };
-    qsort(refs, count, sizeof(*refs), by_place);
+    qsort(refs, count, sizeof(*refs), by_gradient_and_server);
     LS_TRY(check_batches(s, refs, count));
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || by_gradient(&refs[i - 1], &refs[i]) != 0)
@@ -212,7 +212,7 @@ static int choose(const ordering *o)
     return best;
 }
 
-static ls_status tell_cycle(const ordering *o)
+static ls_status fail_cycle(const ordering *o)
 {
     char one[LS_PUSH_TEXT], two[LS_PUSH_TEXT];
     int a = 0;
@@ -235,7 +235,7 @@ static ls_status put_in_order(ordering *o, size_t count)
     while (s->step_count < count) {
         int server = choose(o);
         if (server < 0)
-            return tell_cycle(o);
+            return fail_cycle(o);
         const ls_record_push *push = next_push(o, server);
         size_t gradient = o->by_push[server][o->next[server]];
         s->steps[s->step_count++] = (ls_replay_schedule_step){ server, o->next[server], gradient };

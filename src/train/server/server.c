@@ -22,18 +22,18 @@
                           and twice the size of the state */
 
 typedef struct server {
-    ls_server_session *served;
-    int index;            /* 0 to servers - 1 */
-    ls_state_shard *part; /* NULL: no state yet */
+    ls_server_session *session;
+    int index;             /* 0 to servers - 1 */
+    ls_state_shard *shard; /* NULL: no state yet */
     ls_staleness reads;
     ls_applied applied;
-    ls_message *pulls, *pushes; /* waiting, in order of arrival */
+    ls_ps_message *pulls, *pushes; /* waiting, in order of arrival */
     size_t pull_count, pull_room, push_count, push_room;
-    ls_message *early; /* pushes that arrived before this server had its state */
+    ls_ps_message *early; /* pushes that arrived before this server had its state */
     size_t early_count, early_room;
     /* Duplicates of waiting pushes, without payloads. Their senders get an ACK, too, when the push
      * is applied. */
-    ls_message *others;
+    ls_ps_message *others;
     size_t other_count, other_room;
     ls_payload *newest; /* weights of the newest version; NULL: not copied yet */
     double rate;        /* learning rate that a callback set; NAN: none */
@@ -41,7 +41,7 @@ typedef struct server {
     bool has_journal, records;
     ls_journal journal;
     ls_record_writer record;
-    bool chief_there, over;
+    bool chief_connected, over;
     bool failed; /* a push could not be applied: applies no more, and the chief ends the job */
     double lost_at;
     ls_error end;
@@ -49,19 +49,20 @@ typedef struct server {
 
 static const ls_strategy *strategy_of(const server *s)
 {
-    return &s->served->options->strategy;
+    return &s->session->options->strategy;
 }
 
 static size_t push_bytes(const server *s)
 {
-    return s->served->reads_bytes + ls_state_shards_push_bytes(s->served->parts, s->index);
+    return s->session->reads_bytes + ls_state_shards_push_bytes(s->session->shards, s->index);
 }
 
 /* Reports a failure to the chief, which ends the job for all. */
 static void fail(server *s, ls_status status)
 {
     if (!s->failed)
-        (void)ls_server_session_tell(s->served, 0, LS_PS_FAIL, status, ls_last_error());
+        (void)ls_server_session_send_text(
+            s->session, &(ls_ps_message){ .rank = 0, .kind = LS_PS_FAIL, .fail = { status } }, ls_last_error());
     s->failed = true;
     ls_clear_error();
 }
@@ -70,17 +71,17 @@ static void fail(server *s, ls_status status)
 
 static ls_status make_head(server *s, ls_record_head *head)
 {
-    const ls_fit_options *o = s->served->options;
+    const ls_fit_options *o = s->session->options;
     ls_facts facts;
     *head = (ls_record_head){ .server = s->index,
-                              .servers = s->served->servers,
+                              .servers = s->session->servers,
                               .staleness = o->strategy.staleness,
-                              .accumulate = ls_state_shard_every(s->part),
+                              .accumulate = ls_state_shard_every(s->shard),
                               .scale_rate = o->strategy.scale_by_staleness,
-                              .version = ls_state_shard_version(s->part) };
+                              .version = ls_state_shard_version(s->shard) };
     snprintf(head->id, sizeof(head->id), "%s", s->id);
-    LS_TRY(ls_state_shard_sha256(s->part, head->sha256));
-    LS_TRY(ls_facts_make(s->served->job, &facts));
+    LS_TRY(ls_state_shard_sha256(s->shard, head->sha256));
+    LS_TRY(ls_facts_make(s->session->job, &facts));
     head->job = json_pack("{s:O,s:O,s:O}", "job", facts.job, "fit", facts.fit, "bits", facts.bits);
     head->own = o->record_own ? json_loads(o->record_own, 0, NULL) : NULL;
     ls_facts_free(&facts);
@@ -90,14 +91,15 @@ static ls_status make_head(server *s, ls_record_head *head)
 /* again: the server restarted and continues its file. */
 static ls_status open_record(server *s, bool again)
 {
-    const char *file = s->served->options->record;
+    const char *file = s->session->options->record;
     char path[PATH_MAX];
     ls_record_head head;
     if (!file)
         return LS_OK;
     LS_TRY(ls_record_path(file, s->index, path));
     LS_TRY(make_head(s, &head));
-    ls_status status = again ? ls_record_go_on(&s->record, path, &head, -1) : ls_record_create(&s->record, path, &head);
+    ls_status status =
+        again ? ls_record_continue(&s->record, path, &head, -1) : ls_record_create(&s->record, path, &head);
     json_decref(head.job);
     json_decref(head.own);
     s->records = status == LS_OK;
@@ -116,8 +118,8 @@ static ls_status record(server *s, const ls_journal_push *push, int64_t version,
                          .rate = rate };
     if (!s->records || version <= s->record.version)
         return LS_OK;
-    if (ls_state_shard_version(s->part) == version)
-        LS_TRY(ls_state_shard_sha256(s->part, r.sha256));
+    if (ls_state_shard_version(s->shard) == version)
+        LS_TRY(ls_state_shard_sha256(s->shard, r.sha256));
     return ls_record_add(&s->record, &r);
 }
 
@@ -127,8 +129,8 @@ static ls_status copy_weights(server *s)
 {
     if (s->newest)
         return LS_OK;
-    LS_TRY(ls_payload_make(ls_state_shards_weight_bytes(s->served->parts, s->index), &s->newest));
-    return ls_state_shard_get_weights(s->part, ls_payload_bytes(s->newest));
+    LS_TRY(ls_payload_make(ls_state_shards_weight_bytes(s->session->shards, s->index), &s->newest));
+    return ls_state_shard_get_weights(s->shard, ls_payload_bytes(s->newest));
 }
 
 /* A new version is complete. If several pushes make a version, pushes change the moving averages
@@ -137,20 +139,20 @@ static ls_status publish(server *s)
 {
     ls_payload_drop(s->newest);
     s->newest = NULL;
-    return ls_state_shard_every(s->part) > 1 ? copy_weights(s) : LS_OK;
+    return ls_state_shard_every(s->shard) > 1 ? copy_weights(s) : LS_OK;
 }
 
 static ls_status apply(server *s, const ls_journal_push *push)
 {
     double rate;
-    int64_t version = ls_state_shard_version(s->part) + 1;
+    int64_t version = ls_state_shard_version(s->shard) + 1;
     const ls_push p = { .read = ((const int64_t *)push->bytes)[s->index],
                         .samples = push->samples,
-                        .bytes = (const char *)push->bytes + s->served->reads_bytes };
-    LS_TRY(ls_state_shard_rate(s->part, push->rate, &rate));
+                        .bytes = (const char *)push->bytes + s->session->reads_bytes };
+    LS_TRY(ls_state_shard_rate(s->shard, push->rate, &rate));
     LS_TRY(ls_applied_add(&s->applied, push->ordinal));
-    LS_TRY(ls_state_shard_apply(s->part, &p, rate));
-    if (ls_state_shard_version(s->part) == version)
+    LS_TRY(ls_state_shard_apply(s->shard, &p, rate));
+    if (ls_state_shard_version(s->shard) == version)
         LS_TRY(publish(s));
     return record(s, push, version, rate);
 }
@@ -163,7 +165,7 @@ static ls_status begin_journal(server *s)
     state.bytes = malloc(s->journal.state_bytes + 1);
     if (!state.bytes)
         return ls_fail(LS_ERR_MEMORY, "no memory for a copy of server %d's state", s->index);
-    ls_status status = ls_state_shard_get_state(s->part, state.bytes);
+    ls_status status = ls_state_shard_get_state(s->shard, state.bytes);
     if (status == LS_OK)
         status = ls_journal_begin(&s->journal, &state);
     free(state.bytes);
@@ -180,66 +182,73 @@ static ls_status apply_new(server *s, const ls_journal_push *push)
     if (status != LS_OK && s->has_journal)
         ls_append_cut(&s->journal.file, before);
     LS_TRY(status);
-    bool whole = ls_state_shard_pushes(s->part) % ls_state_shard_every(s->part) == 0;
+    bool whole = ls_state_shard_pushes(s->shard) % ls_state_shard_every(s->shard) == 0;
     if (s->has_journal && whole && s->journal.file.bytes > (most > LOG_BYTES ? most : LOG_BYTES))
         return begin_journal(s);
     return LS_OK;
 }
 
-static void forget(ls_message *list, size_t *count, size_t at)
+static void forget(ls_ps_message *list, size_t *count, size_t at)
 {
     ls_payload_drop(list[at].body);
     memmove(list + at, list + at + 1, (*count - at - 1) * sizeof(*list));
     (*count)--;
 }
 
-static ls_status wait_in(ls_message **list, size_t *count, size_t *room, ls_message *letter)
+static ls_status wait_in(ls_ps_message **list, size_t *count, size_t *room, ls_ps_message *message)
 {
     LS_TRY(ls_grow(list, *count, room, sizeof(**list)));
-    (*list)[(*count)++] = *letter;
-    letter->body = NULL;
+    (*list)[(*count)++] = *message;
+    message->body = NULL;
     return LS_OK;
 }
 
+static ls_status acknowledge(server *s, int rank, int64_t ordinal)
+{
+    return ls_server_session_send(
+        s->session, &(ls_ps_message){ .rank = rank,
+                                      .kind = LS_PS_ACK,
+                                      .ack = { .ordinal = ordinal, .version = ls_state_shard_version(s->shard) } });
+}
+
 /* Sends an ACK to the other workers that pushed this batch while it waited. */
-static ls_status tell_others(server *s, int64_t ordinal)
+static ls_status acknowledge_others(server *s, int64_t ordinal)
 {
     for (size_t i = s->other_count; i-- > 0;)
-        if (s->others[i].numbers[0] == ordinal) {
-            LS_TRY(ls_server_session_say(s->served, s->others[i].rank, LS_PS_ACK, ordinal,
-                                         ls_state_shard_version(s->part)));
+        if (s->others[i].push.ordinal == ordinal) {
+            LS_TRY(acknowledge(s, s->others[i].rank, ordinal));
             forget(s->others, &s->other_count, i);
         }
     return LS_OK;
 }
 
-static ls_status apply_letter(server *s, const ls_message *letter)
+static ls_status apply_message(server *s, const ls_ps_message *message)
 {
-    const int64_t *n = letter->numbers;
-    const ls_journal_push push = { .ordinal = n[0],
-                                   .epoch = n[1],
-                                   .batch = n[2],
-                                   .run = n[3],
-                                   .samples = n[4],
-                                   .worker = letter->rank,
+    const ls_ps_push *p = &message->push;
+    const ls_journal_push push = { .ordinal = p->ordinal,
+                                   .epoch = p->epoch,
+                                   .batch = p->batch,
+                                   .run = p->run,
+                                   .samples = p->samples,
+                                   .worker = message->rank,
                                    .rate = s->rate,
-                                   .bytes = ls_payload_bytes(letter->body) };
+                                   .bytes = ls_payload_bytes(message->body) };
     LS_TRY(apply_new(s, &push));
-    ls_staleness_remove(&s->reads, n[0]);
-    LS_TRY(ls_server_session_say(s->served, letter->rank, LS_PS_ACK, n[0], ls_state_shard_version(s->part)));
-    return tell_others(s, n[0]);
+    ls_staleness_remove(&s->reads, p->ordinal);
+    LS_TRY(acknowledge(s, message->rank, p->ordinal));
+    return acknowledge_others(s, p->ordinal);
 }
 
 /* Applies waiting pushes that staleness permits, in order of arrival. */
 static void apply_waiting(server *s)
 {
     for (size_t i = 0; i < s->push_count && !s->failed;) {
-        int64_t ordinal = s->pushes[i].numbers[0];
-        if (!ls_staleness_may_apply(&s->reads, ordinal, ls_state_shard_pushes(s->part))) {
+        int64_t ordinal = s->pushes[i].push.ordinal;
+        if (!ls_staleness_may_apply(&s->reads, ordinal, ls_state_shard_pushes(s->shard))) {
             i++;
             continue;
         }
-        ls_status status = apply_letter(s, &s->pushes[i]);
+        ls_status status = apply_message(s, &s->pushes[i]);
         if (status != LS_OK) {
             fail(s, status);
             return;
@@ -252,18 +261,21 @@ static void apply_waiting(server *s)
 /* ---- Pulls ---- */
 
 /* bound: the gradient will be applied, so the read counts for the staleness bound. */
-static ls_status give_part(server *s, const ls_message *pull, bool bound)
+static ls_status send_shard(server *s, const ls_ps_message *message, bool bound)
 {
-    int64_t version = ls_state_shard_version(s->part);
-    bool same = pull->numbers[1] == version;
-    ls_message part = { .rank = pull->rank, .kind = LS_PS_PART, .numbers = { pull->numbers[0], version } };
-    if (!same)
+    const ls_ps_pull *pull = &message->pull;
+    int64_t version = ls_state_shard_version(s->shard);
+    ls_ps_message shard = { .rank = message->rank,
+                            .kind = LS_PS_SHARD,
+                            .shard = { .ordinal = pull->ordinal, .version = version } };
+    if (pull->held != version) {
         LS_TRY(copy_weights(s));
-    part.body = same ? NULL : s->newest;
+        shard.body = s->newest;
+    }
     if (bound)
         LS_TRY(ls_staleness_add(
-            &s->reads, (ls_read_entry){ .rank = pull->rank, .ordinal = pull->numbers[0], .version = version }));
-    return ls_messenger_send(s->served->post, &part);
+            &s->reads, (ls_read_entry){ .rank = message->rank, .ordinal = pull->ordinal, .version = version }));
+    return ls_server_session_send(s->session, &shard);
 }
 
 /* Returns whether this server has the gradient of that batch: a lost worker pushed it here, and
@@ -274,15 +286,16 @@ static bool is_here(const server *s, int64_t ordinal)
     return ls_applied_has(&s->applied, ordinal) || (read && read->arrived);
 }
 
-static void give_waiting(server *s)
+static void send_waiting(server *s)
 {
     for (size_t i = 0; i < s->pull_count && !s->failed;) {
-        bool bound = !is_here(s, s->pulls[i].numbers[0]);
-        if (bound && !ls_staleness_may_pull(&s->reads, s->pulls[i].numbers[0], ls_state_shard_pushes(s->part))) {
+        int64_t ordinal = s->pulls[i].pull.ordinal;
+        bool bound = !is_here(s, ordinal);
+        if (bound && !ls_staleness_may_pull(&s->reads, ordinal, ls_state_shard_pushes(s->shard))) {
             i++;
             continue;
         }
-        ls_status status = give_part(s, &s->pulls[i], bound);
+        ls_status status = send_shard(s, &s->pulls[i], bound);
         if (status != LS_OK) {
             fail(s, status);
             return;
@@ -291,99 +304,101 @@ static void give_waiting(server *s)
     }
 }
 
-static ls_status give_state(server *s, const ls_message *pull)
+static ls_status send_state(server *s, const ls_ps_message *message)
 {
-    ls_message part = { .rank = pull->rank, .kind = LS_PS_PART };
-    part.numbers[0] = pull->numbers[0];
-    part.numbers[1] = ls_state_shard_version(s->part);
-    part.numbers[2] = 1;
-    part.numbers[3] = ls_state_shard_pushes(s->part);
-    LS_TRY(ls_payload_make(ls_state_shards_state_bytes(s->served->parts, s->index), &part.body));
-    ls_status status = ls_state_shard_get_state(s->part, ls_payload_bytes(part.body));
+    ls_ps_message shard = { .rank = message->rank,
+                            .kind = LS_PS_SHARD,
+                            .shard = { .ordinal = message->pull.ordinal,
+                                       .version = ls_state_shard_version(s->shard),
+                                       .whole = 1,
+                                       .pushes = ls_state_shard_pushes(s->shard) } };
+    LS_TRY(ls_payload_make(ls_state_shards_state_bytes(s->session->shards, s->index), &shard.body));
+    ls_status status = ls_state_shard_get_state(s->shard, ls_payload_bytes(shard.body));
     if (status == LS_OK)
-        status = ls_messenger_send(s->served->post, &part);
-    ls_payload_drop(part.body);
+        status = ls_server_session_send(s->session, &shard);
+    ls_payload_drop(shard.body);
     return status;
 }
 
 /* ---- Messages ---- */
 
-static ls_status hear_pull(server *s, ls_message *letter)
+static ls_status handle_pull(server *s, ls_ps_message *message)
 {
-    if (letter->numbers[2] == 1)
-        return s->part ? give_state(s, letter) : LS_OK;
+    if (message->pull.whole == 1)
+        return s->shard ? send_state(s, message) : LS_OK;
     for (size_t i = s->pull_count; i-- > 0;)
-        if (s->pulls[i].numbers[0] == letter->numbers[0] && s->pulls[i].rank == letter->rank)
+        if (s->pulls[i].pull.ordinal == message->pull.ordinal && s->pulls[i].rank == message->rank)
             forget(s->pulls, &s->pull_count, i); /* repeated request */
-    return wait_in(&s->pulls, &s->pull_count, &s->pull_room, letter);
+    return wait_in(&s->pulls, &s->pull_count, &s->pull_room, message);
 }
 
-static bool is_sane(const server *s, const ls_message *letter)
+static bool is_sane(const server *s, const ls_ps_message *message)
 {
-    const int64_t *n = letter->numbers;
-    if (!letter->body || ls_payload_size(letter->body) != push_bytes(s) || n[0] < 0 || n[1] < 0 || n[2] < 0 ||
-        n[3] < 0 || n[4] < 1)
+    const ls_ps_push *p = &message->push;
+    if (!message->body || ls_payload_size(message->body) != push_bytes(s) || p->ordinal < 0 || p->epoch < 0 ||
+        p->batch < 0 || p->run < 0 || p->samples < 1)
         return false;
-    const int64_t *read = ls_payload_bytes(letter->body);
-    bool sane = read[s->index] <= ls_state_shard_version(s->part);
-    for (int i = 0; i < s->served->servers; i++)
+    const int64_t *read = ls_payload_bytes(message->body);
+    bool sane = read[s->index] <= ls_state_shard_version(s->shard);
+    for (int i = 0; i < s->session->servers; i++)
         sane &= read[i] >= 0;
     return sane;
 }
 
 /* Accepts a push whose read this server does not know (because it restarted, or considered the
  * worker lost) if the push meets its deadline. */
-static ls_status hear_push(server *s, ls_message *letter)
+static ls_status handle_push(server *s, ls_ps_message *message)
 {
-    int64_t ordinal = letter->numbers[0];
+    int64_t ordinal = message->push.ordinal;
     if (s->failed)
         return LS_OK;
-    if (!s->part)
-        return wait_in(&s->early, &s->early_count, &s->early_room, letter);
-    if (!is_sane(s, letter))
-        return ls_fail(LS_ERR_PEER, "worker %d pushed something that is no gradient of this job", letter->rank);
+    if (!s->shard)
+        return wait_in(&s->early, &s->early_count, &s->early_room, message);
+    if (!is_sane(s, message))
+        return ls_fail(LS_ERR_PEER, "worker %d pushed something that is no gradient of this job", message->rank);
     if (ls_applied_has(&s->applied, ordinal))
-        return ls_server_session_say(s->served, letter->rank, LS_PS_ACK, ordinal, ls_state_shard_version(s->part));
+        return acknowledge(s, message->rank, ordinal);
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
-    int64_t version = ((const int64_t *)ls_payload_bytes(letter->body))[s->index];
+    int64_t version = ((const int64_t *)ls_payload_bytes(message->body))[s->index];
     if (read && read->arrived) { /* already pushed by a worker that was considered lost */
-        ls_payload_drop(letter->body);
-        letter->body = NULL;
-        return wait_in(&s->others, &s->other_count, &s->other_room, letter);
+        ls_payload_drop(message->body);
+        message->body = NULL;
+        return wait_in(&s->others, &s->other_count, &s->other_room, message);
     }
-    bool known = read && read->rank == letter->rank && read->version == version;
-    if (!known && !ls_staleness_may_add(&s->reads, ordinal, version, ls_state_shard_pushes(s->part)))
-        return ls_server_session_say(s->served, letter->rank, LS_PS_AGAIN, ordinal, 0);
-    LS_TRY(ls_staleness_add(&s->reads, (ls_read_entry){ letter->rank, ordinal, version, true }));
-    return wait_in(&s->pushes, &s->push_count, &s->push_room, letter);
+    bool known = read && read->rank == message->rank && read->version == version;
+    if (!known && !ls_staleness_may_add(&s->reads, ordinal, version, ls_state_shard_pushes(s->shard)))
+        return ls_server_session_send(
+            s->session, &(ls_ps_message){ .rank = message->rank, .kind = LS_PS_AGAIN, .again = { ordinal } });
+    LS_TRY(ls_staleness_add(&s->reads, (ls_read_entry){ message->rank, ordinal, version, true }));
+    return wait_in(&s->pushes, &s->push_count, &s->push_room, message);
 }
 
-static ls_status hear_early(server *s)
+static ls_status handle_early(server *s)
 {
     ls_status status = LS_OK;
-    for (; s->early_count > 0 && status == LS_OK && s->part; forget(s->early, &s->early_count, 0))
-        status = hear_push(s, &s->early[0]);
+    for (; s->early_count > 0 && status == LS_OK && s->shard; forget(s->early, &s->early_count, 0))
+        status = handle_push(s, &s->early[0]);
     return status;
 }
 
 static void set_bound(server *s)
 {
     s->reads.bound = strategy_of(s)->staleness;
-    s->reads.every = ls_state_shard_every(s->part);
+    s->reads.every = ls_state_shard_every(s->shard);
 }
 
 /* Takes the state from the chief, unless this server has one. */
-static ls_status take_state(server *s, const ls_message *letter)
+static ls_status take_state(server *s, const ls_ps_message *message)
 {
-    size_t bytes = letter->body ? ls_payload_size(letter->body) : 0;
-    if (s->part)
+    size_t bytes = message->body ? ls_payload_size(message->body) : 0;
+    if (s->shard)
         return LS_OK;
-    if (bytes != ls_state_shards_state_bytes(s->served->parts, s->index) || letter->numbers[0] < 0)
+    if (bytes != ls_state_shards_state_bytes(s->session->shards, s->index) || message->give.first < 0)
         return ls_fail(LS_ERR_PEER, "the chief gave a state of %zu bytes, and the part of server %d has %zu", bytes,
-                       s->index, ls_state_shards_state_bytes(s->served->parts, s->index));
-    LS_TRY(ls_state_shard_create(s->served->parts, s->index, strategy_of(s)->scale_by_staleness, &s->part));
-    LS_TRY(ls_state_shard_put_state(s->part, ls_payload_bytes(letter->body)));
-    s->applied.below = letter->numbers[0];
+                       s->index, ls_state_shards_state_bytes(s->session->shards, s->index));
+    LS_TRY(ls_state_shard_create(s->session->shards, s->index, strategy_of(s)->scale_by_staleness, &s->shard));
+    LS_TRY(ls_state_shard_put_state(s->shard, ls_payload_bytes(message->body)));
+    s->applied.below = message->give.first;
     set_bound(s);
     LS_TRY(publish(s));
     LS_TRY(begin_journal(s));
@@ -393,8 +408,8 @@ static ls_status take_state(server *s, const ls_message *letter)
 static ls_status begin_again(void *user, const ls_journal_state *state)
 {
     server *s = user;
-    LS_TRY(ls_state_shard_create(s->served->parts, s->index, strategy_of(s)->scale_by_staleness, &s->part));
-    LS_TRY(ls_state_shard_put_state(s->part, state->bytes));
+    LS_TRY(ls_state_shard_create(s->session->shards, s->index, strategy_of(s)->scale_by_staleness, &s->shard));
+    LS_TRY(ls_state_shard_put_state(s->shard, state->bytes));
     s->applied.below = state->applied.below;
     for (size_t i = 0; i < state->applied.count; i++)
         LS_TRY(ls_applied_add(&s->applied, state->applied.list[i]));
@@ -411,60 +426,58 @@ static ls_status apply_again(void *user, const ls_journal_push *push)
     return apply(s, push);
 }
 
-/* Starts the run, or resumes it from the journal. */
-static ls_status begin_run(server *s, const ls_message *letter)
+static ls_status send_have(server *s)
 {
-    const char *folder = s->served->options->journal ? s->served->options->journal : getenv("LOCKSTEP_JOURNAL");
+    ls_ps_message have = { .rank = 0, .kind = LS_PS_HAVE };
+    have.have.state = s->shard != NULL;
+    have.have.pushes = s->shard ? ls_state_shard_pushes(s->shard) : 0;
+    return ls_server_session_send(s->session, &have);
+}
+
+/* Starts the run, or resumes it from the journal. */
+static ls_status begin_run(server *s, const ls_ps_message *message)
+{
+    const char *folder = s->session->options->journal ? s->session->options->journal : getenv("LOCKSTEP_JOURNAL");
     const ls_journal_reader reader = { begin_again, apply_again, s };
     bool found = false;
-    if (s->id[0] == '\0' && letter->body && ls_payload_size(letter->body) == LS_RUN_ID - 1) {
-        memcpy(s->id, ls_payload_bytes(letter->body), LS_RUN_ID - 1);
+    if (s->id[0] == '\0' && message->body && ls_payload_size(message->body) == LS_RUN_ID - 1) {
+        memcpy(s->id, ls_payload_bytes(message->body), LS_RUN_ID - 1);
         s->has_journal = folder && folder[0];
         if (s->has_journal) {
-            LS_TRY(ls_journal_make(folder, s->id, s->index, ls_state_shards_state_bytes(s->served->parts, s->index),
+            LS_TRY(ls_journal_make(folder, s->id, s->index, ls_state_shards_state_bytes(s->session->shards, s->index),
                                    push_bytes(s), &s->journal));
-            LS_TRY(ls_journal_come_back(&s->journal, &reader, &found));
+            LS_TRY(ls_journal_restore(&s->journal, &reader, &found));
         }
         if (found)
-            ls_log_always(s->served->log, "server %d is back, with %" PRId64 " gradients applied", s->index,
-                          ls_state_shard_pushes(s->part));
-        LS_TRY(hear_early(s));
+            ls_log_always(s->session->log, "server %d is back, with %" PRId64 " gradients applied", s->index,
+                          ls_state_shard_pushes(s->shard));
+        LS_TRY(handle_early(s));
     }
-    return ls_server_session_say(s->served, 0, LS_PS_HAVE, s->part != NULL,
-                                 s->part ? ls_state_shard_pushes(s->part) : 0);
+    return send_have(s);
 }
 
-static ls_status give_and_have(server *s, const ls_message *letter)
+static ls_status give_and_have(server *s, const ls_ps_message *message)
 {
-    LS_TRY(take_state(s, letter));
-    LS_TRY(hear_early(s));
-    return ls_server_session_say(s->served, 0, LS_PS_HAVE, 1, ls_state_shard_pushes(s->part));
+    LS_TRY(take_state(s, message));
+    LS_TRY(handle_early(s));
+    return send_have(s);
 }
 
-static ls_status take_final(const server *s, const ls_message *letter)
+static ls_status handle_chief(server *s, ls_ps_message *message)
 {
-    int64_t i = letter->numbers[0];
-    if (!letter->body || i < 0 || i >= s->served->servers ||
-        ls_payload_size(letter->body) != ls_state_shards_state_bytes(s->served->parts, (int)i))
-        return LS_OK;
-    return ls_state_shards_put_state(s->served->parts, (int)i, ls_payload_bytes(letter->body));
-}
-
-static ls_status hear_chief(server *s, ls_message *letter)
-{
-    switch (letter->kind) {
+    switch (message->kind) {
     case LS_PS_BEGIN:
-        return begin_run(s, letter);
+        return begin_run(s, message);
     case LS_PS_GIVE:
-        return give_and_have(s, letter);
+        return give_and_have(s, message);
     case LS_PS_RATE:
-        memcpy(&s->rate, &letter->numbers[0], sizeof(s->rate));
+        s->rate = message->rate.value;
         return LS_OK;
     case LS_PS_FINAL:
-        return take_final(s, letter);
+        return ls_server_session_take_final(s->session, message);
     case LS_PS_OVER:
         s->over = true;
-        ls_error_keep(&s->end, ls_server_session_failure(letter));
+        ls_error_keep(&s->end, ls_server_session_failure(message));
         ls_clear_error();
         return LS_OK;
     default:
@@ -480,33 +493,33 @@ static void lose(server *s, int rank)
             forget(s->pulls, &s->pull_count, i);
 }
 
-static ls_status hear(server *s, ls_message *letter)
+static ls_status handle(server *s, ls_ps_message *message)
 {
-    if (letter->rank == 0 && (letter->kind == LS_MESSAGE_MET || letter->kind == LS_MESSAGE_LOST)) {
-        s->chief_there = letter->kind == LS_MESSAGE_MET;
+    if (message->rank == 0 && (message->kind == LS_MESSAGE_MET || message->kind == LS_MESSAGE_LOST)) {
+        s->chief_connected = message->kind == LS_MESSAGE_MET;
         s->lost_at = ls_clock_now();
     }
-    switch (letter->kind) {
+    switch (message->kind) {
     case LS_MESSAGE_MET:
-        if (letter->rank == 0 && ls_server_session_meet_chief(s->served, letter) != LS_OK) {
+        if (message->rank == 0 && ls_server_session_meet_chief(s->session, message) != LS_OK) {
             s->over = true;
             ls_error_keep(&s->end, LS_ERR_PEER);
         }
         return LS_OK;
     case LS_MESSAGE_LOST:
-        lose(s, letter->rank);
+        lose(s, message->rank);
         return LS_OK;
     case LS_MESSAGE_REFUSED:
         s->over = true;
         ls_error_keep(&s->end,
-                      ls_fail(LS_ERR_PEER, "process %d does not let this server in: %s", letter->rank, letter->text));
+                      ls_fail(LS_ERR_PEER, "process %d does not let this server in: %s", message->rank, message->text));
         return LS_OK;
     case LS_PS_PULL:
-        return hear_pull(s, letter);
+        return handle_pull(s, message);
     case LS_PS_PUSH:
-        return hear_push(s, letter);
+        return handle_push(s, message);
     default:
-        return letter->rank == 0 ? hear_chief(s, letter) : LS_OK;
+        return message->rank == 0 ? handle_chief(s, message) : LS_OK;
     }
 }
 
@@ -515,21 +528,21 @@ static ls_status hear(server *s, ls_message *letter)
 static ls_status serve(server *s)
 {
     while (!s->over) {
-        ls_message letter;
+        ls_ps_message message;
         bool got = false;
-        LS_TRY(ls_messenger_receive(s->served->post, 0.2, &letter, &got));
+        LS_TRY(ls_server_session_receive(s->session, 0.2, &message, &got));
         if (got) {
-            ls_status status = hear(s, &letter);
-            ls_payload_drop(letter.body);
+            ls_status status = handle(s, &message);
+            ls_payload_drop(message.body);
             if (status != LS_OK)
                 fail(s, status);
         }
-        if (s->part && !s->failed) {
+        if (s->shard && !s->failed) {
             apply_waiting(s);
-            give_waiting(s);
+            send_waiting(s);
         }
-        if (!s->over && !s->chief_there)
-            LS_TRY(ls_server_session_miss_chief(s->served, s->served->run != 0, s->lost_at));
+        if (!s->over && !s->chief_connected)
+            LS_TRY(ls_server_session_check_chief(s->session, s->session->run != 0, s->lost_at));
     }
     return LS_OK;
 }
@@ -549,20 +562,20 @@ static void release(server *s)
     ls_payload_drop(s->newest);
     ls_staleness_free(&s->reads);
     ls_applied_free(&s->applied);
-    ls_state_shard_destroy(s->part);
+    ls_state_shard_destroy(s->shard);
     if (s->has_journal)
         ls_journal_close(&s->journal);
 }
 
-ls_status ls_serve_as_server(ls_server_session *served)
+ls_status ls_serve_as_server(ls_server_session *session)
 {
-    server s = { .served = served,
+    server s = { .session = session,
                  .rate = NAN,
                  .lost_at = ls_clock_now(),
                  .journal = { .file = LS_APPEND_CLOSED },
                  .record = LS_RECORD_CLOSED };
-    ls_status status = ls_server_session_open(served, NULL, NULL);
-    s.index = served->cluster.rank - served->first_server;
+    ls_status status = ls_server_session_open(session, NULL, NULL);
+    s.index = session->cluster.rank - session->first_server;
     if (status == LS_OK)
         status = serve(&s);
     if (status == LS_OK)
@@ -576,6 +589,6 @@ ls_status ls_serve_as_server(ls_server_session *served)
     ls_error why;
     ls_error_keep(&why, status);
     release(&s);
-    ls_server_session_close(served);
+    ls_server_session_close(session);
     return ls_error_give(&why);
 }

@@ -42,15 +42,22 @@ static size_t largest_body(const ls_server_session *s)
 {
     size_t most = 65536 + sizeof(double) * ls_results_count(s->job);
     for (int i = 0; i < s->servers; i++) {
-        size_t push = ls_state_shards_push_bytes(s->parts, i) + s->reads_bytes,
-               state = ls_state_shards_state_bytes(s->parts, i);
+        size_t push = ls_state_shards_push_bytes(s->shards, i) + s->reads_bytes,
+               state = ls_state_shards_state_bytes(s->shards, i);
         most = push > most ? push : most;
         most = state > most ? state : most;
     }
     return most;
 }
 
-ls_status ls_server_session_open(ls_server_session *s, bool (*hear)(void *user, ls_message *letter), void *user)
+static bool handle(void *user, ls_message *received)
+{
+    ls_server_session *s = user;
+    ls_ps_message message = ls_ps_read(received);
+    return s->handle(s->user, &message);
+}
+
+ls_status ls_server_session_open(ls_server_session *s, bool (*handler)(void *user, ls_ps_message *message), void *user)
 {
     ls_context *ctx = ls_model_graph(s->job->model)->context;
     char *about = NULL;
@@ -59,68 +66,65 @@ ls_status ls_server_session_open(ls_server_session *s, bool (*hear)(void *user, 
     s->servers = s->cluster.servers;
     s->first_server = (s->cluster.begin > 0 ? s->cluster.begin : s->cluster.size) - s->servers;
     s->reads_bytes = ((size_t)s->servers * sizeof(int64_t) + 63) / 64 * 64;
-    LS_TRY(ls_state_shards_make(s->job, s->function, s->servers, &s->parts));
+    LS_TRY(ls_state_shards_make(s->job, s->function, s->servers, &s->shards));
     LS_TRY(describe(s, &about));
     ls_messenger_options o = { .cluster = &s->cluster,
                                .number = s->number,
                                .about = about,
                                .most = largest_body(s),
-                               .hello = { s->run },
-                               .hear = hear,
-                               .user = user,
+                               .hear = handler ? handle : NULL,
+                               .user = s,
                                .log = s->log };
+    s->handle = handler;
+    s->user = user;
+    const ls_message hello = ls_ps_write(&(ls_ps_message){ .kind = LS_MESSAGE_MET, .met = { s->run } });
+    memcpy(o.hello, hello.numbers, sizeof(o.hello));
     /* Only one process of each pair connects: two simultaneous connections would close each
      * other. */
     bool chief = s->cluster.rank == 0, server = ls_server_session_is_server(s, s->cluster.rank);
     o.calls[0] = !chief;
     for (int i = 0; i < s->servers && !chief && !server; i++)
         o.calls[s->first_server + i] = true;
-    ls_status status = ls_messenger_open(&o, &s->post);
+    ls_status status = ls_messenger_open(&o, &s->messenger);
     free(about);
     return status;
 }
 
 void ls_server_session_close(ls_server_session *s)
 {
-    ls_messenger_close(s->post);
-    ls_state_shards_free(s->parts);
-    s->post = NULL;
-    s->parts = NULL;
+    ls_messenger_close(s->messenger);
+    ls_state_shards_free(s->shards);
+    s->messenger = NULL;
+    s->shards = NULL;
 }
 
-ls_status ls_server_session_meet_chief(ls_server_session *s, const ls_message *met)
+ls_status ls_server_session_meet_chief(ls_server_session *s, const ls_ps_message *met)
 {
-    if (s->run != 0 && s->run != met->numbers[0])
+    if (s->run != 0 && s->run != met->met.run)
         return ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and has begun another run, without this process: "
                                     "start that again, too");
-    s->run = met->numbers[0];
+    s->run = met->met.run;
     return LS_OK;
 }
 
-#define SAY_MISSING 3.0  /* seconds */
-#define SAY_AGAIN   10.0 /* seconds */
-
-void ls_server_session_say_missing(ls_server_session *s, const char *who, double since)
+void ls_server_session_log_missing(ls_server_session *s, const char *who, double since)
 {
     double now = ls_clock_now(), limit = s->cluster.join_limit > 0 ? s->cluster.join_limit : LS_JOIN_LIMIT;
-    if (s->say_at < since)
-        s->say_at = since + SAY_MISSING;
-    if (now < s->say_at || !s->log)
+    if (!ls_log_wait_is_due(&s->log_at, since, now))
         return;
-    s->say_at = now + SAY_AGAIN;
     ls_log_write(s->log, LS_LOG_WARNING,
                  "process %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", s->cluster.rank,
                  s->cluster.job, now - since, limit, who);
 }
 
-ls_status ls_server_session_miss_chief(ls_server_session *s, bool met, double lost_at)
+ls_status ls_server_session_check_chief(ls_server_session *s, bool met, double lost_at)
 {
     double join = s->cluster.join_limit > 0 ? s->cluster.join_limit : LS_JOIN_LIMIT;
     double limit = met ? LS_CHIEF_GRACE : join;
     char why[LS_MESSENGER_WHY];
     bool gone = ls_launcher_has_seen_end(&s->cluster, 0);
     if (!gone && ls_clock_now() - lost_at <= limit) {
-        ls_server_session_say_missing(s, "the chief (worker 0)", lost_at);
+        ls_server_session_log_missing(s, "the chief (worker 0)", lost_at);
         return LS_OK;
     }
     if (met)
@@ -130,35 +134,55 @@ ls_status ls_server_session_miss_chief(ls_server_session *s, bool met, double lo
         return ls_fail(LS_ERR_PEER,
                        "the chief (worker 0) of job \"%s\" ended before it was met, and will not be started again",
                        s->cluster.job);
-    ls_messenger_why(s->post, why);
+    ls_messenger_why(s->messenger, why);
     return ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s (LOCKSTEP_JOIN_LIMIT)%s",
                    s->cluster.job, limit, why);
 }
 
-ls_status ls_server_session_say(ls_server_session *s, int rank, ls_ps_kind kind, int64_t first, int64_t second)
+ls_status ls_server_session_send(ls_server_session *s, const ls_ps_message *message)
 {
-    return ls_messenger_send(s->post, &(ls_message){ .rank = rank, .kind = kind, .numbers = { first, second } });
+    const ls_message out = ls_ps_write(message);
+    return ls_messenger_send(s->messenger, &out);
 }
 
-ls_status ls_server_session_tell(ls_server_session *s, int rank, ls_ps_kind kind, int64_t number, const char *text)
+ls_status ls_server_session_receive(ls_server_session *s, double seconds, ls_ps_message *out, bool *got)
 {
-    ls_message letter = { .rank = rank, .kind = kind, .numbers = { number } };
-    LS_TRY(ls_payload_make(strlen(text), &letter.body));
-    memcpy(ls_payload_bytes(letter.body), text, strlen(text));
-    ls_status status = ls_messenger_send(s->post, &letter);
-    ls_payload_drop(letter.body);
+    ls_message received;
+    LS_TRY(ls_messenger_receive(s->messenger, seconds, &received, got));
+    if (*got)
+        *out = ls_ps_read(&received);
+    return LS_OK;
+}
+
+ls_status ls_server_session_send_text(ls_server_session *s, const ls_ps_message *message, const char *text)
+{
+    ls_ps_message full = *message;
+    LS_TRY(ls_payload_make(strlen(text), &full.body));
+    memcpy(ls_payload_bytes(full.body), text, strlen(text));
+    ls_status status = ls_server_session_send(s, &full);
+    ls_payload_drop(full.body);
     return status;
 }
 
-ls_status ls_server_session_failure(const ls_message *letter)
+ls_status ls_server_session_take_final(const ls_server_session *s, const ls_ps_message *message)
+{
+    int64_t server = message->final.server;
+    if (!message->body || server < 0 || server >= s->servers ||
+        ls_payload_size(message->body) != ls_state_shards_state_bytes(s->shards, (int)server))
+        return LS_OK;
+    return ls_state_shards_put_state(s->shards, (int)server, ls_payload_bytes(message->body));
+}
+
+/* FAIL and OVER have the same fields. */
+ls_status ls_server_session_failure(const ls_ps_message *message)
 {
     char text[1024];
-    int64_t status = letter->numbers[0];
-    size_t bytes = letter->body ? ls_payload_size(letter->body) : 0;
+    int64_t status = message->fail.status;
+    size_t bytes = message->body ? ls_payload_size(message->body) : 0;
     if (status == LS_OK)
         return LS_OK;
     snprintf(text, sizeof(text), "%.*s", (int)(bytes < 1000 ? bytes : 1000),
-             letter->body ? (const char *)ls_payload_bytes(letter->body) : "");
+             message->body ? (const char *)ls_payload_bytes(message->body) : "");
     ls_make_printable(text, strlen(text));
     bool known = status > 0 && status <= LS_ERR_INTERNAL;
     return ls_fail(known ? (ls_status)status : LS_ERR_PEER, "%s", text);

@@ -34,7 +34,7 @@ static void add_trained(ls_state_shards *p)
     p->counters = state->position ? 3 : 1;
     p->slots = (state->count - p->counters) / s->count;
     for (size_t i = 0; i < s->count; i++) {
-        ls_state_shards_entry *e = add_entry(p, s->variables[i], s->gradients[i] ? LS_PARTS_TRAINED : LS_PARTS_FIXED);
+        ls_state_shards_entry *e = add_entry(p, s->variables[i], s->gradients[i] ? LS_SHARD_TRAINED : LS_SHARD_FIXED);
         e->slot = state->all + i * p->slots;
         e->gradient = s->gradients[i];
     }
@@ -48,10 +48,10 @@ static void add_others(ls_state_shards *p)
     for (size_t i = 0; i < ls_model_variable_count(model); i++) {
         if (ls_model_variable_is_trainable(model, i))
             continue;
-        ls_state_shards_entry *e = add_entry(p, ls_model_variable(model, i), LS_PARTS_FIXED);
+        ls_state_shards_entry *e = add_entry(p, ls_model_variable(model, i), LS_SHARD_FIXED);
         for (size_t u = 0; u < s->update_count; u++)
             if (s->updates[u]->attr.variable.variable == e->variable) {
-                e->kind = LS_PARTS_AVERAGED;
+                e->kind = LS_SHARD_AVERAGED;
                 e->gradient = s->updates[u]->in[0]; /* the assigned value */
             }
     }
@@ -109,7 +109,7 @@ static void cut_range(ls_state_shards *p, int server, size_t from, size_t to)
 
 static size_t round_up(size_t bytes)
 {
-    return (bytes + LS_PARTS_ALIGN - 1) / LS_PARTS_ALIGN * LS_PARTS_ALIGN;
+    return (bytes + LS_SHARD_ALIGN - 1) / LS_SHARD_ALIGN * LS_SHARD_ALIGN;
 }
 
 /* Sets the offsets of each piece in what is pulled, pushed and kept. Aligned, because kernels read
@@ -124,7 +124,7 @@ static void lay_out(ls_state_shards *p, int server)
         piece->weights = weights;
         piece->push = push;
         weights += bytes;
-        push += e->kind == LS_PARTS_TRAINED ? bytes : e->kind == LS_PARTS_AVERAGED ? 2 * bytes : 0;
+        push += e->kind == LS_SHARD_TRAINED ? bytes : e->kind == LS_SHARD_AVERAGED ? 2 * bytes : 0;
     }
     state = weights;
     for (size_t i = p->first[server]; i < p->first[server + 1]; i++) {
@@ -135,7 +135,7 @@ static void lay_out(ls_state_shards *p, int server)
     }
     p->weight_bytes[server] = weights;
     p->push_bytes[server] = push;
-    p->state_bytes[server] = state + p->counters * LS_PARTS_ALIGN;
+    p->state_bytes[server] = state + p->counters * LS_SHARD_ALIGN;
 }
 
 static ls_status cut(ls_state_shards *p)
@@ -147,7 +147,7 @@ static ls_status cut(ls_state_shards *p)
         cut_range(p, s, p->trained, p->entry_count);
         lay_out(p, s);
         for (size_t i = p->first[s]; i < p->first[s + 1]; i++)
-            trains |= p->entries[p->pieces[i].entry].kind == LS_PARTS_TRAINED;
+            trains |= p->entries[p->pieces[i].entry].kind == LS_SHARD_TRAINED;
         if (!trains)
             return ls_fail(LS_ERR_INVALID,
                            "parameter servers: %d are too many for this model: server %d would have "
@@ -284,13 +284,13 @@ static ls_status move_slots(const ls_state_shards *p, int server, char *bytes, b
         for (size_t k = 0; e->slot && k < p->slots; k++)
             LS_TRY(move_piece(e->slot[k]->attr.variable.variable, e, piece, bytes + piece->state + k * step, put));
     }
-    char *at = bytes + p->state_bytes[server] - p->counters * LS_PARTS_ALIGN;
+    char *at = bytes + p->state_bytes[server] - p->counters * LS_SHARD_ALIGN;
     const ls_optimizer_state *state = &p->job->state;
     const ls_state_shards_entry counter = { .element = sizeof(int64_t) };
     const ls_state_shards_piece one = { .count = 1 };
     for (size_t k = 0; k < p->counters; k++)
         LS_TRY(move_piece(state->all[state->count - p->counters + k]->attr.variable.variable, &counter, &one,
-                          at + k * LS_PARTS_ALIGN, put));
+                          at + k * LS_SHARD_ALIGN, put));
     return LS_OK;
 }
 
@@ -351,11 +351,11 @@ static ls_status fill_push(const ls_state_shards *p, int server, char *bytes)
         const ls_state_shards_entry *e = &p->entries[piece->entry];
         size_t from = (size_t)piece->first * e->element, count = (size_t)piece->count * e->element;
         ls_array value;
-        if (e->kind == LS_PARTS_FIXED)
+        if (e->kind == LS_SHARD_FIXED)
             continue;
         LS_TRY(ls_value(e->gradient, &value));
         memcpy(bytes + piece->push, (const char *)value.data + from, count);
-        if (e->kind == LS_PARTS_AVERAGED)
+        if (e->kind == LS_SHARD_AVERAGED)
             LS_TRY(move_piece(e->variable, e, piece, bytes + piece->push + round_up(count), false));
     }
     return LS_OK;

@@ -23,22 +23,22 @@ typedef struct ls_state_shard ls_state_shard;
 
 /* `function` is a train function of the job. Both must outlive *out. */
 ls_status ls_state_shards_make(ls_job *job, ls_function *function, int servers, ls_state_shards **out);
-void ls_state_shards_free(ls_state_shards *parts);
+void ls_state_shards_free(ls_state_shards *shards);
 
-int ls_state_shards_count(const ls_state_shards *parts);
+int ls_state_shards_count(const ls_state_shards *shards);
 /* Variables only: what workers pull. */
-size_t ls_state_shards_weight_bytes(const ls_state_shards *parts, int server);
+size_t ls_state_shards_weight_bytes(const ls_state_shards *shards, int server);
 /* Variables, then slots and counters. */
-size_t ls_state_shards_state_bytes(const ls_state_shards *parts, int server);
+size_t ls_state_shards_state_bytes(const ls_state_shards *shards, int server);
 /* Gradients, and moving averages. */
-size_t ls_state_shards_push_bytes(const ls_state_shards *parts, int server);
+size_t ls_state_shards_push_bytes(const ls_state_shards *shards, int server);
 
 /* ---- For workers, and all that have the whole model ---- */
 
 /* Copy a shard into or out of the model: variables only, or with the optimizer's state. */
-ls_status ls_state_shards_put_weights(const ls_state_shards *parts, int server, const void *bytes);
-ls_status ls_state_shards_put_state(const ls_state_shards *parts, int server, const void *bytes);
-ls_status ls_state_shards_get_state(const ls_state_shards *parts, int server, void *bytes);
+ls_status ls_state_shards_put_weights(const ls_state_shards *shards, int server, const void *bytes);
+ls_status ls_state_shards_put_state(const ls_state_shards *shards, int server, const void *bytes);
+ls_status ls_state_shards_get_state(const ls_state_shards *shards, int server, void *bytes);
 
 typedef struct ls_state_shards_step {
     const ls_settings *settings;
@@ -47,10 +47,10 @@ typedef struct ls_state_shards_step {
     uint64_t run; /* random counter */
 } ls_state_shards_step;
 
-/* Computes the pushes of a batch. pushes[s] has ls_state_shards_push_bytes(parts, s) bytes, results
+/* Computes the pushes of a batch. pushes[s] has ls_state_shards_push_bytes(shards, s) bytes, results
  * has ls_results_count numbers. If the loss or a gradient is not finite, returns LS_ERR_NOT_FINITE
  * and names it. Does not change the model's weights. */
-ls_status ls_state_shards_gradients(ls_state_shards *parts, const ls_state_shards_step *step, void *const *pushes,
+ls_status ls_state_shards_gradients(ls_state_shards *shards, const ls_state_shards_step *step, void *const *pushes,
                                     double *results);
 
 /* ---- For servers ---- */
@@ -62,29 +62,29 @@ typedef struct ls_push {
 } ls_push;
 
 /* Creates a shard with the current state of the model. */
-ls_status ls_state_shard_create(const ls_state_shards *parts, int server, bool scale_rate, ls_state_shard **out);
-void ls_state_shard_destroy(ls_state_shard *part);
+ls_status ls_state_shard_create(const ls_state_shards *shards, int server, bool scale_rate, ls_state_shard **out);
+void ls_state_shard_destroy(ls_state_shard *shard);
 
 /* Returns the learning rate of the next push before scaling: `set`, or the optimizer's if `set` is
  * NAN. */
-ls_status ls_state_shard_rate(const ls_state_shard *part, double set, double *out);
+ls_status ls_state_shard_rate(const ls_state_shard *shard, double set, double *out);
 
 /* Applies a push, or accumulates it into the next version. `rate` comes from ls_state_shard_rate;
  * scale_rate divides it by the number of versions made since the worker read. A push that fails
  * changes nothing. */
-ls_status ls_state_shard_apply(ls_state_shard *part, const ls_push *push, double rate);
+ls_status ls_state_shard_apply(ls_state_shard *shard, const ls_push *push, double rate);
 
-int64_t ls_state_shard_version(const ls_state_shard *part); /* updates made */
+int64_t ls_state_shard_version(const ls_state_shard *shard); /* updates made */
 int64_t ls_state_shard_pushes(
     /* Pushes applied, including those of the next, incomplete version. */
-    const ls_state_shard *part);
-int64_t ls_state_shard_every(const ls_state_shard *part); /* pushes per version */
+    const ls_state_shard *shard);
+int64_t ls_state_shard_every(const ls_state_shard *shard); /* pushes per version */
 
-ls_status ls_state_shard_get_weights(const ls_state_shard *part, void *bytes);
-ls_status ls_state_shard_get_state(const ls_state_shard *part, void *bytes);
-ls_status ls_state_shard_put_state(ls_state_shard *part, const void *bytes);
+ls_status ls_state_shard_get_weights(const ls_state_shard *shard, void *bytes);
+ls_status ls_state_shard_get_state(const ls_state_shard *shard, void *bytes);
+ls_status ls_state_shard_put_state(ls_state_shard *shard, const void *bytes);
 
 /* Hash of variables, then slots and counters. With one server, equal to ls_model_state_sha256. */
-ls_status ls_state_shard_sha256(const ls_state_shard *part, char hex[65]);
+ls_status ls_state_shard_sha256(const ls_state_shard *shard, char hex[65]);
 
 #endif

@@ -7,12 +7,12 @@
 #include "train/job/job.h"
 #include "train/server/record.h"
 
-#define LS_PARTS_ALIGN 64 /* bytes: alignment of each piece */
+#define LS_SHARD_ALIGN 64 /* bytes: alignment of each piece */
 
 typedef enum ls_state_shards_kind {
-    LS_PARTS_TRAINED,  /* has a gradient */
-    LS_PARTS_AVERAGED, /* each step assigns a new value (moving averages) */
-    LS_PARTS_FIXED,    /* never changes */
+    LS_SHARD_TRAINED,  /* has a gradient */
+    LS_SHARD_AVERAGED, /* each step assigns a new value (moving averages) */
+    LS_SHARD_FIXED,    /* never changes */
 } ls_state_shards_kind;
 
 typedef struct ls_state_shards_entry {

@@ -1,7 +1,7 @@
 /* A worker of asynchronous parameter servers: gets batches, pulls the newest versions, computes
  * gradients and pushes them.
  *
- * The messenger's thread handles answers (ls_worker_hear) and sends the next messages at once; the
+ * The messenger's thread handles answers (ls_worker_handle) and sends the next messages at once; the
  * caller's thread computes (ls_worker_step). A batch in progress occupies a *slot*. There is one
  * slot, or two with overlap: while one batch is computed, the weights for the next are pulled, or
  * the gradients of the last are pushed.
@@ -31,8 +31,7 @@ typedef enum slot_state { FREE, ASKED, READING, READY, COMPUTING, PUSHING } slot
 
 typedef struct slot {
     slot_state state;
-    /* Numbers of TAKE: ordinal, epoch, batch, pass, batch in the pass, run. */
-    int64_t take[LS_MESSAGE_NUMBERS];
+    ls_ps_take batch;
     int server;                          /* being pulled from */
     int64_t versions[LS_MAX_SERVERS];    /* versions read */
     ls_payload *weights[LS_MAX_SERVERS]; /* weights of these versions; NULL: held already */
@@ -44,8 +43,8 @@ typedef struct slot {
 } slot;
 
 struct ls_worker {
-    ls_server_session *served;
-    ls_worker_desk desk;
+    ls_server_session *session;
+    ls_batch_source source;
     pthread_mutex_t mutex;
     pthread_cond_t change;
     bool woken;
@@ -62,7 +61,7 @@ struct ls_worker {
 
 static void clear_push(ls_worker *w, slot *s)
 {
-    for (int i = 0; i < w->served->servers; i++) {
+    for (int i = 0; i < w->session->servers; i++) {
         ls_payload_drop(s->weights[i]);
         ls_payload_drop(s->push[i]);
         s->weights[i] = s->push[i] = NULL;
@@ -83,24 +82,30 @@ static slot *find(ls_worker *w, slot_state state)
 static slot *find_batch(ls_worker *w, slot_state state, int64_t ordinal)
 {
     for (int i = 0; i < w->slot_count; i++)
-        if (w->slots[i].state == state && w->slots[i].take[0] == ordinal)
+        if (w->slots[i].state == state && w->slots[i].batch.ordinal == ordinal)
             return &w->slots[i];
     return NULL;
 }
 
 static ls_status send_pull(ls_worker *w, const slot *s)
 {
-    return ls_server_session_say(w->served, w->served->first_server + s->server, LS_PS_PULL, s->take[0],
-                                 w->held[s->server]);
+    return ls_server_session_send(
+        w->session, &(ls_ps_message){ .rank = w->session->first_server + s->server,
+                                      .kind = LS_PS_PULL,
+                                      .pull = { .ordinal = s->batch.ordinal, .held = w->held[s->server] } });
 }
 
 static ls_status send_push(ls_worker *w, const slot *s, int server)
 {
-    const int64_t *t = s->take;
-    return ls_messenger_send(w->served->post, &(ls_message){ .rank = w->served->first_server + server,
-                                                             .kind = LS_PS_PUSH,
-                                                             .numbers = { t[0], t[1], t[2], t[5], s->samples },
-                                                             .body = s->push[server] });
+    const ls_ps_take *b = &s->batch;
+    return ls_server_session_send(w->session, &(ls_ps_message){ .rank = w->session->first_server + server,
+                                                                .kind = LS_PS_PUSH,
+                                                                .push = { .ordinal = b->ordinal,
+                                                                          .epoch = b->epoch,
+                                                                          .batch = b->batch,
+                                                                          .run = b->run,
+                                                                          .samples = s->samples },
+                                                                .body = s->push[server] });
 }
 
 static void begin_reading(ls_worker *w, slot *s)
@@ -113,17 +118,17 @@ static void begin_reading(ls_worker *w, slot *s)
 
 /* ---- Messages, in the messenger's thread ---- */
 
-static void hear_part(ls_worker *w, ls_message *letter)
+static void handle_shard(ls_worker *w, ls_ps_message *message)
 {
-    int server = letter->rank - w->served->first_server;
-    slot *s = find_batch(w, READING, letter->numbers[0]);
-    size_t bytes = letter->body ? ls_payload_size(letter->body) : 0;
-    if (!s || s->server != server || (bytes != 0 && bytes != ls_state_shards_weight_bytes(w->served->parts, server)))
+    int server = message->rank - w->session->first_server;
+    slot *s = find_batch(w, READING, message->shard.ordinal);
+    size_t bytes = message->body ? ls_payload_size(message->body) : 0;
+    if (!s || s->server != server || (bytes != 0 && bytes != ls_state_shards_weight_bytes(w->session->shards, server)))
         return;
-    s->versions[server] = letter->numbers[1];
-    s->weights[server] = letter->body;
-    letter->body = NULL;
-    if (++s->server < w->served->servers) {
+    s->versions[server] = message->shard.version;
+    s->weights[server] = message->body;
+    message->body = NULL;
+    if (++s->server < w->session->servers) {
         (void)send_pull(w, s);
         return;
     }
@@ -132,13 +137,13 @@ static void hear_part(ls_worker *w, ls_message *letter)
 }
 
 /* Returns true when all servers have acknowledged; then hands the results over in *done. */
-static bool hear_ack(ls_worker *w, const ls_message *letter, slot *done)
+static bool handle_ack(ls_worker *w, const ls_ps_message *message, slot *done)
 {
-    slot *s = find_batch(w, PUSHING, letter->numbers[0]);
+    slot *s = find_batch(w, PUSHING, message->ack.ordinal);
     bool all = s != NULL;
     if (s)
-        s->acked[letter->rank - w->served->first_server] = true;
-    for (int i = 0; s && i < w->served->servers; i++)
+        s->acked[message->rank - w->session->first_server] = true;
+    for (int i = 0; s && i < w->session->servers; i++)
         all &= s->acked[i];
     if (!all)
         return false;
@@ -152,7 +157,7 @@ static bool hear_ack(ls_worker *w, const ls_message *letter, slot *done)
 
 /* Repeats pulls and pushes to a server that reconnected: it forgot the pulls, and pushes may be
  * lost. */
-static void say_again(ls_worker *w, int server)
+static void repeat_messages(ls_worker *w, int server)
 {
     for (int i = 0; i < w->slot_count; i++) {
         const slot *s = &w->slots[i];
@@ -163,37 +168,37 @@ static void say_again(ls_worker *w, int server)
     }
 }
 
-bool ls_worker_hear(ls_worker *w, ls_message *letter)
+bool ls_worker_handle(ls_worker *w, ls_ps_message *message)
 {
     slot done = { .state = FREE };
     bool all = false, taken = true;
     pthread_mutex_lock(&w->mutex);
-    bool server = ls_server_session_is_server(w->served, letter->rank);
-    slot *again = letter->kind == LS_PS_AGAIN ? find_batch(w, PUSHING, letter->numbers[0]) : NULL;
-    if (server && letter->kind == LS_PS_PART && letter->numbers[2] == 0)
-        hear_part(w, letter);
-    else if (server && letter->kind == LS_PS_ACK)
-        all = hear_ack(w, letter, &done);
-    else if (server && letter->kind == LS_PS_AGAIN && again)
+    bool server = ls_server_session_is_server(w->session, message->rank);
+    slot *again = message->kind == LS_PS_AGAIN ? find_batch(w, PUSHING, message->again.ordinal) : NULL;
+    if (server && message->kind == LS_PS_SHARD && message->shard.whole == 0)
+        handle_shard(w, message);
+    else if (server && message->kind == LS_PS_ACK)
+        all = handle_ack(w, message, &done);
+    else if (server && message->kind == LS_PS_AGAIN && again)
         begin_reading(w, again);
-    else if (server && letter->kind == LS_MESSAGE_MET)
-        say_again(w, letter->rank - w->served->first_server);
+    else if (server && message->kind == LS_MESSAGE_MET)
+        repeat_messages(w, message->rank - w->session->first_server);
     else
-        taken = letter->kind == LS_PS_AGAIN;
+        taken = message->kind == LS_PS_AGAIN;
     pthread_mutex_unlock(&w->mutex);
     if (all)
-        w->desk.done(w->desk.user, done.take[0], done.samples, done.lanes, done.results);
+        w->source.done(w->source.user, &(ls_ps_done){ done.batch.ordinal, done.samples, done.lanes }, done.results);
     if (taken)
-        ls_payload_drop(letter->body);
+        ls_payload_drop(message->body);
     return taken;
 }
 
-void ls_worker_take(ls_worker *w, const int64_t numbers[LS_MESSAGE_NUMBERS])
+void ls_worker_take(ls_worker *w, const ls_ps_take *batch)
 {
     pthread_mutex_lock(&w->mutex);
     slot *s = find(w, ASKED);
     if (s) {
-        memcpy(s->take, numbers, sizeof(s->take));
+        s->batch = *batch;
         begin_reading(w, s);
     }
     pthread_mutex_unlock(&w->mutex);
@@ -224,16 +229,16 @@ void ls_worker_forget(ls_worker *w)
 
 static ls_status find_rows(ls_worker *w, const slot *s, ls_batch_view *batch)
 {
-    int64_t pass = s->take[3], at = s->take[4];
+    int64_t pass = s->batch.pass, at = s->batch.pass_batch;
     bool end = false;
     if (!w->in_pass || w->pass != pass || at < w->next) {
-        LS_TRY(ls_passes_begin(w->served->data, (uint64_t)pass));
+        LS_TRY(ls_passes_begin(w->session->data, (uint64_t)pass));
         w->in_pass = true;
         w->pass = pass;
         w->next = 0;
     }
     for (; w->next <= at && !end; w->next++)
-        LS_TRY(ls_passes_next(w->served->data, batch, &end));
+        LS_TRY(ls_passes_next(w->session->data, batch, &end));
     if (!end)
         return LS_OK;
     w->in_pass = false;
@@ -242,10 +247,10 @@ static ls_status find_rows(ls_worker *w, const slot *s, ls_batch_view *batch)
 
 static ls_status make_room(ls_worker *w, slot *s, void **pushes)
 {
-    const ls_server_session *v = w->served;
+    const ls_server_session *v = w->session;
     LS_TRY(ls_payload_make(sizeof(double) * ls_results_count(v->job), &s->results));
     for (int i = 0; i < v->servers; i++) {
-        LS_TRY(ls_payload_make(v->reads_bytes + ls_state_shards_push_bytes(v->parts, i), &s->push[i]));
+        LS_TRY(ls_payload_make(v->reads_bytes + ls_state_shards_push_bytes(v->shards, i), &s->push[i]));
         char *bytes = ls_payload_bytes(s->push[i]);
         memset(bytes, 0, v->reads_bytes);
         memcpy(bytes, s->versions, (size_t)v->servers * sizeof(int64_t));
@@ -256,12 +261,12 @@ static ls_status make_room(ls_worker *w, slot *s, void **pushes)
 
 static ls_status compute(ls_worker *w, slot *s)
 {
-    const ls_server_session *v = w->served;
+    const ls_server_session *v = w->session;
     void *pushes[LS_MAX_SERVERS];
     ls_batch_view batch = { .samples = 0 };
     for (int i = 0; i < v->servers; i++)
         if (s->weights[i])
-            LS_TRY(ls_state_shards_put_weights(v->parts, i, ls_payload_bytes(s->weights[i])));
+            LS_TRY(ls_state_shards_put_weights(v->shards, i, ls_payload_bytes(s->weights[i])));
     double start = ls_clock_now();
     LS_TRY(find_rows(w, s, &batch));
     double found = ls_clock_now();
@@ -269,8 +274,8 @@ static ls_status compute(ls_worker *w, slot *s)
     const ls_state_shards_step step = { .settings = v->settings,
                                         .batch = &batch,
                                         .class_weights = v->options->class_weights,
-                                        .run = (uint64_t)s->take[5] };
-    LS_TRY(ls_state_shards_gradients(v->parts, &step, pushes, ls_payload_bytes(s->results)));
+                                        .run = (uint64_t)s->batch.run };
+    LS_TRY(ls_state_shards_gradients(v->shards, &step, pushes, ls_payload_bytes(s->results)));
     v->job->times.data += found - start;
     v->job->times.compute += ls_clock_now() - found;
     s->samples = batch.samples;
@@ -282,11 +287,11 @@ static ls_status compute_and_push(ls_worker *w, slot *s)
 {
     ls_status status = compute(w, s);
     if (status == LS_ERR_NOT_FINITE || status == LS_ERR_DEVICE)
-        status = ls_fail_within(status, "batch %" PRId64 " of epoch %" PRId64, s->take[2] + 1, s->take[1] + 1);
+        status = ls_fail_within(status, "batch %" PRId64 " of epoch %" PRId64, s->batch.batch + 1, s->batch.epoch + 1);
     LS_TRY(status);
     pthread_mutex_lock(&w->mutex);
     s->state = PUSHING;
-    for (int i = 0; i < w->served->servers && status == LS_OK; i++)
+    for (int i = 0; i < w->session->servers && status == LS_OK; i++)
         status = send_push(w, s, i);
     pthread_mutex_unlock(&w->mutex);
     return status;
@@ -305,7 +310,7 @@ static slot *find_ready(ls_worker *w)
 {
     for (slot *s; (s = find(w, READY)) != NULL; begin_reading(w, s)) {
         bool there = true;
-        for (int i = 0; i < w->served->servers; i++)
+        for (int i = 0; i < w->session->servers; i++)
             there &= s->weights[i] || s->versions[i] == w->held[i];
         if (there)
             return s;
@@ -318,7 +323,7 @@ static void ask(ls_worker *w)
 {
     find(w, FREE)->state = ASKED;
     pthread_mutex_unlock(&w->mutex);
-    w->desk.ask(w->desk.user);
+    w->source.ask(w->source.user);
     pthread_mutex_lock(&w->mutex);
 }
 
@@ -338,7 +343,7 @@ ls_status ls_worker_step(ls_worker *w, double seconds)
     w->woken = false;
     if (s) {
         s->state = COMPUTING;
-        memcpy(w->held, s->versions, (size_t)w->served->servers * sizeof(*w->held));
+        memcpy(w->held, s->versions, (size_t)w->session->servers * sizeof(*w->held));
         if (may_ask(w))
             ask(w);
     }
@@ -348,14 +353,14 @@ ls_status ls_worker_step(ls_worker *w, double seconds)
 
 /* ---- Creation ---- */
 
-ls_status ls_worker_make(ls_server_session *served, ls_worker_desk desk, ls_worker **out)
+ls_status ls_worker_make(ls_server_session *session, ls_batch_source source, ls_worker **out)
 {
     ls_worker *w = calloc(1, sizeof(*w));
     if (!w)
         return ls_fail(LS_ERR_MEMORY, "no memory for a worker");
-    w->served = served;
-    w->desk = desk;
-    w->slot_count = served->options->strategy.overlap ? 2 : 1;
+    w->session = session;
+    w->source = source;
+    w->slot_count = session->options->strategy.overlap ? 2 : 1;
     hold_nothing(w);
     ls_cond_init(&w->change);
     pthread_mutex_init(&w->mutex, NULL);
@@ -377,16 +382,21 @@ void ls_worker_free(ls_worker *w)
 /* ---- A worker process (not the chief) ---- */
 
 typedef struct process {
-    ls_server_session *served;
+    ls_server_session *session;
     ls_worker *worker;
     pthread_mutex_t mutex;
     /* The mutex protects these: */
-    bool chief_there, asking, over;
+    bool chief_connected, asking, over;
     int64_t asks; /* requests sent */
     double lost_at;
     ls_error end;
-    bool judged; /* the chief sent OVER; used only in the caller's thread */
+    bool ended_by_chief; /* the chief sent OVER; used only in the caller's thread */
 } process;
+
+static void send_ask(process *p, int64_t number)
+{
+    (void)ls_server_session_send(p->session, &(ls_ps_message){ .rank = 0, .kind = LS_PS_ASK, .ask = { number } });
+}
 
 static void ask_chief(void *user)
 {
@@ -395,17 +405,16 @@ static void ask_chief(void *user)
     p->asking = true;
     int64_t number = ++p->asks;
     pthread_mutex_unlock(&p->mutex);
-    (void)ls_server_session_say(p->served, 0, LS_PS_ASK, number, 0);
+    send_ask(p, number);
 }
 
 /* If the connection to the chief is lost, so is the message: the chief hands the batch to another
  * worker, whose results count. */
-static void tell_chief(void *user, int64_t ordinal, int64_t samples, int lanes, ls_payload *results)
+static void report_to_chief(void *user, const ls_ps_done *done, ls_payload *results)
 {
     const process *p = user;
-    (void)ls_messenger_send(
-        p->served->post,
-        &(ls_message){ .rank = 0, .kind = LS_PS_DONE, .numbers = { ordinal, samples, lanes }, .body = results });
+    (void)ls_server_session_send(p->session,
+                                 &(ls_ps_message){ .rank = 0, .kind = LS_PS_DONE, .done = *done, .body = results });
     ls_payload_drop(results);
 }
 
@@ -419,72 +428,70 @@ static void end_process(process *p, ls_status status)
     ls_clear_error();
 }
 
-static void hear_chief(process *p, const ls_message *letter)
+static void handle_chief(process *p, const ls_ps_message *message)
 {
     pthread_mutex_lock(&p->mutex);
-    ls_status status = letter->kind == LS_MESSAGE_MET ? ls_server_session_meet_chief(p->served, letter) : LS_OK;
+    ls_status status = message->kind == LS_MESSAGE_MET ? ls_server_session_meet_chief(p->session, message) : LS_OK;
     pthread_mutex_unlock(&p->mutex);
     if (status != LS_OK) {
         end_process(p, status);
         ls_worker_wake(p->worker);
         return;
     }
-    if (letter->kind == LS_PS_TAKE) {
+    if (message->kind == LS_PS_TAKE) {
         pthread_mutex_lock(&p->mutex);
         p->asking = false;
         pthread_mutex_unlock(&p->mutex);
-        ls_worker_take(p->worker, letter->numbers);
+        ls_worker_take(p->worker, &message->take);
         return;
     }
     pthread_mutex_lock(&p->mutex);
-    p->chief_there = letter->kind != LS_MESSAGE_LOST;
+    p->chief_connected = message->kind != LS_MESSAGE_LOST;
     p->lost_at = ls_clock_now();
-    bool again = letter->kind == LS_MESSAGE_MET && p->asking;
+    bool again = message->kind == LS_MESSAGE_MET && p->asking;
     int64_t number = p->asks;
     pthread_mutex_unlock(&p->mutex);
     if (again) /* may be a duplicate: the batch queue checks its number */
-        (void)ls_server_session_say(p->served, 0, LS_PS_ASK, number, 0);
+        send_ask(p, number);
 }
 
 /* Leaves FINAL and OVER in the messenger's queue, in their order. */
-static bool hear(void *user, ls_message *letter)
+static bool handle(void *user, ls_ps_message *message)
 {
     process *p = user;
-    if (letter->kind == LS_MESSAGE_REFUSED) {
-        end_process(p, ls_fail(LS_ERR_PEER, "process %d does not let this worker in: %s", letter->rank, letter->text));
+    if (message->kind == LS_MESSAGE_REFUSED) {
+        end_process(p,
+                    ls_fail(LS_ERR_PEER, "process %d does not let this worker in: %s", message->rank, message->text));
         ls_worker_wake(p->worker);
         return true;
     }
-    bool chief = letter->rank == 0;
-    if (chief && (letter->kind == LS_MESSAGE_MET || letter->kind == LS_MESSAGE_LOST || letter->kind == LS_PS_TAKE)) {
-        hear_chief(p, letter);
-        ls_payload_drop(letter->body);
+    bool chief = message->rank == 0;
+    if (chief && (message->kind == LS_MESSAGE_MET || message->kind == LS_MESSAGE_LOST || message->kind == LS_PS_TAKE)) {
+        handle_chief(p, message);
+        ls_payload_drop(message->body);
         return true;
     }
-    if (chief && (letter->kind == LS_PS_OVER || letter->kind == LS_PS_FINAL)) {
+    if (chief && (message->kind == LS_PS_OVER || message->kind == LS_PS_FINAL)) {
         ls_worker_wake(p->worker);
         return false;
     }
-    if (!ls_worker_hear(p->worker, letter))
-        ls_payload_drop(letter->body);
+    if (!ls_worker_handle(p->worker, message))
+        ls_payload_drop(message->body);
     return true;
 }
 
 /* Handles the messages left in the queue: final states, and the end. */
-static void look_for_end(process *p)
+static void handle_end(process *p)
 {
-    ls_message letter;
+    ls_ps_message message;
     bool got = true;
-    while (ls_messenger_receive(p->served->post, 0, &letter, &got) == LS_OK && got) {
-        ls_status status = LS_OK;
-        int64_t server = letter.numbers[0];
-        if (letter.kind == LS_PS_FINAL && letter.body && server >= 0 && server < p->served->servers &&
-            ls_payload_size(letter.body) == ls_state_shards_state_bytes(p->served->parts, (int)server))
-            status = ls_state_shards_put_state(p->served->parts, (int)server, ls_payload_bytes(letter.body));
-        p->judged |= letter.kind == LS_PS_OVER;
-        if (letter.kind == LS_PS_OVER || status != LS_OK)
-            end_process(p, status != LS_OK ? status : ls_server_session_failure(&letter));
-        ls_payload_drop(letter.body);
+    while (ls_server_session_receive(p->session, 0, &message, &got) == LS_OK && got) {
+        bool over = message.kind == LS_PS_OVER;
+        ls_status status = message.kind == LS_PS_FINAL ? ls_server_session_take_final(p->session, &message) : LS_OK;
+        p->ended_by_chief |= over;
+        if (over || status != LS_OK)
+            end_process(p, status != LS_OK ? status : ls_server_session_failure(&message));
+        ls_payload_drop(message.body);
     }
 }
 
@@ -492,12 +499,12 @@ static void look_for_end(process *p)
 static bool is_over(process *p)
 {
     pthread_mutex_lock(&p->mutex);
-    bool misses = !p->over && !p->chief_there, met = p->served->run != 0;
+    bool misses = !p->over && !p->chief_connected, met = p->session->run != 0;
     double lost_at = p->lost_at;
     pthread_mutex_unlock(&p->mutex);
     if (misses)
-        look_for_end(p);
-    ls_status status = misses ? ls_server_session_miss_chief(p->served, met, lost_at) : LS_OK;
+        handle_end(p);
+    ls_status status = misses ? ls_server_session_check_chief(p->session, met, lost_at) : LS_OK;
     if (status != LS_OK)
         end_process(p, status);
     pthread_mutex_lock(&p->mutex);
@@ -508,39 +515,40 @@ static bool is_over(process *p)
 
 /* Reports a failure to the chief, which ends the job for all, with this failure or without. If the
  * chief does not answer, the worker ends with its own failure. */
-static void hand_in_failure(process *p, ls_status status)
+static void report_failure(process *p, ls_status status)
 {
     ls_error own;
     ls_error_keep(&own, status);
-    (void)ls_server_session_tell(p->served, 0, LS_PS_FAIL, status, own.message);
+    (void)ls_server_session_send_text(p->session, &(ls_ps_message){ .rank = 0, .kind = LS_PS_FAIL, .fail = { status } },
+                                      own.message);
     double end = ls_clock_now() + LS_JOIN_LIMIT;
     while (!is_over(p) && ls_clock_now() < end) {
         nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
-        look_for_end(p);
+        handle_end(p);
     }
-    if (!p->judged)
+    if (!p->ended_by_chief)
         p->end = own;
 }
 
-ls_status ls_serve_as_worker(ls_server_session *served)
+ls_status ls_serve_as_worker(ls_server_session *session)
 {
-    process p = { .served = served, .lost_at = ls_clock_now() };
+    process p = { .session = session, .lost_at = ls_clock_now() };
     pthread_mutex_init(&p.mutex, NULL);
-    const ls_worker_desk desk = { .ask = ask_chief, .done = tell_chief, .user = &p };
-    ls_status status = ls_worker_make(served, desk, &p.worker);
+    const ls_batch_source source = { .ask = ask_chief, .done = report_to_chief, .user = &p };
+    ls_status status = ls_worker_make(session, source, &p.worker);
     if (status == LS_OK)
-        status = ls_server_session_open(served, hear, &p);
+        status = ls_server_session_open(session, handle, &p);
     while (status == LS_OK && !is_over(&p)) {
         ls_status computed = ls_worker_step(p.worker, 0.2);
         if (computed != LS_OK) {
-            hand_in_failure(&p, computed);
+            report_failure(&p, computed);
             break;
         }
-        look_for_end(&p);
+        handle_end(&p);
     }
     ls_error why;
     ls_error_keep(&why, status);
-    ls_server_session_close(served);
+    ls_server_session_close(session);
     ls_worker_free(p.worker);
     pthread_mutex_destroy(&p.mutex);
     return why.status != LS_OK ? ls_error_give(&why) : ls_error_give(&p.end);
