@@ -1,4 +1,4 @@
-/* Initial values of variables: resolves and checks initializers, computes values. */
+/* Resolves and checks initializers and computes their values. */
 #include "graph/init.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "graph/rules.h"
 
-/* Of a standard normal distribution truncated at two standard deviations. */
+/* Standard deviation of a standard normal distribution truncated at two standard deviations. */
 #define TRUNCATED_DEVIATION 0.87962566103423978
 
 typedef struct values {

@@ -10,8 +10,6 @@
 #include "graph/init.h"
 #include "graph/rules.h"
 
-/* ---- Leaves ---- */
-
 static bool asks_for_batch(const ls_shape *shape)
 {
     return shape->rank > 0 && shape->dims[0] == LS_BATCH;
@@ -121,8 +119,6 @@ ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, 
     LS_CLAIM_TO_BUILD(graph);
     return random_leaf(graph, LS_OP_random_normal, dtype, shape, mean, deviation);
 }
-
-/* ---- Variables ---- */
 
 /* Allocates aligned memory, which the graph frees; data is not NULL even for 0 bytes. */
 ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name)
@@ -259,8 +255,6 @@ ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes)
         memcpy(data, variable->attr.variable.variable->data, bytes);
     return LS_OK;
 }
-
-/* ---- Writes ---- */
 
 static ls_status check_write(const ls_tensor *node, int input, const ls_tensor *variable)
 {
