@@ -1,4 +1,4 @@
-/* Backend calls under the lock of their device. Calls for 0 bytes or elements return at once. */
+/* Backend calls under their device's lock. Calls for 0 bytes or elements return at once. */
 #include "device/calls.h"
 
 #define LOCKED(device, call)                                                                                           \
@@ -64,7 +64,7 @@ ls_status ls_device_use_scratch(ls_device *device, ls_memory_place at, size_t by
     LOCKED(device, device->backend->use_scratch(device->handle, at, bytes));
 }
 
-/* Locks the device once programs may run: not while scratch memory moves. */
+/* Programs do not run while scratch memory moves. */
 static void lock_to_run(ls_device *device)
 {
     pthread_mutex_lock(&device->mutex);
@@ -132,7 +132,7 @@ ls_status ls_device_finite_all(ls_device *device, const ls_finite_call *list, in
     return LS_OK;
 }
 
-/* Locks in the order of devices. No other function holds more than one of these locks. */
+/* Locks in the order of devices; no other function holds more than one of these locks. */
 ls_status ls_devices_transfer(ls_device *devices, int count, int kind, const ls_transfer *list, int transfers)
 {
     const ls_backend *backend = NULL;

@@ -1,5 +1,4 @@
-/* Thread-safe calls of a device's backend: one call at a time per device, from any thread of the
- * context. */
+/* Thread-safe backend calls: one at a time per device. */
 #ifndef LS_DEVICE_CALLS_H
 #define LS_DEVICE_CALLS_H
 

@@ -1,4 +1,4 @@
-/* Reads the limits of control groups from /proc and /sys. */
+/* Reads the limits of control groups. */
 #include "device/cgroup.h"
 
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 #include "device/sysfile.h"
 
-/* A process belongs to one group of each hierarchy: the unified one (version 2) and, in version 1,
- * those of the cpu and the memory controller. Several may be mounted. The limits of all of them and
- * of all parent groups apply. */
+/* A process has one group in each hierarchy: the unified one (version 2), and in version 1 those of
+ * the cpu and memory controllers. Several may be mounted. Limits of all of them and of all parent
+ * groups apply. */
 typedef enum hierarchy {
     UNIFIED,
     CPU_V1,
@@ -21,9 +21,9 @@ static const char *const controller[HIERARCHIES] = { NULL, "cpu", "memory" };
 
 typedef struct search {
     const char *root;
-    char group[HIERARCHIES][PATH_MAX]; /* "": root of the hierarchy */
-    int mounts[HIERARCHIES];           /* number of mounts found that contain the group */
-    char other[HIERARCHIES][PATH_MAX]; /* a mount point that does not seem to contain the group */
+    char group[HIERARCHIES][PATH_MAX]; /* "": root */
+    int mounts[HIERARCHIES];           /* mounts that contain the group */
+    char other[HIERARCHIES][PATH_MAX]; /* a mount point that seems not to contain the group */
     ls_cgroup_limits smallest;
 } search;
 
@@ -35,7 +35,7 @@ static void lower(ls_cgroup_limit *smallest, double value, const char *path)
     snprintf(smallest->path, sizeof(smallest->path), "%s", path);
 }
 
-/* Reads "200000 100000" or "max 100000". */
+/* "200000 100000" or "max 100000" */
 static void read_cpu_max(search *s, const char *path)
 {
     char line[128];
@@ -49,13 +49,13 @@ static void read_cpu_max(search *s, const char *path)
         lower(&s->smallest.cpus, (double)quota / (double)period, path);
 }
 
-/* Writes "folder/name"; returns false if it is too long. */
+/* Returns false if "folder/name" is too long. */
 static bool path_of(const char *folder, const char *name, char path[PATH_MAX])
 {
     return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
 }
 
-/* Reads a number of bytes. "max" is not a number and sets no limit. */
+/* "max" is not a number and sets no limit. */
 static void read_memory(search *s, const char *folder, const char *name)
 {
     char path[PATH_MAX];
@@ -81,7 +81,7 @@ static void read_limit(search *s, hierarchy h, const char *folder)
         lower(&s->smallest.cpus, (double)quota / (double)period, path);
 }
 
-/* Reads the limits of `group` below the mount point and of all visible parent groups. */
+/* `group` below the mount point, and all visible parent groups. */
 static void climb(search *s, hierarchy h, const char *mount, const char *group)
 {
     char folder[PATH_MAX];
@@ -108,7 +108,7 @@ static bool list_has(const char *list, const char *word)
     return false;
 }
 
-/* Returns the part of `path` below `top`, with its slash; NULL if `path` is not below it. */
+/* The part of `path` below `top`, with its slash; NULL: not below it. */
 static const char *below(const char *path, const char *top)
 {
     size_t length = strcmp(top, "/") == 0 ? 0 : strlen(top);
@@ -117,9 +117,8 @@ static const char *below(const char *path, const char *top)
     return path + length;
 }
 
-/* Parses a line of /proc/self/cgroup: "4:cpu,cpuacct:/docker/1234", in version 2 "0::/user.slice".
- * A group outside of this process's namespace begins with "/.." and cannot be found by that
- * name. */
+/* A line of /proc/self/cgroup: "4:cpu,cpuacct:/docker/1234", in version 2 "0::/user.slice". A group
+ * outside of this process's namespace begins with "/.." and cannot be found by that name. */
 static void take_group(search *s, char *line)
 {
     char *number = strtok_r(line, ":", &line), *controllers = line, *colon = line ? strchr(line, ':') : NULL;
@@ -133,7 +132,7 @@ static void take_group(search *s, char *line)
             snprintf(s->group[h], sizeof(s->group[h]), "%s", named ? path : "");
 }
 
-/* Decodes octal escapes, \040 for a space. */
+/* Octal escapes, \040 for a space. */
 static void decode(char *text)
 {
     char *to = text;
@@ -148,7 +147,6 @@ static void decode(char *text)
     *to = '\0';
 }
 
-/* Handles a mounted hierarchy: which group is mounted, and where. */
 static void take_hierarchy(search *s, hierarchy h, const char *group, const char *mount)
 {
     const char *rest = below(s->group[h], group);
@@ -160,9 +158,9 @@ static void take_hierarchy(search *s, hierarchy h, const char *group, const char
     }
 }
 
-/* Parses a line of /proc/self/mountinfo: "33 24 0:28 /docker/1234 /sys/fs/cgroup rw shared:4 -
- * cgroup cgroup rw,cpu": two numbers and a device, mounted group, mount point, options, words up to
- * a hyphen, type, source, options. */
+/* A line of /proc/self/mountinfo: "33 24 0:28 /docker/1234 /sys/fs/cgroup rw shared:4 - cgroup
+ * cgroup rw,cpu": two numbers and a device, mounted group, mount point, options, words up to a
+ * hyphen, type, source, options. */
 static void take_mount(search *s, char *line)
 {
     char *group = NULL, *mount = NULL, *word;
@@ -211,8 +209,8 @@ ls_status ls_cgroup_find(const char *root, ls_cgroup_limits *out)
     for (hierarchy h = 0; h < HIERARCHIES; h++) {
         if (s->mounts[h] > 0)
             continue;
-        /* In some containers names and mounts do not match; the mounted group is then this
-         * process's own. */
+        /* In some containers names and mounts do not match; the mounted group is then the process's
+         * own. */
         if (s->other[h][0] != '\0')
             climb(s, h, s->other[h], "");
         else

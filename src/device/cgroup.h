@@ -1,5 +1,5 @@
-/* CPU and memory limits that control groups (versions 1 and 2) set for this process. Each is the
- * smallest limit of the process's group and all groups above it. */
+/* CPU and memory limits of control groups (versions 1 and 2) on this process: the smallest of its
+ * group and all groups above it. */
 #ifndef LS_DEVICE_CGROUP_H
 #define LS_DEVICE_CGROUP_H
 
@@ -8,7 +8,7 @@
 #include "base/status.h"
 
 typedef struct ls_cgroup_limit {
-    double value;        /* number of cores, or bytes; 0: no limit */
+    double value;        /* cores or bytes; 0: no limit */
     char path[PATH_MAX]; /* file that sets the limit */
 } ls_cgroup_limit;
 
@@ -17,11 +17,11 @@ typedef struct ls_cgroup_limits {
     ls_cgroup_limit memory; /* memory.max or memory.high; in version 1 memory.limit_in_bytes */
 } ls_cgroup_limits;
 
-/* Finds the limits. With `root`, reads files below it instead of "/": /proc/self/cgroup,
- * /proc/self/mountinfo and /sys/fs/cgroup. Missing or unreadable files count as no limit. */
+/* With `root`, reads /proc/self/cgroup, /proc/self/mountinfo and /sys/fs/cgroup below it instead of
+ * "/". Missing or unreadable files count as no limit. */
 ls_status ls_cgroup_find(const char *root, ls_cgroup_limits *out);
 
-/* Shortens a path to its end, at most LS_PATH_TEXT - 1 characters, for messages. Returns `text`. */
+/* Keeps the end of a path, at most LS_PATH_TEXT - 1 characters, for messages. Returns `text`. */
 #define LS_PATH_TEXT 72
 const char *ls_path_end(const char *path, char text[LS_PATH_TEXT]);
 

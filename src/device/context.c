@@ -1,4 +1,4 @@
-/* Creates, opens and closes contexts, and checks whether a context may be used. */
+/* Creates, opens, checks and closes contexts. */
 #include "device/context.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static ls_status check_options(const ls_context_options *given, const char *call
     return LS_OK;
 }
 
-/* Applies LOCKSTEP_KERNELS if the program does not choose. */
+/* LOCKSTEP_KERNELS applies if the program does not choose. */
 static ls_status choose_kernels(ls_context_options *given, const char *call)
 {
     const char *said = getenv("LOCKSTEP_KERNELS");

@@ -1,4 +1,4 @@
-/* The context: state that the devices, runs and logs of one job share. */
+/* The context: what the devices, runs and logs of one job share. */
 #ifndef LS_DEVICE_CONTEXT_H
 #define LS_DEVICE_CONTEXT_H
 
@@ -13,29 +13,29 @@
 struct ls_context {
     ls_logger log;
     ls_context_options options;
-    /* Protects opening the context, creating the runtime, and the list of copies. */
+    /* Protects opening, creating the runtime, and the list of copies. */
     pthread_mutex_t mutex;
     /* Held from the first call for a device that is not a CPU until the call that returns its
-     * result, so that a failure is reported to the run that caused it and not to another graph's.
-     * Recursive. Lock it before using the thread pool. */
+     * result, so that a failure is reported to the run that caused it. Recursive. Lock it before
+     * using the thread pool. */
     pthread_mutex_t devices_mutex;
-    /* Call that opened the context; NULL: not open, may still be configured. */
+    /* Call that opened the context; NULL: may still be configured. */
     const char *opened_by;
     pid_t process;         /* process that created the context */
-    int graph_count;       /* graphs that are not destroyed yet */
-    int at_work;           /* running calls; the context cannot be closed before they return */
-    const char *last_call; /* name of one of the running calls, for messages */
+    int graph_count;       /* not destroyed yet */
+    int at_work;           /* calls that must return before the context can be closed */
+    const char *last_call; /* one of the running calls, for messages */
     bool closed;           /* closed while it had graphs; freed with the last graph */
 
     ls_kind kinds[LS_MAX_KINDS];
     int kind_count;
-    ls_physical *physical; /* NULL: not enumerated yet (physical.c) */
+    ls_physical *physical; /* NULL: not enumerated yet */
     int physical_count;
     ls_cores allowed; /* cores that the process and its environment allow */
-    ls_cores cores;   /* cores that CPU devices use, a subset of `allowed` */
+    ls_cores cores;   /* cores of CPU devices, a subset of `allowed` */
     ls_host_memory memory;
 
-    ls_device *devices; /* NULL until the context is open (open.c) */
+    ls_device *devices; /* NULL: not open */
     int device_count, cpu_count, device_room;
     bool crowded; /* more CPU threads than cores */
 
@@ -49,49 +49,47 @@ struct ls_context {
     /* Joined a cluster by a call or by LOCKSTEP_ variables; variables of other launchers are then
      * ignored. */
     bool joined;
-    /* Rank and number of workers in the cluster; a count of 0 or 1 means no cluster. */
+    /* worker_count 0 or 1: no cluster. */
     int worker, worker_count;
-    /* Cluster of this context (src/fabric/mesh/cluster.h); NULL: none. */
+    /* src/fabric/mesh/cluster.h; NULL: none */
     struct ls_cluster *cluster;
-    /* Other workers of the cluster (src/run/peers.h); NULL: no other workers. */
+    /* Other workers (src/run/peers.h); NULL: none */
     struct ls_peers *peers;
-    struct ls_runtime *runtime; /* threads and kernels, created on first use (src/run/runtime.c) */
+    struct ls_runtime *runtime; /* created on first use (src/run/runtime.c) */
     void (*close_runtime)(struct ls_runtime *runtime);
 };
 
-/* Enumerates the physical devices at the first call. The caller holds the mutex. */
+/* Enumerates the physical devices once. The caller holds the mutex. */
 ls_status ls_context_look(ls_context *ctx);
 
-/* Same, and also enumerates the sleeping kinds that occur in `names`; NULL: all kinds. */
+/* Also enumerates the sleeping kinds that occur in `names`; NULL: all. */
 ls_status ls_context_look_for(ls_context *ctx, const char *names);
 
-/* Guesses whether a text names a kind, without parsing it: "opencl:0", "/gpu:1" (CUDA). */
+/* Guesses, without parsing, whether a text names a kind: "opencl:0", "/gpu:1" (CUDA). */
 bool ls_context_names_kind(const ls_context *ctx, const char *names, int kind);
 
-/* Rank of this worker, or LS_NO_WORKER without a cluster. ls_context_kinds lists the kinds and
- * their numbers of devices, for parsing names. */
+/* Rank, or LS_NO_WORKER without a cluster. ls_context_kinds lists kinds and numbers of devices, for
+ * parsing names. */
 static inline int ls_context_worker(const ls_context *ctx)
 {
     return ctx->worker_count > 1 ? ctx->worker : LS_NO_WORKER;
 }
 int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_MAX_KINDS]);
 
-/* Find the logical device of a name, or the devices of a list of names; the caller frees *out. */
+/* Find the logical device of a name, or those of a list; the caller frees *out. */
 ls_status ls_context_device(ls_context *ctx, const char *name, int *out);
 ls_status ls_context_device_list(ls_context *ctx, const char *names, int **out, int *count);
 
-/* Writes the usual name of a logical device, "cpu:0"; returns `out`. */
+/* "cpu:0"; returns `out`. */
 #define LS_SHORT_NAME 32
 const char *ls_device_short_name(const ls_context *ctx, int device, char out[LS_SHORT_NAME]);
 
-/* Returns whether the context has devices other than CPUs. */
 static inline bool ls_context_has_others(const ls_context *ctx)
 {
     return ctx->device_count > ctx->cpu_count;
 }
 
-/* Total number of threads of the CPU devices. Each thread is bound to a core if there are enough
- * cores for one each. */
+/* Threads of all CPU devices. Each is bound to a core if there are enough cores. */
 static inline int ls_context_cpu_workers(const ls_context *ctx)
 {
     const ls_device *last = &ctx->devices[ctx->cpu_count - 1];
@@ -106,26 +104,26 @@ void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to
 
 void ls_context_close_devices(ls_context *ctx);
 
-/* Adds the built-in kinds of devices other than the CPU (src/backend/kinds.c). */
+/* Built-in kinds other than the CPU (src/backend/kinds.c). */
 void ls_context_add_own_kinds(ls_context *ctx);
 
-/* Kind whose kernels are its vendor's; 0: the context uses only the library's own kernels. */
+/* Kind that uses its vendor's kernels; 0: none. */
 int ls_context_vendor_kind(const ls_context *ctx);
 
-/* For contexts with a vendor kind (src/backend/kinds.c). After opening, check_vendor verifies that
- * it has devices and that they give equal bits; describe_vendor writes the entry of the bit class:
- * "vendor: cuBLAS 13.0.2 and ...". */
+/* For contexts with a vendor kind (src/backend/kinds.c). check_vendor verifies after opening that
+ * it has devices with equal bits; describe_vendor writes the entry of the bit class: "vendor:
+ * cuBLAS 13.0.2 and ...". */
 ls_status ls_context_check_vendor(const ls_context *ctx);
 void ls_context_describe_vendor(const ls_context *ctx, struct ls_text *out);
 
 /* Number of contexts that this process has opened. */
 int ls_contexts_opened(void);
 
-/* Hooks of the cluster layer (src/fabric/mesh/cluster.c). On creation, look_for_cluster reads the
- * environment; on opening, meet_cluster connects to the other workers; on destruction,
- * leave_cluster disconnects. */
+/* Hooks of the cluster layer (src/fabric/mesh/cluster.c): look_for_cluster reads the environment on
+ * creation; meet_cluster connects to the other workers on opening; leave_cluster disconnects on
+ * destruction. */
 ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call);
-/* Connects when training starts, not when the context is opened (parameter servers). */
+/* Connects when training starts instead (parameter servers). */
 bool ls_context_meets_later(const ls_context *ctx);
 ls_status ls_context_meet_cluster(ls_context *ctx);
 void ls_context_leave_cluster(ls_context *ctx);

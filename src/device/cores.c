@@ -1,5 +1,5 @@
-/* Cores and quota, read from /sys and /proc (0.3 ms). hwloc is not used because its initialization
- * opens about 20 libraries (X11, libxml2, OpenCL), which takes 3 to 13 ms. */
+/* Cores and quota, read from /sys and /proc (0.3 ms). hwloc would take 3 to 13 ms, because it opens
+ * about 20 libraries (X11, libxml2, OpenCL). */
 #include "device/cores.h"
 
 #include <dirent.h>
@@ -13,10 +13,10 @@
 #include "device/cgroup.h"
 #include "device/sysfile.h"
 
-#define MOST_CPUS 8192 /* the largest number for which an x86-64 or ARM kernel can be built */
+#define MOST_CPUS 8192 /* most that an x86-64 or ARM kernel can have */
 #define CPU_FILES "/sys/devices/system/cpu"
 
-/* ---- Sets of CPUs (hyper-threads, by the system's numbers) ---- */
+/* ---- Sets of CPUs (hyper-threads) ---- */
 
 typedef struct cpu_bits {
     cpu_set_t part[MOST_CPUS / CPU_SETSIZE];
@@ -32,7 +32,7 @@ static bool bits_have(const cpu_bits *bits, int cpu)
     return CPU_ISSET_S((size_t)cpu, sizeof(*bits), bits->part) != 0;
 }
 
-/* Reads a list such as "0-3,8,10-11". */
+/* "0-3,8,10-11" */
 static bool read_cpus(const char *root, const char *path, cpu_bits *out)
 {
     char line[8192];
@@ -67,11 +67,11 @@ static ls_status read_mask(cpu_bits *out)
 
 typedef struct core {
     int package;
-    int os_index; /* first hyper-thread that the process may use */
+    int os_index; /* first allowed hyper-thread */
 } core;
 
 typedef struct core_list {
-    core *core; /* cores that the process may use */
+    core *core; /* allowed cores */
     int count;
     int total; /* cores of the machine */
 } core_list;
@@ -83,7 +83,6 @@ static int by_package(const void *a, const void *b)
                                     : (x->os_index > y->os_index) - (x->os_index < y->os_index);
 }
 
-/* Reads the hyper-threads of the core that `cpu` belongs to. */
 static void read_siblings(const char *root, int cpu, cpu_bits *out)
 {
     char path[128];
@@ -102,8 +101,7 @@ static int read_package(const char *root, int cpu)
     return ls_sysfile_number(root, path, &package) && package >= 0 && package <= INT_MAX ? (int)package : 0;
 }
 
-/* Marks all hyper-threads of cpu's core as seen. Returns the first allowed one; -1: none is
- * allowed. */
+/* Marks the hyper-threads of cpu's core as seen. Returns the first allowed one; -1: none. */
 static int take_core(const char *root, int cpu, int end, const cpu_bits *allowed, cpu_bits *seen)
 {
     cpu_bits siblings;
@@ -174,7 +172,7 @@ ls_status ls_cores_find(const char *root, ls_cores *out)
     LS_TRY(find_cores(own ? files : "", &list));
 
     ls_cores cores = { .count = list.count, .total = list.count, .bind = true };
-    if (limits.cpus.value > 0) { /* rounds up numbers just below a whole number */
+    if (limits.cpus.value > 0) { /* rounds up what is just below a whole number */
         double whole = limits.cpus.value + 0.01;
         cores.quota = whole < 1 ? 1 : whole < MOST_CPUS ? (int)whole : MOST_CPUS;
         cores.bind = whole >= list.count;
@@ -212,7 +210,7 @@ ls_status ls_cores_bind(int os_index)
 
 /* ---- Time without a core ---- */
 
-/* Sums the second number of each thread's schedstat line: "nanoseconds on a core, nanoseconds ready
+/* Sums the second number of each thread's schedstat: "nanoseconds on a core, nanoseconds ready
  * without one, time slices". */
 double ls_cores_delay(const char *root)
 {
@@ -236,7 +234,7 @@ double ls_cores_delay(const char *root)
 
 /* ---- Caches ---- */
 
-/* Reads a size such as "1024K". */
+/* "1024K" */
 static size_t read_size(const char *path)
 {
     char line[64];

@@ -1,5 +1,5 @@
-/* Services of the context for graphs (graph/context.h): device scopes and memory for variables and
- * values. Also reports memory use, copies and placement. */
+/* What graphs need from the context (graph/context.h): device scopes and memory. Also reports
+ * memory use, copies and placement. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,3 @@
-/* Memory of the machine and limits of its control groups. */
 #include "device/host_memory.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Memory available to this process: the machine's, or less if a control group limits it. */
+/* Memory of the machine, or less if a control group limits it. */
 #ifndef LS_DEVICE_HOST_MEMORY_H
 #define LS_DEVICE_HOST_MEMORY_H
 
@@ -6,7 +6,7 @@
 
 typedef struct ls_host_memory {
     size_t bytes; /* 0: unknown */
-    /* "2.0 of 15.6 GiB: cgroup limit (/sys/...)"; "": no limit below the machine's memory */
+    /* "2.0 of 15.6 GiB: cgroup limit (/sys/...)"; "": no limit below the machine's */
     char reason[240];
 } ls_host_memory;
 

@@ -1,5 +1,4 @@
-/* Queries about the CPU and its cores, and about device names, also of devices that are not open
- * yet. */
+/* Queries about CPU, cores and device names, also before devices are open. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* Allocator for the memory of one device. A region is a sequence of pieces, each a block or a hole;
- * two holes are never adjacent. Holes are listed by size class, so that a best fit is found
- * quickly. All bookkeeping is outside of the regions, because the host may not be able to write to
- * them. */
+ * holes are never adjacent, and listed by size class for a quick best fit. The bookkeeping is
+ * outside of the regions, because the host may be unable to write to them. */
 #include "device/memory.h"
 
 #include <errno.h>
@@ -13,16 +12,15 @@
 #include "base/poison.h"
 #include "base/size.h"
 
-#define UNIT       ((size_t)64) /* blocks begin and end at multiples of 64 bytes */
+#define UNIT       ((size_t)64) /* blocks begin and end at its multiples */
 #define PAGE       ((size_t)4096)
-#define SHARED     LS_MIB(1) /* size of a region for small blocks; less under a small limit */
+#define SHARED     LS_MIB(1) /* bytes of a region for small blocks; less under a small limit */
 #define SHARE      64        /* a shared region is at most 1/64 of the limit */
 #define HUGE_PAGE  LS_MIB(2)
-#define LARGEST    ((size_t)1 << 62) /* rounding up to this size does not overflow */
+#define LARGEST    ((size_t)1 << 62) /* rounding up does not overflow */
 #define MIB(bytes) ((double)(bytes) / (double)LS_MIB(1))
 
-/* Each size below EXACT units has its own class; above, each power of two is divided into STEPS
- * classes. */
+/* Sizes below EXACT units have a class each; above, each power of two has STEPS classes. */
 #define EXACT_BITS 6
 #define STEP_BITS  4
 #define EXACT      ((size_t)1 << EXACT_BITS)
@@ -34,22 +32,22 @@ typedef struct region region;
 typedef struct piece piece;
 
 struct piece {
-    /* Must be first: callers hold its address. For a hole only the offset is valid. */
+    /* Must be first: callers hold its address. A hole uses only the offset. */
     ls_block block;
     size_t size; /* a multiple of UNIT */
     region *region;
-    piece *before, *after;  /* adjacent pieces */
-    piece *previous, *next; /* other holes of the same class */
+    piece *before, *after;  /* adjacent */
+    piece *previous, *next; /* holes of the same class */
     bool used;
     char what[];
 };
 
-/* Small blocks have separate regions: a long-lived small block in a large region would prevent its
+/* Small blocks have separate regions: a long-lived one in a large region would prevent its
  * release. */
 typedef enum use { ANY, SMALL, LARGE } use;
 
 struct region {
-    use use; /* size of blocks that the region accepts */
+    use use; /* blocks that the region accepts */
     void *handle;
     size_t bytes, used;
     piece *first;
@@ -60,7 +58,7 @@ struct ls_memory {
     pthread_mutex_t mutex;
     ls_region_source source;
     ls_memory_info info;
-    size_t idle;   /* total bytes of regions without blocks */
+    size_t idle;   /* bytes of regions without blocks */
     size_t blocks; /* blocks in use */
     region *regions;
     piece *holes[CLASSES];
@@ -75,7 +73,7 @@ static size_t whole_pages(size_t bytes)
     return ls_size_align(bytes, (size_t)sysconf(_SC_PAGESIZE));
 }
 
-/* Maps more than needed for huge pages, and unmaps what lies before and after the aligned part. */
+/* Maps more than needed and unmaps what lies before and after the part aligned for huge pages. */
 static ls_status take_host(void *device, size_t bytes, void **out)
 {
     (void)device;
@@ -90,7 +88,7 @@ static ls_status take_host(void *device, size_t bytes, void **out)
             munmap(start, head);
         start += head;
         munmap(start + kept, tail);
-        madvise(start, kept, MADV_HUGEPAGE); /* optional: small pages are only slower */
+        madvise(start, kept, MADV_HUGEPAGE); /* small pages are only slower */
     }
     *out = start;
     return LS_OK;
@@ -119,7 +117,7 @@ static size_t class_of(size_t size)
     return EXACT + (log - EXACT_BITS) * STEPS + step;
 }
 
-/* Returns the first class from `class` on that has holes; CLASSES if there is none. */
+/* CLASSES if there is none. */
 static size_t next_filled(const ls_memory *memory, size_t class)
 {
     for (size_t word = class / WORD_BITS; word < sizeof(memory->filled) / sizeof(*memory->filled); word++) {
@@ -171,9 +169,8 @@ static use use_of(const ls_memory *memory, size_t size)
     return size < (memory->info.limit ? shared_bytes(memory) / 8 : SHARED) ? SMALL : LARGE;
 }
 
-/* A shared region accepts any block while it is empty. A larger empty region accepts only large
- * blocks of at least half its size: a long-lived smaller block would prevent the release of all of
- * it. */
+/* An empty shared region accepts any block, a larger empty one only blocks of at least half its
+ * size: a long-lived smaller block would prevent its release. */
 static bool is_welcome(const ls_memory *memory, const piece *hole, size_t size, use wanted)
 {
     const region *in = hole->region;
@@ -184,8 +181,8 @@ static bool is_welcome(const ls_memory *memory, const piece *hole, size_t size, 
     return in->bytes <= shared_bytes(memory) || (wanted == LARGE && in->bytes <= 2 * size);
 }
 
-/* Finds the smallest hole that is large enough: in the class of the size, which may contain holes
- * that are too small, or else in the next class that has holes. */
+/* The smallest hole that is large enough is in the class of the size, which may also have smaller
+ * holes, or in the next class with holes. */
 static piece *find_hole(const ls_memory *memory, size_t size, use wanted)
 {
     piece *best = NULL;
@@ -233,7 +230,7 @@ static void link_neighbours(piece *at)
         at->after->before = at;
 }
 
-/* Puts `block` at the start of the hole; the rest stays a hole. */
+/* Puts `block` at the start of the hole. */
 static void fill(ls_memory *memory, piece *hole, piece *block, size_t bytes, size_t size)
 {
     region *in = hole->region;
@@ -276,7 +273,7 @@ static void swallow_next(piece *at)
     free(next);
 }
 
-/* Turns a block into a hole and merges it with adjacent holes. */
+/* Merges the hole with adjacent ones. */
 static void empty(ls_memory *memory, piece *at)
 {
     region *in = at->region;
@@ -329,7 +326,7 @@ static ls_status add_region(ls_memory *memory, size_t bytes, use use)
     return LS_OK;
 }
 
-/* Frees a region. Its pieces must have been removed from the lists of holes. */
+/* Its pieces must have been removed from the lists of holes. */
 static void end_region(ls_memory *memory, region *ended)
 {
     for (piece *at = ended->first, *after; at; at = after) {
@@ -361,7 +358,7 @@ static void release_idle(ls_memory *memory, size_t bytes)
     }
 }
 
-/* Space that the limit leaves for a new region if `kept` bytes stay reserved. */
+/* Bytes that the limit leaves for a new region beside `kept`. */
 static size_t room_beside(const ls_memory *memory, size_t kept)
 {
     size_t limit = memory->info.limit, room = (limit - kept) / UNIT * UNIT;
@@ -374,7 +371,7 @@ static size_t most(const ls_memory *memory)
     return memory->info.limit == 0 ? SIZE_MAX : room > hole ? room : hole;
 }
 
-/* `why`: error of the source; NULL: the limit is exceeded. */
+/* why NULL: the limit is exceeded. */
 static ls_status refuse(const ls_memory *memory, size_t bytes, const char *what, const char *why)
 {
     const ls_memory_info *info = &memory->info;
@@ -387,7 +384,7 @@ static ls_status refuse(const ls_memory *memory, size_t bytes, const char *what,
                    memory->name, what, MIB(bytes), MIB(info->in_use), MIB(info->reserved), limit, why ? why : left);
 }
 
-/* Adds a region for `size` bytes; releases empty regions if the limit requires it. */
+/* Releases empty regions if the limit requires it. */
 static ls_status grow(ls_memory *memory, size_t size, const char *what)
 {
     size_t room = room_beside(memory, memory->info.reserved);
@@ -400,7 +397,7 @@ static ls_status grow(ls_memory *memory, size_t size, const char *what)
     size_t bytes = use_of(memory, size) == SMALL ? shared_bytes(memory) : ls_size_align(size, PAGE);
     bytes = bytes < room ? bytes : room;
     ls_status status = add_region(memory, bytes, use_of(memory, size));
-    if (status != LS_OK && memory->idle > 0) { /* our empty regions may be what the device lacks */
+    if (status != LS_OK && memory->idle > 0) { /* our empty regions may take what the device lacks */
         release_idle(memory, SIZE_MAX);
         status = add_region(memory, bytes, use_of(memory, size));
     }
@@ -482,7 +479,7 @@ void ls_memory_give(ls_memory *memory, ls_block *block)
     pthread_mutex_unlock(&memory->mutex);
 }
 
-/* Returns whether a small block fits without a new region. */
+/* Whether a small block fits without a new region. */
 static bool has_small_room(const ls_memory *memory)
 {
     for (const region *at = memory->regions; at; at = at->next)
@@ -527,7 +524,7 @@ static int by_bytes(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : strcmp(x->what, y->what);
 }
 
-/* Collects one line per name of blocks. `lines` has room for one per block. */
+/* `lines` has room for one per block. */
 static size_t collect(const ls_memory *memory, line *lines)
 {
     size_t count = 0, names = 0;
@@ -549,7 +546,7 @@ static size_t collect(const ls_memory *memory, line *lines)
 ls_status ls_memory_print(ls_memory *memory, ls_text *text)
 {
     ls_status status = LS_OK;
-    pthread_mutex_lock(&memory->mutex); /* the names belong to the blocks */
+    pthread_mutex_lock(&memory->mutex); /* names belong to blocks */
     line *lines = calloc(memory->blocks + 1, sizeof(*lines));
     if (lines) {
         size_t count = collect(memory, lines);

@@ -1,6 +1,6 @@
-/* Parser for names of devices. It splits a list at commas, and each part at slashes into the
- * location (job, replica, task) and the device, which is a kind and numbers. A process has one
- * location; a worker of a cluster has two names for it. */
+/* Parser for names of devices: splits a list at commas, each part at slashes into location (job,
+ * replica, task) and device (kind and numbers). A process has one location; a worker of a cluster
+ * has two names for it. */
 #include "device/names.h"
 
 #include <ctype.h>
@@ -11,12 +11,12 @@
 #include "base/text.h"
 
 #define BLANKS       " \t"
-#define MOST_QUOTED  200  /* maximum length of quoted user input */
+#define MOST_QUOTED  200  /* characters of quoted user input */
 #define HIGHEST_CORE 8191 /* highest number in the largest kernels */
 #define WHY_CHARS    160
 #define SEE_WHY      " (lockstep devices, or ls_format_drivers, says why)"
 
-/* A substring of the text. */
+/* A substring. */
 typedef struct span {
     const char *at;
     size_t length;
@@ -29,11 +29,11 @@ typedef struct numbers {
 
 typedef struct reader {
     const char *text;
-    span part; /* part being parsed */
+    span part; /* being parsed */
     const ls_kind_count *kinds;
     int kind_count;
     int worker;
-    ls_named_device *devices; /* parsed so far */
+    ls_named_device *devices; /* so far */
     int count;
 } reader;
 
@@ -99,8 +99,8 @@ static span from_to(const char *from, const char *to)
     return (span){ from, (size_t)(to - from) };
 }
 
-/* Splits at the first `mark`: *head is the text before it, or all of it, *rest the text after it.
- * Returns false if there is no mark. */
+/* Splits at the first `mark` into *head and *rest; false, with all of it in *head, if there is
+ * none. */
 static bool cut(span s, char mark, span *head, span *rest)
 {
     const char *end = s.at + s.length, *found = s.length ? memchr(s.at, mark, s.length) : NULL;
@@ -128,7 +128,7 @@ static span trimmed(span s)
     return s;
 }
 
-/* Parses digits only. Numbers that are too large become INT_MAX, which no device has. */
+/* Digits only; too large numbers become INT_MAX, which no device has. */
 static bool read_number(span s, int *out)
 {
     int64_t number = 0;
@@ -142,7 +142,7 @@ static bool read_number(span s, int *out)
     return s.length > 0;
 }
 
-/* Parses "3" or "3-5"; writes the reason to `why` on failure. */
+/* "3" or "3-5"; `why`: the reason of a failure. */
 static bool read_numbers(span s, numbers *out, char why[WHY_CHARS])
 {
     span first, last;
@@ -158,7 +158,7 @@ static bool read_numbers(span s, numbers *out, char why[WHY_CHARS])
     return out->last >= out->first;
 }
 
-/* Parses "2,5-7"; writes the reason to `why` on failure. list NULL: counts only. */
+/* "2,5-7". list NULL: counts only. */
 static bool read_cores(span s, int *list, int *count, char why[WHY_CHARS])
 {
     int found = 0, last = -1;
@@ -203,16 +203,16 @@ static int find_named(const reader *r, const char *kind)
     return -1;
 }
 
-/* Finds a kind by its name if it has devices; -1: none. */
+/* -1: no such kind with devices. */
 static int find_filled(const reader *r, const char *kind)
 {
     int found = find_named(r, kind);
     return found >= 0 && r->kinds[found].count > 0 ? found : -1;
 }
 
-#define ANY_GPU (-1) /* stands in for a kind: CUDA devices, followed by GPUs of other kinds */
+#define ANY_GPU (-1) /* CUDA devices, then GPUs of other kinds */
 
-/* Returns the number of GPUs of ANY_GPU; *out, unless NULL, gets number `which`. */
+/* Number of GPUs of ANY_GPU; *out (may be NULL): number `which` of them. */
 static int find_gpu(const reader *r, int which, ls_named_device *out)
 {
     int count = 0, cuda = find_named(r, "CUDA");
@@ -254,7 +254,7 @@ static ls_status find_kind(const reader *r, span word, int *out)
     return refuse(r, LS_ERR_NOT_FOUND, "there is no kind \"%.*s\"", QUOTE(word));
 }
 
-/* Parses "gpu:1", "GPU", "cpu:0-3"; all of the devices must exist. */
+/* "gpu:1", "GPU", "cpu:0-3"; the devices must exist. */
 static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbers *n)
 {
     span word, digits;
@@ -267,7 +267,7 @@ static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbe
     ls_kind_count k = count_of(r, *kind);
     if (k.count == 0)
         return refuse(r, LS_ERR_NOT_FOUND, "there is no %s" SEE_WHY, k.kind);
-    if (n->first >= k.count) /* quotes the digits, which may be too large for an int */
+    if (n->first >= k.count) /* the digits may be too large for an int */
         return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%.*s", k.kind, QUOTE(n->first_digits));
     if (n->last >= k.count)
         return refuse(r, LS_ERR_NOT_FOUND, "there is no %s:%d", k.kind, k.count);
@@ -279,7 +279,7 @@ static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbe
 typedef enum place { JOB, REPLICA, TASK, PLACES } place;
 static const char *const keys[] = { "job", "replica", "task" };
 
-/* Sets *out to the key; PLACES if it is not a key. */
+/* PLACES: not a key. */
 static ls_status find_key(const reader *r, span key, place *out)
 {
     int i = 0;
@@ -291,7 +291,7 @@ static ls_status find_key(const reader *r, span key, place *out)
     return LS_OK;
 }
 
-/* Records a key's value in `said`, where unset keys are NULL. */
+/* `said`: NULL where unset. */
 static ls_status keep_place(const reader *r, place key, span value, span *said)
 {
     int number;
@@ -311,8 +311,8 @@ static ls_status refuse_place(const reader *r, place key, span value, const char
                   keys[key], only);
 }
 
-/* A worker is "/job:worker/task:N" to all workers, and "/job:localhost/task:0" to itself, like
- * every process. */
+/* A worker is "/job:worker/task:N" to all workers and, like every process, "/job:localhost/task:0"
+ * to itself. */
 static ls_status check_places(const reader *r, const span *said)
 {
     bool is_worker = r->worker != LS_NO_WORKER, local = !is_worker;
@@ -333,7 +333,7 @@ static ls_status check_places(const reader *r, const span *said)
                   QUOTE(said[TASK]), r->worker);
 }
 
-/* Parses everything except brackets. */
+/* Everything except brackets. */
 static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
 {
     span said[PLACES] = { { NULL, 0 } };
@@ -355,7 +355,7 @@ static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
         if (found)
             return refuse(r, LS_ERR_INVALID, "it names two devices");
         bool prefixed = is(key, "device") || is(key, "physical_device");
-        /* Before the device, because another process has other devices. */
+        /* First, because another process has other devices. */
         LS_TRY(check_places(r, said));
         LS_TRY(read_kind_and_numbers(r, prefixed ? value : step, kind, n));
         found = true;
@@ -366,7 +366,7 @@ static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
 
 /* ---- Parts of a list ---- */
 
-/* Removes the brackets at the end of *s and returns their content in *cores. */
+/* Removes the brackets at the end of *s; *cores is their content. */
 static ls_status cut_cores(const reader *r, span *s, span *cores)
 {
     span before, behind;
@@ -402,7 +402,7 @@ static ls_status check_cores(const reader *r, span cores, int kind, const number
     return LS_OK;
 }
 
-/* The devices are known to exist, so a range cannot be too large. */
+/* The devices exist, so a range cannot be too large. */
 static ls_status add_devices(reader *r, int kind, const numbers *n, span cores)
 {
     int added = n->last - n->first + 1, before = r->count;
@@ -436,7 +436,7 @@ static ls_status read_part(reader *r)
     return add_devices(r, kind, &n, cores);
 }
 
-/* Returns the end of a part: the next comma outside of brackets, or the end of the text. */
+/* The next comma outside of brackets, or the end. */
 static const char *part_end(const char *at)
 {
     for (bool inside = false; *at != '\0' && (inside || *at != ','); at++)
@@ -462,7 +462,7 @@ static ls_status read_list(reader *r)
     }
 }
 
-/* wanted 0: any number of devices. */
+/* wanted 0: any number. */
 static ls_status read_names(const char *text, const ls_kind_count *kinds, int kind_count, int worker, int wanted,
                             ls_named_device **out, int *count)
 {

@@ -24,32 +24,29 @@ typedef struct ls_kind_count {
     int count;
     /* Bit N: device N of this kind (not CUDA or GPU) is a GPU, which "gpu" may name. */
     uint64_t gpus;
-    bool made_as_named; /* devices after number 0 are created when named; they share its cores */
+    bool made_as_named; /* devices after number 0 share its cores */
 } ls_kind_count;
 
 typedef struct ls_named_device {
-    int kind; /* index in the table of kinds */
+    int kind; /* index of the kind */
     int number;
     char cores[64]; /* text in brackets, "0-3,5"; "": none */
 } ls_named_device;
 
-/* Parses a list of devices, in its order; the caller frees *out. Fails if a part is not a name, if
- * a device does not exist or if it occurs twice. The message quotes the text and the faulty part
- * and lists the existing devices. `worker` is the rank of this process in a cluster, LS_NO_WORKER
- * without one. */
+/* Parses a list of devices; the caller frees *out. Fails if a part is not a name, does not exist or
+ * occurs twice; the message quotes it and lists the existing devices. worker: rank of this process,
+ * or LS_NO_WORKER. */
 #define LS_NO_WORKER (-1)
 ls_status ls_names_read(const char *text, const ls_kind_count *kinds, int kind_count, int worker, ls_named_device **out,
                         int *count);
 
-/* Same for exactly one device. */
 ls_status ls_names_read_one(const char *text, const ls_kind_count *kinds, int kind_count, int worker,
                             ls_named_device *out);
 
-/* Fails if a name chooses cores. For logical devices, because cores are chosen before a context is
- * opened. */
+/* Fails if a name chooses cores: logical devices are opened after cores are chosen. */
 ls_status ls_names_refuse_cores(const char *text, const ls_named_device *found);
 
-/* Parses "2,5-7" to { 2, 5, 6, 7 }. Numbers must increase. The caller frees *out. */
+/* "2,5-7" gives { 2, 5, 6, 7 }. Numbers must increase. The caller frees *out. */
 ls_status ls_names_read_cores(const char *text, int **out, int *count);
 
 #endif

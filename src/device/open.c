@@ -1,5 +1,4 @@
-/* Opens a context: logical devices, their memory, and the threads of each device. Also lists
- * devices. */
+/* Opens a context: logical devices, their memory and threads. Also lists devices. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include "device/calls.h"
 #include "device/context.h"
 
-#define SPARE 64 /* devices that can be opened after the context, when they are first named */
+#define SPARE 64 /* devices that may be opened later, when first named */
 
 static ls_status take_region(void *user, size_t bytes, void **region)
 {
@@ -23,7 +22,7 @@ static void give_region(void *user, void *region, size_t bytes)
     ls_device_free(user, region);
 }
 
-/* CPUs without a limit and devices of unknown size always grow; others only if configured. */
+/* CPUs without a limit and devices of unknown size always grow; others if configured. */
 static ls_status open_memory(ls_device *device, const ls_physical *p, size_t limit)
 {
     bool cpu = device->kind == LS_CPU;
@@ -54,7 +53,7 @@ static ls_status open_device(ls_context *ctx, const ls_physical *p, int number, 
     pthread_mutex_init(&device->mutex, NULL);
     pthread_cond_init(&device->moved, NULL);
     pthread_mutex_init(&device->scratch_mutex, NULL);
-    ctx->device_count++; /* from here on ls_context_close_devices closes it */
+    ctx->device_count++; /* closed by ls_context_close_devices from here on */
     return open_memory(device, p, limit);
 }
 
@@ -65,8 +64,8 @@ static int parts_of(const ls_context *ctx, const ls_physical *p)
     return p->kind == LS_CPU && ctx->options.cpu_devices ? ctx->options.cpu_devices : 1;
 }
 
-/* Divides the threads among the CPU devices: device d of D gets threads floor(d W / D) to
- * floor((d+1) W / D) - 1 of W, at least one. Every other device has one thread, which drives it. */
+/* Device d of D CPU devices gets threads floor(d W / D) to floor((d+1) W / D) - 1 of W, at least
+ * one. Every other device has one, which drives it. */
 static void share_workers(ls_context *ctx)
 {
     int devices = ctx->cpu_count, workers = ctx->options.threads ? ctx->options.threads : ctx->cores.count;
@@ -154,8 +153,8 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
 
 /* ---- Names ---- */
 
-/* Opens all devices of a kind that is used only when named, so that numbers are the machine's.
- * Opens none if some of them are already visible. */
+/* Opens all devices of a kind that is used only when named, so that numbers are the machine's; none
+ * if some are already visible. */
 static ls_status open_kind(ls_context *ctx, int kind)
 {
     int number = 0;
@@ -181,7 +180,6 @@ static ls_status open_kind(ls_context *ctx, int kind)
     return LS_OK;
 }
 
-/* Opens devices that are used only when named, if `names` names them. */
 static ls_status open_named(ls_context *ctx, const char *names)
 {
     pthread_mutex_lock(&ctx->mutex);

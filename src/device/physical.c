@@ -1,4 +1,4 @@
-/* Enumerates the machine's devices and configures them before a context is opened. */
+/* Enumerates and configures the machine's devices before a context is opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static ls_status copy_cores(const ls_cores *from, ls_cores *to)
     return LS_OK;
 }
 
-/* Describes the reason for the number of cores and, if limited, for the amount of memory. */
+/* Reasons for the number of cores and for limited memory. */
 static void describe_cpu(ls_context *ctx)
 {
     ls_physical *p = &ctx->physical[0];
@@ -90,7 +90,7 @@ bool ls_context_names_kind(const ls_context *ctx, const char *names, int kind)
     return strcasestr(names, name) || (strcasecmp(name, "CUDA") == 0 && strcasestr(names, "GPU"));
 }
 
-/* Enumerates the sleeping kinds that occur in `names`; NULL: all of them. */
+/* names NULL: all sleeping kinds. */
 static ls_status wake(ls_context *ctx, const char *names)
 {
     for (int k = 1; k < ctx->kind_count; k++)
@@ -101,7 +101,7 @@ static ls_status wake(ls_context *ctx, const char *names)
     return LS_OK;
 }
 
-/* Restricts the cores to those of `text` (the system's numbers). */
+/* `text`: the system's numbers. */
 static ls_status choose_cores(ls_cores *cores, const char *text, const char *who)
 {
     int *wanted = NULL, count = 0;
@@ -138,7 +138,7 @@ static int find_physical(const ls_context *ctx, int kind, int number)
     return -1;
 }
 
-/* Parses names of physical devices; messages begin with `who`. */
+/* Messages begin with `who`. */
 static ls_status read_names(const ls_context *ctx, const char *who, const char *names, ls_named_device **out,
                             int *count)
 {
@@ -152,7 +152,7 @@ static bool is_blank(const char *text)
     return text[strspn(text, " \t")] == '\0';
 }
 
-/* Cores that a list selects for the CPU: all allowed ones if it has no brackets. */
+/* All allowed cores if the list has no brackets. */
 static ls_status cores_of_list(const ls_context *ctx, const char *who, const ls_named_device *list, int count,
                                ls_cores *out)
 {
@@ -182,7 +182,7 @@ static ls_status check_hidden(const ls_context *ctx, const char *who, const ls_n
     return LS_OK;
 }
 
-/* Makes only the named devices visible, and the CPU with the selected cores. */
+/* Makes only the named devices visible, the CPU with the selected cores. */
 static ls_status apply_visible(ls_context *ctx, const char *who, const char *names, bool environment)
 {
     ls_named_device *list = NULL;
@@ -190,8 +190,7 @@ static ls_status apply_visible(ls_context *ctx, const char *who, const char *nam
     int count = 0;
     if (!is_blank(names))
         LS_TRY(read_names(ctx, who, names, &list, &count));
-    /* The environment applies to all contexts of a program: a reference context ignores its other
-     * devices. */
+    /* The environment applies to all contexts: a reference context ignores its other devices. */
     ls_status status = environment ? LS_OK : check_hidden(ctx, who, list, count);
     if (status == LS_OK)
         status = cores_of_list(ctx, who, list, count, &cores);
@@ -269,7 +268,6 @@ int ls_context_kinds(const ls_context *ctx, bool logical, ls_kind_count out[LS_M
 
 /* ---- Configuring ---- */
 
-/* Locks the context if it may still be configured. */
 static ls_status begin_change(ls_context *ctx, const char *call)
 {
     LS_TRY(ls_context_check(ctx, call));
@@ -361,9 +359,9 @@ ls_status ls_set_memory_growth(ls_context *ctx, const char *devices, bool growth
     return end_change(ctx, status);
 }
 
-/* Parts without a limit share what the others leave. The sum must not exceed the device's
+/* Parts without a limit share what the others leave; the sum must not exceed the device's
  * memory. */
-static ls_status settle_limits(const ls_context *ctx, const ls_physical *p, ls_logical_device *parts, int count)
+static ls_status resolve_limits(const ls_context *ctx, const ls_physical *p, ls_logical_device *parts, int count)
 {
     size_t sum = 0, open = 0;
     for (int i = 0; i < count; i++) {
@@ -376,7 +374,7 @@ static ls_status settle_limits(const ls_context *ctx, const ls_physical *p, ls_l
         return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: limits of %zu MiB together; %s:%d has %zu MiB (%s)",
                        sum >> 20, ctx->kinds[p->kind].name, p->number, p->memory >> 20, p->about);
     if (p->kind == LS_CPU || p->memory == 0 || open == 0)
-        return LS_OK; /* parts without a limit stay unlimited */
+        return LS_OK; /* they stay unlimited */
     if (p->memory - sum < open)
         return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: nothing of the %zu MiB of %s:%d is left for %zu parts",
                        p->memory >> 20, ctx->kinds[p->kind].name, p->number, open);
@@ -404,7 +402,7 @@ static ls_status split(ls_context *ctx, const char *device, const ls_logical_dev
     if (!copy)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu logical devices", count);
     memcpy(copy, parts, count * sizeof(*copy));
-    ls_status status = settle_limits(ctx, p, copy, (int)count);
+    ls_status status = resolve_limits(ctx, p, copy, (int)count);
     if (status != LS_OK) {
         free(copy);
         return status;

@@ -1,10 +1,10 @@
-/* Scratch memory of a device: one block for all of its plans, because their programs run one after
- * the other. It has the size that the largest plan needs, and counts toward the device's limit. */
+/* Scratch memory: one block for all plans of a device, because their programs run one after the
+ * other. It is as large as the largest plan needs and counts toward the limit. */
 #include "device/scratch.h"
 
 #include "device/calls.h"
 
-/* Sets the backend's scratch block; NULL: none. */
+/* block NULL: none. */
 static ls_status use(ls_device *device, const ls_block *block)
 {
     ls_memory_place none = { NULL, 0 };
@@ -25,7 +25,7 @@ static ls_status take(ls_device *device, size_t bytes, ls_block **out)
     return LS_OK;
 }
 
-/* While `moves` is set, programs of other plans wait. */
+/* Programs of other plans wait meanwhile. */
 static void set_moves(ls_device *device, bool moves)
 {
     pthread_mutex_lock(&device->mutex);
@@ -44,7 +44,7 @@ static ls_status take_in_place(ls_device *device, size_t bytes)
     ls_status status = take(device, bytes, &device->scratch);
     if (status == LS_OK)
         return LS_OK;
-    ls_error_keep(&failure, status); /* other plans continue with the old size */
+    ls_error_keep(&failure, status); /* others continue with the old size */
     (void)take(device, had, &device->scratch);
     return ls_error_give(&failure);
 }

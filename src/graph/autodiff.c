@@ -1,6 +1,5 @@
-/* Gradients: walks back from the loss and appends each op's backward nodes. A gradient rule
- * (ls_grad_*, next to its op) is the plain formula; this file sums over broadcast axes for all
- * ops. */
+/* Walks back from the loss and appends each op's backward nodes. A gradient rule (ls_grad_*) is the
+ * plain formula; sums over broadcast axes are added here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,17 +7,15 @@
 #include "graph/claim.h"
 #include "graph/rules.h"
 
-/* State of one walk. `order` holds the nodes that the loss needs, each after its inputs; the other
- * arrays are indexed by position in it. */
+/* `order`: nodes that the loss needs, each after its inputs; the other arrays are indexed by it. */
 typedef struct walk {
     ls_tensor **order;
     size_t count;
-    ls_tensor **gradient; /* sum so far; NULL: none yet */
-    bool *needed;         /* the node depends on one of the variables */
+    ls_tensor **gradient; /* so far; NULL: none */
+    bool *needed;         /* depends on one of the variables */
 } walk;
 
-/* Returns g, a rule's gradient of `input`, in the input's shape: sums over broadcast axes or
- * broadcasts. */
+/* Returns g, a gradient of `input`, in the input's shape. */
 static ls_tensor *fit(ls_tensor *g, const ls_tensor *input)
 {
     if (ls_tensor_is_error(g))
@@ -37,7 +34,6 @@ static ls_tensor *fit(ls_tensor *g, const ls_tensor *input)
     return ls_op_reshape(ls_op_reduce_sum(g, ls_axes_of_mask(mask), true), input->shape);
 }
 
-/* Propagates y's gradient to its inputs. */
 static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
 {
     const ls_op_info *info = &ls_ops[y->op];
@@ -50,7 +46,7 @@ static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
                        info->name, ls_node_label(y, label));
     if (y->input_count > 8 && !(dx = calloc((size_t)y->input_count, sizeof(*dx))))
         return ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %d gradients", y->input_count);
-    y->graph->device = y->device; /* gradient nodes inherit the tensor's device and layer */
+    y->graph->device = y->device; /* inherited by gradient nodes */
     y->graph->layer = y->layer;
     y->graph->origin = y->origin;
     info->gradient(y, dy, dx);
@@ -133,7 +129,7 @@ ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t
     LS_TRY(check_arguments(loss, variables, count, &options, out));
     walk w = { 0 };
     LS_TRY(ls_graph_order(loss->graph, &loss, 1, NULL, NULL, &w.order, &w.count));
-    /* Marks the nodes that the loss needs; building nodes below starts no new walk. */
+    /* Building nodes starts no new walk, so these marks stay valid below. */
     uint32_t mark = loss->graph->mark;
     w.gradient = calloc(w.count, sizeof(*w.gradient));
     w.needed = calloc(w.count, sizeof(*w.needed));

@@ -17,7 +17,7 @@ ls_tensor *ls_claim_error(void)
     return &refused_tensor;
 }
 
-/* Users call ls_fit, a macro for ls_fit_with: messages omit the suffix. */
+/* Messages omit the suffix: users call ls_fit, a macro for ls_fit_with. */
 static int name_length(const char *call)
 {
     size_t length = strlen(call);
@@ -37,7 +37,7 @@ static void refuse(const ls_graph *graph, const char *call)
 
 ls_claim ls_claim_begin(const ls_graph *graph, const char *call)
 {
-    ls_graph *claimed = (ls_graph *)graph; /* callers do not see a claim as a change of the graph */
+    ls_graph *claimed = (ls_graph *)graph; /* a claim does not count as a change */
     const void *nobody = NULL;
     if (!graph)
         return (ls_claim){ NULL, false };

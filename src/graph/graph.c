@@ -1,4 +1,4 @@
-/* Graphs: nodes, variables, names and scopes. node.c creates nodes. */
+/* Graphs: variables, names and scopes. node.c creates nodes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,14 +7,13 @@
 #include "graph/context.h"
 #include "graph/node.h"
 
-/* A node from outside a scope that was named inside it. Closing the scope removes the name, not the
- * node. */
+/* A node from outside a scope that was named inside it: closing the scope removes only the name. */
 typedef struct guest {
     struct guest *next;
     ls_tensor *node;
 } guest;
 
-/* State to restore when a scope closes. */
+/* Restored when a scope closes. */
 struct ls_scope_frame {
     ls_scope_frame *below;
     uint64_t number; /* unique within the graph */
@@ -60,7 +59,7 @@ static void drop_variables(ls_graph *graph, size_t keep)
 
 static void drop_name(ls_graph *graph, ls_tensor *node);
 
-/* Removes the newest nodes; the arena frees their memory. */
+/* The arena frees their memory. */
 static void drop_nodes(ls_graph *graph, size_t keep)
 {
     if (graph->runs && graph->node_count > keep && !ls_context_is_inherited(graph->context))
@@ -138,7 +137,7 @@ ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable)
 /* Returns a mark that no node carries. */
 static uint32_t next_mark(ls_graph *graph)
 {
-    if (++graph->mark == 0) { /* after 2^32 walks old marks could match again */
+    if (++graph->mark == 0) { /* old marks could match again */
         for (size_t i = 0; i < graph->node_count; i++)
             graph->nodes[i]->mark = 0;
         for (size_t i = 0; i < graph->variable_count; i++)
@@ -147,8 +146,6 @@ static uint32_t next_mark(ls_graph *graph)
     }
     return graph->mark;
 }
-
-/* ---- Scopes ---- */
 
 ls_scope ls_scope_open(ls_graph *graph)
 {
@@ -183,8 +180,8 @@ void ls_scope_close(ls_scope *scope)
     ls_graph *graph = scope->graph;
     LS_CLAIM_OR_REFUSE(graph, );
     if (!graph->scope)
-        return;                           /* a copy of a scope that is already closed */
-    ls_scope_frame frame = *graph->scope; /* copied, because the arena frees the frame */
+        return;                           /* copy of a closed scope */
+    ls_scope_frame frame = *graph->scope; /* the arena frees the frame */
     for (guest *named = frame.guests; named; named = named->next) {
         drop_name(graph, named->node);
         named->node->name = NULL;
@@ -209,8 +206,6 @@ bool ls_scope_is_open(const ls_graph *graph, uint64_t number)
     return at || number == 0;
 }
 
-/* ---- Names ---- */
-
 static bool name_is_good(const char *name)
 {
     if (!name || !*name || *name == '/' || name[strlen(name) - 1] == '/' || strstr(name, "//"))
@@ -231,8 +226,7 @@ static ls_status check_name(const char *what, const char *name)
                    what, name ? name : "(null)");
 }
 
-/* An invalid name becomes the graph's error; the body still builds, without an additional
- * prefix. */
+/* An invalid name becomes the graph's error; the body is still built. */
 ls_name_scope ls_name_scope_open(ls_graph *graph, const char *name)
 {
     ls_name_scope scope = { .graph = graph };
@@ -298,7 +292,7 @@ static void drop_name(ls_graph *graph, ls_tensor *node)
     *link = node->next_same_hash;
 }
 
-/* Keeps chains short: the table grows with the number of nodes. */
+/* Grows the table with the number of nodes, so that chains stay short. */
 static void grow_names(ls_graph *graph)
 {
     if (graph->node_count <= graph->name_room)
@@ -306,7 +300,7 @@ static void grow_names(ls_graph *graph)
     size_t room = graph->name_room * 4;
     ls_tensor **names = calloc(room, sizeof(*names));
     if (!names)
-        return; /* not an error: lookups are slower */
+        return; /* lookups are only slower */
     for (size_t i = 0; i < graph->node_count; i++)
         if (graph->nodes[i]->name)
             add_name(names, room, graph->nodes[i]);
@@ -366,8 +360,6 @@ ls_status ls_graph_find(ls_graph *graph, const char *name, ls_tensor **out)
     *out = node;
     return LS_OK;
 }
-
-/* ---- Walking ---- */
 
 typedef struct frame {
     ls_tensor *node;

@@ -1,4 +1,4 @@
-/* Initial values of variables: settles and checks initializers and computes their values. */
+/* Resolves and checks initializers and computes their values. */
 #include "graph/init.h"
 
 #include <math.h>
@@ -11,8 +11,6 @@
 
 /* Standard deviation of a standard normal distribution truncated at two standard deviations. */
 #define TRUNCATED_DEVIATION 0.87962566103423978
-
-/* ---- Draws ---- */
 
 typedef struct values {
     void *data;
@@ -63,8 +61,7 @@ static void draw(ls_philox_key key, uint32_t attempt, uint32_t block, double out
     ls_random_normal_pair(words.word[2], words.word[3], out + 2);
 }
 
-/* Draws normal numbers. Draws an element beyond `limit` standard deviations again, as attempt k of
- * the same element. */
+/* Draws an element beyond `limit` standard deviations again, as attempt k of the same element. */
 static void normal(values out, int64_t count, ls_philox_key key, double mean, double deviation, double limit)
 {
     for (int64_t i = 0; i < count; i += 4) {
@@ -80,8 +77,6 @@ static void normal(values out, int64_t count, ls_philox_key key, double mean, do
     }
 }
 
-/* ---- Orthogonal ---- */
-
 static double dot(const double *a, const double *b, int64_t n)
 {
     double sum = 0;
@@ -90,9 +85,8 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* Computes Q of the QR factorization with a positive diagonal by Gram-Schmidt, with two passes over
- * each vector for orthogonality up to rounding. `data` holds `vectors` consecutive vectors of
- * `length` numbers. */
+/* Q of the QR factorization with positive diagonal, by Gram-Schmidt; two passes over each vector
+ * give orthogonality up to rounding. `data`: `vectors` consecutive vectors of `length` numbers. */
 static void orthonormalize(double *data, int64_t vectors, int64_t length)
 {
     for (int64_t v = 0; v < vectors; v++) {
@@ -110,8 +104,8 @@ static void orthonormalize(double *data, int64_t vectors, int64_t length)
     }
 }
 
-/* Treats all axes but the last as rows. The rows are orthonormal if there are fewer rows than
- * columns, otherwise the columns. */
+/* All axes but the last are rows. Rows are orthonormal if they are fewer than columns, otherwise
+ * columns. */
 static ls_status orthogonal(values out, const ls_shape *shape, int64_t count, ls_philox_key key, double gain)
 {
     int64_t columns = shape->dims[shape->rank - 1], rows = columns ? count / columns : 0;
@@ -136,10 +130,7 @@ static ls_status orthogonal(values out, const ls_shape *shape, int64_t count, ls
     return LS_OK;
 }
 
-/* ---- Kinds ---- */
-
-/* Computes Keras's fan-in and fan-out: the last two axes of a kernel are input and output channels,
- * the axes before them are the window. */
+/* Keras's fans: the last two axes are input and output channels, those before them the window. */
 static void fans(const ls_shape *shape, double *in, double *out)
 {
     double window = 1;
@@ -159,7 +150,7 @@ static void scaled(values out, int64_t count, ls_philox_key key, ls_initializer_
         normal(out, count, key, 0, sqrt(variance), INFINITY);
 }
 
-/* Expresses the named schemes (Glorot, He, LeCun) as VarianceScaling. */
+/* Glorot, He and LeCun as VarianceScaling. */
 static ls_initializer as_scaling(ls_initializer i)
 {
     switch (i.kind) {
@@ -180,42 +171,42 @@ static ls_initializer as_scaling(ls_initializer i)
     }
 }
 
-static void settle(double *value, double preset)
+static void set_default(double *value, double preset)
 {
     *value = *value == 0 ? preset : *value == LS_ZERO ? 0 : *value;
 }
 
-ls_status ls_init_settle(const char *name, ls_initializer *value, ls_initializer preset)
+ls_status ls_init_resolve(const char *name, ls_initializer *value, ls_initializer preset)
 {
     static const double half = 0.05; /* Keras's default deviation and limit */
     if (value->kind == LS_INIT_DEFAULT)
         *value = preset;
     switch (value->kind) {
     case LS_INIT_CONSTANT:
-        settle(&value->a, 0);
+        set_default(&value->a, 0);
         break;
     case LS_INIT_UNIFORM:
         if (value->a == 0 && value->b == 0)
             value->a = -half, value->b = half;
-        settle(&value->a, 0);
-        settle(&value->b, 0);
+        set_default(&value->a, 0);
+        set_default(&value->b, 0);
         if (!(value->a <= value->b))
             return ls_fail(LS_ERR_INVALID, "%s: uniform from %g to %g", name, value->a, value->b);
         break;
     case LS_INIT_NORMAL:
     case LS_INIT_TRUNCATED_NORMAL:
-        settle(&value->a, 0);
-        settle(&value->b, half);
+        set_default(&value->a, 0);
+        set_default(&value->b, half);
         if (!(value->b >= 0))
             return ls_fail(LS_ERR_INVALID, "%s: a deviation of %g", name, value->b);
         break;
     case LS_INIT_ORTHOGONAL:
-        settle(&value->a, 1);
+        set_default(&value->a, 1);
         break;
     case LS_INIT_VARIANCE_UNIFORM:
     case LS_INIT_VARIANCE_NORMAL:
     case LS_INIT_VARIANCE_UNTRUNCATED:
-        settle(&value->a, 1);
+        set_default(&value->a, 1);
         if (!(value->a > 0))
             return ls_fail(LS_ERR_INVALID, "%s: a scale of %g; it is above 0", name, value->a);
         if (value->b != LS_FAN_IN && value->b != LS_FAN_OUT && value->b != LS_FAN_AVG)
@@ -243,7 +234,7 @@ bool ls_init_draws(ls_initializer i)
     return i.kind != LS_INIT_ZEROS && i.kind != LS_INIT_ONES && i.kind != LS_INIT_CONSTANT;
 }
 
-/* Integer and bool types accept only zeros, ones and constants that the type can represent. */
+/* Integers and bools accept only zeros, ones and constants that the type can represent. */
 static ls_status check_whole(const ls_initializer *i, ls_dtype dtype)
 {
     double limit = dtype == LS_BOOL ? 1 : dtype == LS_U8 ? UINT8_MAX : dtype == LS_I32 ? INT32_MAX : 0x1p53;
@@ -306,6 +297,6 @@ ls_status ls_init_fill(ls_initializer initializer, ls_dtype dtype, const ls_shap
         scaled(out, count, key, i.kind, i.a / fmax(1, i.b == LS_FAN_IN ? in : i.b == LS_FAN_OUT ? to : (in + to) / 2));
         return LS_OK;
     default:
-        return ls_fail(LS_ERR_INTERNAL, "an initializer that was not settled");
+        return ls_fail(LS_ERR_INTERNAL, "an initializer that was not resolved");
     }
 }

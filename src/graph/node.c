@@ -1,13 +1,10 @@
-/* Creating nodes: checks that apply to every op, error messages with op and inputs, and the table
- * built from ops.def. */
+/* Creates nodes: checks of every op, error messages, and the table built from ops.def. */
 #include "graph/node.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "graph/rules.h"
-
-/* ---- The tables ---- */
 
 #define FAMILY_BEGIN(family)               static const ls_attr_field fields_##family[] = {
 #define FIELD(family, type, field)         { #field, LS_ATTR_##type, 1, offsetof(ls_attrs, family.field) },
@@ -42,8 +39,6 @@ const ls_op_info ls_ops[LS_OP_COUNT] = {
 #undef ANY
 #undef IS
 
-/* ---- Errors ---- */
-
 const char *ls_node_label(const ls_tensor *node, char text[LS_NODE_TEXT])
 {
     if (node->name)
@@ -54,7 +49,7 @@ const char *ls_node_label(const ls_tensor *node, char text[LS_NODE_TEXT])
     return text;
 }
 
-/* Formats "matmul(x: float32 (batch, 3), matmul:4: float32 (4, 5))". */
+/* "matmul(x: float32 (batch, 3), matmul:4: float32 (4, 5))" */
 static const char *describe(ls_op op, ls_tensor *const *in, int count, char *text, size_t room)
 {
     size_t used = (size_t)snprintf(text, room, "%s(", ls_ops[op].name);
@@ -68,8 +63,8 @@ static const char *describe(ls_op op, ls_tensor *const *in, int count, char *tex
     return text;
 }
 
-/* Returned if there is no memory for an error tensor. It belongs to no graph and is never written;
- * runs report it. */
+/* Returned if there is no memory for an error tensor. Belongs to no graph, is never written; runs
+ * report it. */
 static ls_tensor no_memory = { .op = LS_OP_ERROR, .status = LS_ERR_MEMORY, .message = "no memory for a node" };
 
 ls_tensor *ls_node_error(ls_graph *graph, ls_status status, const char *what)
@@ -88,8 +83,6 @@ ls_tensor *ls_node_error(ls_graph *graph, ls_status status, const char *what)
     return node;
 }
 
-/* ---- Making ---- */
-
 ls_graph *ls_graph_of(ls_tensor *const *in, int count)
 {
     for (int i = 0; i < count; i++)
@@ -98,7 +91,7 @@ ls_graph *ls_graph_of(ls_tensor *const *in, int count)
     return NULL;
 }
 
-/* Returns an error tensor if an input is one or the inputs are invalid, else NULL. */
+/* Returns an error tensor if an input is one or invalid, else NULL. */
 static ls_tensor *check_inputs(ls_graph *graph, const ls_node_spec *spec)
 {
     const ls_op_info *info = &ls_ops[spec->op];
@@ -118,7 +111,7 @@ static ls_tensor *check_inputs(ls_graph *graph, const ls_node_spec *spec)
     return NULL;
 }
 
-/* Checks that apply to every op, after its shape rule. */
+/* Checks of every op, after its shape rule. */
 static ls_status check_result(const ls_tensor *node)
 {
     char text[LS_SHAPE_TEXT];
@@ -165,7 +158,7 @@ ls_tensor *ls_node_make(ls_graph *graph, const ls_node_spec *spec)
 {
     if (!graph)
         graph = ls_graph_of(spec->in, spec->input_count);
-    if (!graph) /* every input is NULL or an error tensor without a graph */
+    if (!graph) /* inputs are NULL or error tensors without a graph */
         return spec->input_count > 0 ? spec->in[0] : NULL;
     ls_tensor *error = check_inputs(graph, spec);
     if (error)
@@ -194,8 +187,6 @@ ls_tensor *ls_node_make2(ls_op op, ls_tensor *a, ls_tensor *b, ls_attrs attr)
     ls_tensor *in[] = { a, b };
     return ls_node_make(NULL, &(ls_node_spec){ .op = op, .in = in, .input_count = 2, .attr = attr });
 }
-
-/* ---- Queries ---- */
 
 ls_dtype ls_tensor_dtype(const ls_tensor *tensor)
 {

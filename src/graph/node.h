@@ -1,6 +1,5 @@
-/* Nodes (a tensor is the output of a node), the graph that owns them, and the table of ops. The
- * builders are in ops_*.c, one file per family; each op's shape rule, gradient rule and builder are
- * next to each other there. Start reading at ls_node_make. */
+/* Nodes (a tensor is the output of a node), the graph that owns them, and the table of ops. Shape
+ * rule, gradient rule and builder of an op stand together in ops_*.c. */
 #ifndef LS_GRAPH_NODE_H
 #define LS_GRAPH_NODE_H
 
@@ -24,7 +23,7 @@ typedef enum ls_op {
 typedef enum ls_batch_rule { LS_BATCH_LEAF, LS_BATCH_KEEPS, LS_BATCH_REDUCES, LS_BATCH_BY_USE } ls_batch_rule;
 typedef enum ls_kernel_types { LS_KERNEL_NONE, LS_KERNEL_REAL, LS_KERNEL_NUMBER, LS_KERNEL_BYTES } ls_kernel_types;
 
-/* Properties of an op that planning and running need; ops.def explains each. */
+/* Explained in ops.def. */
 typedef enum ls_trait {
     LS_TRAIT_CHEAP = 1 << 0,
     LS_TRAIT_CHEAP_WITH_WHOLE = 1 << 1,
@@ -43,7 +42,7 @@ typedef enum ls_trait {
     LS_TRAIT_WEIGHTS_OUT = 1 << 14,
 } ls_trait;
 
-/* The attributes of a node: a union of the families in attrs.def. */
+/* A union of the families in attrs.def. */
 typedef struct ls_variable ls_variable;
 typedef struct ls_constant_data {
     const void *bytes;
@@ -75,74 +74,70 @@ typedef struct ls_attr_field {
     const char *name;
     ls_attr_type type;
     int count;
-    size_t offset; /* offset of the field in ls_attrs */
+    size_t offset; /* offset in ls_attrs */
 } ls_attr_field;
 
 typedef struct ls_op_info {
     const char *name;
-    int inputs; /* number of inputs; LS_ANY: one or more */
+    int inputs; /* LS_ANY: one or more */
     const ls_attr_field *fields;
     int field_count;
     ls_batch_rule batch;
     ls_kernel_types kernel;
     ls_status (*shape)(ls_tensor *node);
-    /* ls_grad_zero and ls_grad_missing are explained in ops.def */
+    /* See ops.def for ls_grad_zero and ls_grad_missing. */
     void (*gradient)(ls_tensor *y, ls_tensor *dy, ls_tensor **dx);
     double (*flops)(const ls_tensor *node);
-    unsigned traits; /* bit set of ls_trait */
+    unsigned traits; /* bits of ls_trait */
 } ls_op_info;
 
 #define LS_ANY (-1)
 extern const ls_op_info ls_ops[LS_OP_COUNT];
 
-/* Number of values in an attribute field of this node. A field with LS_MAX_RANK values has one for
- * each axis of input 0. */
+/* A field with LS_MAX_RANK values has one for each axis of input 0. */
 int ls_attr_count(const ls_tensor *node, const ls_attr_field *field);
 
 /* ---- Nodes ---- */
 
-/* Effect of a node on the samples of its inputs. LS_USE_WHOLE: all inputs are whole (no batch
- * axis). */
+/* Effect of a node on the samples of its inputs. LS_USE_WHOLE: no input has a batch axis. */
 typedef enum ls_batch_use { LS_USE_WHOLE, LS_USE_KEEPS, LS_USE_REDUCES } ls_batch_use;
 
 #define LS_ANY_DEVICE (-1)
 
 /* State that outlives a run. */
 struct ls_variable {
-    ls_tensor *node; /* the node that reads it */
-    /* The value, row-major, 64-byte aligned, inside `block`. NULL until ls_graph.fill has run. */
+    ls_tensor *node; /* reads it */
+    /* Row-major, 64-byte aligned, inside `block`; NULL until ls_graph.fill has run. */
     void *data;
     struct ls_block *block;
-    int device; /* the device that owns `block` */
+    int device; /* owner of `block` */
     size_t bytes;
-    uint32_t number; /* creation order within the graph */
-    uint32_t mark;   /* equals graph->mark if the current run writes the variable */
+    uint32_t number; /* order of creation */
+    uint32_t mark;   /* graph->mark if the current run writes the variable */
     bool trainable;
-    uint64_t version; /* changes with every write; unique among all variables of the graph */
-    /* Version of the value in `data`. Older than `version`: only another device has the newest
-     * value. */
+    uint64_t version; /* changes with every write; unique in the graph */
+    /* Version of `data`. Older than `version`: only another device has the newest value. */
     uint64_t in_host;
 };
 
-/* Copies the newest value to `data` from the device that has it. */
+/* Copies the newest value to `data`. */
 ls_status ls_variable_sync_to_host(ls_variable *variable);
 
-/* Records that the variable has a new value. in_host: the value is in `data`; otherwise only other
- * devices have it. */
+/* Records a new value: in `data`, or (not in_host) only on other devices. */
 void ls_variable_written(ls_variable *variable, bool in_host);
 
-/* The value that a run computed, kept with the tensor. */
+/* A computed value that is kept with the tensor. */
 typedef struct ls_held {
     void *data; /* inside `block`; NULL before the first run */
     struct ls_block *block;
     size_t bytes;
-    int64_t batch; /* samples in that run; -1: no batch axis */
+    int64_t batch; /* samples of that run; -1: no batch axis */
     bool valid;
 } ls_held;
 
 struct ls_tensor {
     ls_graph *graph;
-    uint32_t id; /* creation order: inputs have smaller ids */
+    uint32_t id; /* inputs have smaller ids */
     ls_op op;
     ls_dtype dtype;
     ls_batch_use use;
@@ -152,37 +147,36 @@ struct ls_tensor {
     ls_tensor **in;
     ls_attrs attr;
     const char *name;          /* full name, or NULL */
-    ls_tensor *next_same_hash; /* next node in the same chain of the graph's name table */
+    ls_tensor *next_same_hash; /* chain in the graph's name table */
     const char *message;       /* error tensors only */
     ls_status status;
     ls_held held;
-    /* Layer of the model that made the node, or whose gradient it is; for labels. NULL: none. */
+    /* Layer that made the node, or whose gradient it is; NULL: none. */
     const char *layer;
-    bool guards; /* A loss: if it is not finite, the run fails before it changes any variable. */
-    /* A sum of a metric: nodes that only it needs must not change how the others are computed. */
+    bool guards; /* A loss: if it is not finite, the run fails before it writes a variable. */
+    /* Sum of a metric: nodes that only it needs must not change how others are computed. */
     bool aside;
-    uint32_t origin; /* id of the node whose gradient this is; else its own id */
-    int device;      /* requested device: index in the context, or LS_ANY_DEVICE */
-    /* Device of the last run (the first one with several devices); LS_ANY_DEVICE before the first
-     * run. */
+    uint32_t origin; /* id of the node whose gradient this is, or its own */
+    int device;      /* requested, or LS_ANY_DEVICE */
+    /* First device of the last run, or LS_ANY_DEVICE. */
     int placed;
-    uint32_t mark;    /* equals graph->mark if the current walk has visited the node */
-    int32_t position; /* index that the current walk assigned */
+    uint32_t mark;    /* graph->mark if the current walk has visited the node */
+    int32_t position; /* index in the current walk */
 };
 
 typedef struct ls_node_spec {
     ls_op op;
     ls_tensor *const *in;
     int input_count;
-    ls_dtype dtype;  /* if the op cannot infer the type */
-    ls_shape shape;  /* if the op cannot infer the shape */
+    ls_dtype dtype;  /* unless the op infers it */
+    ls_shape shape;  /* unless the op infers it */
     bool per_sample; /* leaves only */
     ls_attrs attr;
 } ls_node_spec;
 
-/* Creates a node if its op's shape rule accepts it. Otherwise returns a new error tensor whose
- * message is the rule's, prefixed by op and inputs. If an input is an error tensor, returns that
- * input. `graph` may be NULL if there are inputs. */
+/* Creates a node if its op's shape rule accepts it, else an error tensor with the rule's message,
+ * op and inputs. Returns an input that is an error tensor. `graph` may be NULL if there are
+ * inputs. */
 ls_tensor *ls_node_make(ls_graph *graph, const ls_node_spec *spec);
 ls_tensor *ls_node_make1(ls_op op, ls_tensor *x, ls_attrs attr);
 ls_tensor *ls_node_make2(ls_op op, ls_tensor *a, ls_tensor *b, ls_attrs attr);
@@ -190,49 +184,46 @@ ls_tensor *ls_node_make2(ls_op op, ls_tensor *a, ls_tensor *b, ls_attrs attr);
 /* Creates an error tensor whose message is the last error, prefixed by `what` (may be NULL). */
 ls_tensor *ls_node_error(ls_graph *graph, ls_status status, const char *what);
 
-/* Returns the graph of the first input that has one, or NULL. */
+/* Graph of the first input that has one, or NULL. */
 ls_graph *ls_graph_of(ls_tensor *const *in, int count);
 
-/* Formats a node for messages: "w", "matmul:12" or "dense_1/matmul:12". Returns `text`. */
+/* "w", "matmul:12" or "dense_1/matmul:12"; returns `text`. */
 #define LS_NODE_TEXT 128
 const char *ls_node_label(const ls_tensor *node, char text[LS_NODE_TEXT]);
 
-/* Lists the variables that a node writes and returns their number. The first is the node's
- * value. */
+/* Lists the variables that a node writes; returns their number. The first is the node's value. */
 #define LS_MAX_WRITES 3
 int ls_node_writes(const ls_tensor *node, ls_variable *out[LS_MAX_WRITES]);
 
-/* Whether the node's op has one of these traits. Must not be called with an error tensor. */
+/* The node must not be an error tensor. */
 static inline bool ls_node_is(const ls_tensor *node, ls_trait trait)
 {
     return ls_ops[node->op].traits & trait;
 }
 
-/* Whether the run supplies the value (constants, inputs and variables). */
+/* Whether the run supplies the value. */
 static inline bool ls_node_is_given(const ls_tensor *node)
 {
     return ls_ops[node->op].kernel == LS_KERNEL_NONE;
 }
 
-/* Returns the tensor that holds weights: an input, or the node itself if it computes their
- * gradient. NULL: none. */
+/* Tensor that holds weights: an input, or the node if it computes their gradient. NULL: none. */
 const ls_tensor *ls_node_weights(const ls_tensor *node);
 
-/* Number of slots that an update rule needs with or without momentum; -1: unknown rule. */
+/* Number of slots of an update rule; -1: unknown rule. */
 int ls_apply_slots(ls_apply_rule rule, bool momentum);
 
 /* Index of the input of an `apply` node that is the step, or the predicate that enables the update;
- * -1: the node has none. Inputs 0 and 1 are the gradient and the learning rate. */
+ * -1: none. */
 int ls_apply_step(const ls_tensor *node);
 int ls_apply_when(const ls_tensor *node);
 
-/* Whether the predicate among the input values is false, so that the update changes nothing. */
+/* Whether the predicate is false, so that the update changes nothing. */
 bool ls_apply_is_left_out(const ls_tensor *node, const void *const *in);
 
-/* Whether the node computes or uses statistics of each lane separately. */
 bool ls_node_is_by_lane(const ls_tensor *node);
 
-/* Number of floating-point operations: a multiply-add counts as two, LS_BATCH as one sample. */
+/* Floating-point operations: a multiply-add is two; LS_BATCH counts as one sample. */
 double ls_node_flops(const ls_tensor *node);
 
 /* ---- Graphs ---- */
@@ -241,46 +232,45 @@ typedef struct ls_scope_frame ls_scope_frame;
 
 struct ls_graph {
     ls_context *context;
-    /* Name of the model that owns and destroys the graph; NULL: the user does. */
+    /* Name of the model that destroys the graph; NULL: the user does. */
     const char *owner;
     uint64_t seed;
     /* Counters of successful runs, which key random numbers. `step` counts runs that write a
-     * trainable variable, `run` all others, so an evaluation, a prediction or reading a value
-     * between two steps does not change the results of later steps. */
+     * trainable variable, `run` all others, so that evaluations do not change later steps. */
     uint64_t run, step;
     ls_arena arena; /* nodes, attributes, names */
     ls_tensor **nodes;
     size_t node_count, node_room;
     ls_variable **variables;
     size_t variable_count, variable_room;
-    ls_tensor **names; /* hash table; chains are linked by next_same_hash */
+    ls_tensor **names; /* hash table of chains (next_same_hash) */
     size_t name_room;
-    const char *prefix; /* prefix of the open name scopes, with trailing slash; "" if none */
+    const char *prefix; /* prefix of the open name scopes, with trailing slash; or "" */
     int device;         /* device of the open device scopes, or LS_ANY_DEVICE */
-    /* Runs of this graph are local to the process: workers do not synchronize for them. */
+    /* Runs are local to the process: workers do not synchronize for them. */
     bool alone;
-    bool reference;    /* run on the CPU with the reference kernels */
-    const char *layer; /* layer whose call is being traced, or NULL */
+    bool reference;    /* run the reference kernels on the CPU */
+    const char *layer; /* layer that is being traced, or NULL */
     int64_t origin;    /* node whose gradients are being built, or -1 */
     ls_scope_frame *scope;
-    uint64_t scopes;       /* number of scopes opened so far */
-    ls_tensor *error;      /* the first error tensor, or NULL */
-    uint32_t random_count; /* number of layers that draw random numbers */
+    uint64_t scopes;       /* opened so far */
+    ls_tensor *error;      /* first error tensor, or NULL */
+    uint32_t random_count; /* layers that draw random numbers */
     uint32_t mark;
-    /* Allocates and initializes variables that have no memory yet. NULL: there are none. */
+    /* Allocates and initializes variables without memory; NULL: there are none. */
     ls_status (*fill)(ls_graph *graph);
     void *fill_user;
-    struct ls_runs *runs; /* Data of the run layer for this graph (compiled plans, settings). */
-    /* Tells the run layer that only the first `nodes` nodes remain. */
+    struct ls_runs *runs; /* plans and settings of the run layer */
+    /* Only the first `nodes` nodes remain. */
     void (*trim_runs)(ls_graph *graph, size_t nodes);
     void (*drop_runs)(ls_graph *graph);
     struct {
-        _Atomic(const void *) thread; /* thread that uses the graph, or NULL */
+        _Atomic(const void *) thread; /* user of the graph, or NULL */
         _Atomic(const char *) call;   /* outermost call of that thread */
-        int depth;                    /* nesting depth of that thread's calls */
-    } claim;                          /* see claim.h */
-    uint64_t writes;                  /* number of writes to variables; source of versions */
-    /* Hook of the run layer: copies a variable's newest value to the host. */
+        int depth;                    /* nesting of that thread's calls */
+    } claim;                          /* claim.h */
+    uint64_t writes;                  /* writes to variables so far; source of versions */
+    /* Hook of the run layer for ls_variable_sync_to_host. */
     ls_status (*bring)(ls_variable *variable);
 };
 
@@ -289,26 +279,24 @@ ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name);
 ls_status ls_graph_add_node(ls_graph *graph, ls_tensor *node);
 ls_status ls_graph_add_variable(ls_graph *graph, ls_variable *variable);
 
-/* Creates a variable without memory and value, so that a model that is only described needs no
- * memory. The caller sets graph->fill, which calls ls_variable_take for each such variable and
- * resets itself to NULL. */
+/* Creates a variable without memory, because a model that is only described needs none.
+ * graph->fill, which the caller sets, calls ls_variable_take for each and resets itself to NULL. */
 ls_tensor *ls_variable_later(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, bool trainable);
 ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name);
 
-/* Allocates pending variables. Call it before reading any variable's data. */
+/* Allocates pending variables; call it before reading a variable's data. */
 static inline ls_status ls_graph_fill(ls_graph *graph)
 {
     return graph->fill ? graph->fill(graph) : LS_OK;
 }
 
-/* Unique number of the innermost open scope (0: none), and whether the scope with that number is
- * still open. */
+/* Unique number of the innermost open scope (0: none); whether the scope with that number is
+ * open. */
 uint64_t ls_scope_number(const ls_graph *graph);
 bool ls_scope_is_open(const ls_graph *graph, uint64_t number);
 
-/* Lists the nodes that `roots` need in order of creation, so each comes after its inputs. The
- * caller frees *out. If `stop` (may be NULL) returns true for a node, its inputs are not
- * visited. */
+/* Lists the nodes that `roots` need in order of creation. The caller frees *out. Inputs of a node
+ * for which `stop` (may be NULL) returns true are not visited. */
 ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count,
                          bool (*stop)(const ls_tensor *, void *), void *user, ls_tensor ***out, size_t *out_count);
 

@@ -1,5 +1,4 @@
-/* Elementwise ops: casts, arithmetic, comparisons, activations and dropout. Gradient rules ignore
- * broadcasting; autodiff.c sums over broadcast axes. */
+/* Elementwise ops, with dropout. autodiff.c adds the sums over broadcast axes to gradients. */
 #include "graph/claim.h"
 #include "graph/rules.h"
 
@@ -12,8 +11,6 @@ static ls_tensor *binary(ls_op op, ls_tensor *a, ls_tensor *b)
 {
     return ls_node_make2(op, a, b, ls_no_attrs());
 }
-
-/* ---- Shape rules ---- */
 
 static ls_status need_number(const ls_tensor *node, int input)
 {
@@ -88,8 +85,6 @@ ls_status ls_shape_cast(ls_tensor *node)
     return LS_OK;
 }
 
-/* ---- Cast and stop ---- */
-
 ls_tensor *ls_op_cast(ls_tensor *x, ls_dtype dtype)
 {
     LS_CLAIM_TENSORS(x);
@@ -111,8 +106,6 @@ ls_tensor *ls_op_stop_gradient(ls_tensor *x)
     LS_CLAIM_TENSORS(x);
     return unary(LS_OP_stop_gradient, x);
 }
-
-/* ---- Arithmetic ---- */
 
 ls_tensor *ls_op_add(ls_tensor *a, ls_tensor *b)
 {
@@ -170,7 +163,7 @@ ls_tensor *ls_op_pow(ls_tensor *a, ls_tensor *b)
     return binary(LS_OP_pow, a, b);
 }
 
-/* d/da = b a^(b-1), 0 if b is 0 (as PyTorch); d/db = a^b log a, 0 if a <= 0 (as TensorFlow) */
+/* d/da = b a^(b-1), 0 if b is 0 (PyTorch); d/db = a^b log a, 0 if a <= 0 (TensorFlow) */
 void ls_grad_pow(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *a = y->in[0], *b = y->in[1];
@@ -223,8 +216,6 @@ ls_tensor *ls_op_shift(ls_tensor *x, double amount)
     return ls_tensor_is_error(x) ? x : ls_op_add(x, ls_scalar_like(x, amount));
 }
 
-/* ---- Comparing and choosing ---- */
-
 ls_tensor *ls_op_compare(ls_tensor *a, ls_relation relation, ls_tensor *b)
 {
     LS_CLAIM_TENSORS(a, b);
@@ -250,8 +241,6 @@ void ls_grad_select(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[1] = ls_op_select(y->in[0], dy, zero);
     dx[2] = ls_op_select(y->in[0], zero, dy);
 }
-
-/* ---- One input ---- */
 
 ls_tensor *ls_op_neg(ls_tensor *x)
 {
@@ -371,8 +360,6 @@ void ls_grad_erf(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[0] = ls_op_mul(dy, ls_op_scale(bell, TWO_OVER_SQRT_PI));
 }
 
-/* ---- Activations ---- */
-
 ls_tensor *ls_op_relu(ls_tensor *x)
 {
     LS_CLAIM_TENSORS(x);
@@ -447,7 +434,7 @@ ls_tensor *ls_op_gelu(ls_tensor *x, bool tanh_form)
     return ls_node_make1(LS_OP_gelu, x, (ls_attrs){ .gelu = { .tanh_form = tanh_form } });
 }
 
-/* Derivative of x Phi(x): Phi(x) + x phi(x) */
+/* Phi(x) + x phi(x) */
 static ls_tensor *gelu_slope(ls_tensor *x)
 {
     ls_tensor *cdf = ls_op_scale(ls_op_shift(ls_op_erf(ls_op_scale(x, ONE_OVER_SQRT_2)), 1), 0.5);
@@ -455,8 +442,7 @@ static ls_tensor *gelu_slope(ls_tensor *x)
     return ls_op_add(cdf, ls_op_mul(x, bell));
 }
 
-/* Derivative of x/2 (1 + t), t = tanh(c (x + 0.044715 x^3)): (1 + t)/2 + x/2 (1 - t^2) c (1 + 3
- * 0.044715 x^2) */
+/* With t = tanh(c (x + 0.044715 x^3)): (1 + t)/2 + x/2 (1 - t^2) c (1 + 3 0.044715 x^2) */
 static ls_tensor *gelu_tanh_slope(ls_tensor *x)
 {
     ls_tensor *square = ls_op_square(x);
@@ -493,16 +479,13 @@ ls_tensor *ls_op_elu(ls_tensor *x, double alpha)
     return ls_node_make1(LS_OP_elu, x, (ls_attrs){ .slope = { .slope = alpha } });
 }
 
-/* 1 if x > 0, else alpha e^x. Clamps the exponent so that the branch not taken does not
- * overflow. */
+/* 1 if x > 0, else alpha e^x; the branch not taken must not overflow. */
 void ls_grad_elu(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *x = y->in[0], *zero = ls_scalar_like(x, 0);
     ls_tensor *decay = ls_op_scale(ls_op_exp(ls_op_minimum(x, zero)), y->attr.slope.slope);
     dx[0] = ls_op_select(ls_op_compare(x, LS_GREATER, zero), dy, ls_op_mul(dy, decay));
 }
-
-/* ---- Dropout ---- */
 
 ls_status ls_shape_dropout(ls_tensor *node)
 {

@@ -1,12 +1,12 @@
 /* Convolutions and pools over images [N,H,W,C] with kernels [H,W,in/groups,out]. The two gradients
- * of a convolution are separate ops whose gradients are convolutions again. Padding is computed
- * when the node is created, in the order top, bottom, left, right. */
+ * of a convolution are ops whose gradients are convolutions again. Nodes hold computed padding:
+ * top, bottom, left, right. */
 #include <string.h>
 
 #include "graph/claim.h"
 #include "graph/rules.h"
 
-/* Returns the output size of one axis, negative if the window does not fit. */
+/* Negative if the window does not fit. */
 static int64_t output_size(int64_t size, int64_t window, int64_t stride, int64_t dilation, int64_t before,
                            int64_t after)
 {
@@ -14,8 +14,7 @@ static int64_t output_size(int64_t size, int64_t window, int64_t stride, int64_t
     return room < 0 ? -1 : room / stride + 1;
 }
 
-/* TensorFlow's SAME padding: ceil(size / stride) outputs; an odd total puts the extra cell at the
- * end. */
+/* TensorFlow's SAME: ceil(size / stride) outputs; the extra cell of an odd total is at the end. */
 static void same_padding(int64_t size, int64_t window, int64_t stride, int64_t dilation, int64_t *before,
                          int64_t *after)
 {
@@ -28,8 +27,8 @@ static void same_padding(int64_t size, int64_t window, int64_t stride, int64_t d
 
 #define LS_MAX_SPATIAL ((int64_t)1 << 31)
 
-/* Fills in defaults and computes the padding for an image of size[2]. */
-static ls_status settle(ls_attrs *attr, const int64_t size[2], ls_padding padding, const int64_t pad[4])
+/* Fills in defaults and the padding for an image of size[2]. */
+static ls_status resolve(ls_attrs *attr, const int64_t size[2], ls_padding padding, const int64_t pad[4])
 {
     for (int i = 0; i < 2; i++) {
         int64_t *stride = &attr->window.stride[i], *dilation = &attr->window.dilation[i];
@@ -74,9 +73,6 @@ static ls_status need_image(const ls_tensor *x)
     return LS_OK;
 }
 
-/* ---- Convolution ---- */
-
-/* Checks that x and kernel match and computes the shape of y. */
 static ls_status check_conv(const ls_attrs *attr, const ls_shape *x, const ls_shape *kernel, ls_shape *y)
 {
     int64_t groups = attr->window.groups;
@@ -128,7 +124,7 @@ ls_tensor *ls_op_conv2d_with(ls_tensor *x, ls_conv2d_op options)
             attr.window.stride[i] = options.stride[i] ? options.stride[i] : 1;
             attr.window.dilation[i] = options.dilation[i];
         }
-        status = settle(&attr, &x->shape.dims[1], options.padding, options.pad);
+        status = resolve(&attr, &x->shape.dims[1], options.padding, options.pad);
     }
     if (status != LS_OK)
         return ls_node_error(x->graph, status, "conv2d");
@@ -184,8 +180,7 @@ void ls_grad_conv2d_grad_kernel(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[1] = conv_node(LS_OP_conv2d, x, dy, y->attr, NULL);
 }
 
-/* Two operations for each output and each kernel cell that it reads; all three convolutions cost
- * the same. */
+/* Two operations for each output and each kernel cell that it reads, in all three convolutions. */
 double ls_flops_conv2d(const ls_tensor *node)
 {
     const ls_tensor *kernel = node->op == LS_OP_conv2d              ? node->in[1]
@@ -198,8 +193,6 @@ double ls_flops_conv2d(const ls_tensor *node)
     const int64_t *k = kernel->shape.dims;
     return 2.0 * (double)outputs * (double)k[0] * (double)k[1] * (double)k[2];
 }
-
-/* ---- Pools ---- */
 
 ls_status ls_shape_pool2d(ls_tensor *node)
 {
@@ -222,7 +215,7 @@ static ls_tensor *pool(ls_op op, ls_tensor *x, const ls_pool2d_op *options)
     }
     ls_status status = need_image(x);
     if (status == LS_OK)
-        status = settle(&attr, &x->shape.dims[1], options->padding, options->pad);
+        status = resolve(&attr, &x->shape.dims[1], options->padding, options->pad);
     for (int i = 0; status == LS_OK && i < 2; i++)
         if (attr.window.pad[2 * i] >= attr.window.window[i] || attr.window.pad[2 * i + 1] >= attr.window.window[i])
             status = ls_fail(LS_ERR_SHAPE, "axis %d: padding %lld and %lld: windows of %lld could hold nothing else",

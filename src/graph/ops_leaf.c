@@ -1,4 +1,4 @@
-/* Leaves and state: constants, inputs, variables, counts, random numbers; assignments and optimizer
+/* Leaves and state: constants, inputs, variables, counts, random numbers; assignments and
  * updates. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,6 @@
 #include "graph/context.h"
 #include "graph/init.h"
 #include "graph/rules.h"
-
-/* ---- Leaves ---- */
 
 static bool asks_for_batch(const ls_shape *shape)
 {
@@ -36,8 +34,7 @@ static ls_tensor *leaf(ls_graph *graph, ls_op op, ls_dtype dtype, ls_shape shape
     return ls_node_make(graph, &(ls_node_spec){ .op = op, .dtype = dtype, .shape = shape, .attr = attr });
 }
 
-/* Computes the bytes of a whole shape; fails on a batch axis, an invalid shape or type, and
- * overflow. */
+/* Fails on a batch axis, an invalid shape or type, and overflow. */
 static ls_status whole_bytes(ls_dtype dtype, const ls_shape *shape, size_t *bytes)
 {
     char text[LS_SHAPE_TEXT];
@@ -123,10 +120,7 @@ ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, 
     return random_leaf(graph, LS_OP_random_normal, dtype, shape, mean, deviation);
 }
 
-/* ---- Variables ---- */
-
-/* Allocates aligned memory, which the graph frees. On success data is never NULL, even for 0
- * bytes. */
+/* Allocates aligned memory, which the graph frees; data is not NULL even for 0 bytes. */
 ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name)
 {
     LS_TRY(ls_context_take(graph->context, variable->device, variable->bytes, name, &variable->block));
@@ -134,7 +128,6 @@ ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *n
     return LS_OK;
 }
 
-/* Sets the initial value: data, or the initializer's values. */
 static ls_status begin(ls_graph *graph, ls_variable *variable, ls_dtype dtype, const ls_variable_op *options)
 {
     LS_OWN_FP_MODE;
@@ -145,7 +138,7 @@ static ls_status begin(ls_graph *graph, ls_variable *variable, ls_dtype dtype, c
         return initializer.kind == LS_INIT_DEFAULT
                    ? LS_OK
                    : ls_fail(LS_ERR_INVALID, "data and an initializer are given: one of them says how it begins");
-    LS_TRY(ls_init_settle("initializer", &initializer, (ls_initializer){ .kind = LS_INIT_ZEROS }));
+    LS_TRY(ls_init_resolve("initializer", &initializer, (ls_initializer){ .kind = LS_INIT_ZEROS }));
     LS_TRY(ls_init_check(initializer, dtype, &options->shape));
     const ls_init_key key = { .seed = graph->seed, .layer = graph->random_count, .number = LS_INIT_ALONE };
     graph->random_count += ls_init_draws(initializer);
@@ -192,7 +185,7 @@ static ls_tensor *variable_node(ls_graph *graph, const char *name, ls_dtype dtyp
         node = ls_named(node, name);
     if (!ls_tensor_is_error(node)) {
         variable->node = node;
-    } else { /* invalid name: drop the new variable */
+    } else { /* invalid name */
         ls_context_give(graph->context, variable->device, variable->block);
         graph->variable_count--;
     }
@@ -263,9 +256,6 @@ ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes)
     return LS_OK;
 }
 
-/* ---- Writes ---- */
-
-/* Checks that a written value is whole and has the variable's type and shape. */
 static ls_status check_write(const ls_tensor *node, int input, const ls_tensor *variable)
 {
     char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT], label[LS_NODE_TEXT];
@@ -287,8 +277,7 @@ ls_status ls_shape_assign(ls_tensor *node)
     return LS_OK;
 }
 
-/* Returns the variable of a tensor that must be one. Otherwise returns NULL and sets *error to the
- * builder's result. */
+/* Returns NULL, and the builder's result in *error, if the tensor is not a variable. */
 static ls_variable *target(ls_op op, ls_tensor *variable, ls_graph *graph, ls_tensor **error)
 {
     char label[LS_NODE_TEXT];
@@ -364,7 +353,7 @@ int ls_apply_when(const ls_tensor *node)
     return node->input_count > next ? next : -1;
 }
 
-/* Inputs: gradient, learning rate, the step if the rule needs one, the predicate if given. */
+/* Inputs: gradient, learning rate, step if the rule needs one, predicate if given. */
 bool ls_apply_is_left_out(const ls_tensor *node, const void *const *in)
 {
     int when = ls_apply_when(node);
@@ -391,8 +380,7 @@ ls_status ls_shape_apply(ls_tensor *node)
     return LS_OK;
 }
 
-/* Checks that slots are distinct variables of `variable`'s shape and type, and stores them in
- * `attr`. */
+/* Slots must be distinct variables of the variable's shape and type. */
 static ls_status check_slots(const ls_tensor *variable, const ls_apply_op *options, ls_attrs *attr)
 {
     int slots = ls_apply_slots(options->rule, options->momentum != 0);
@@ -422,8 +410,7 @@ ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_o
     ls_variable *to = target(LS_OP_apply, variable, ls_graph_of(&gradient, 1), &error);
     if (!to)
         return error;
-    ls_tensor *given[] = { gradient, options.slots[0],
-                           options.slots[1] }; /* return an input's error before making new ones */
+    ls_tensor *given[] = { gradient, options.slots[0], options.slots[1] }; /* an input's error comes first */
     for (int i = 0; i < 3; i++)
         if (given[i] && ls_tensor_is_error(given[i]))
             return given[i];

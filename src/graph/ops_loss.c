@@ -1,5 +1,5 @@
-/* Losses with one value per sample: they reduce the last axis and keep the batch axis. All but
- * sparse cross-entropy are built from other ops. */
+/* Losses with one value per sample: they reduce the last axis. All but sparse cross-entropy are
+ * built from other ops. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
@@ -16,7 +16,7 @@ static ls_tensor *last_sum(ls_tensor *x)
     return ls_op_reduce_sum(x, LS_AXES(-1), false);
 }
 
-/* Requires equal shapes: broadcasting would hide mistakes ([N] and [N,1] would give [N,N]). */
+/* Broadcasting would hide mistakes: [N] and [N,1] would give [N,N]. */
 static ls_tensor *check_pair(const char *what, ls_tensor *targets, ls_tensor *predictions)
 {
     char t[LS_SHAPE_TEXT], p[LS_SHAPE_TEXT];
@@ -36,8 +36,7 @@ static ls_tensor *check_pair(const char *what, ls_tensor *targets, ls_tensor *pr
     return status == LS_OK ? NULL : ls_node_error(predictions->graph, status, what);
 }
 
-/* Returns the logits if `scores` is the direct output of `op` (softmax: over the last axis), else
- * NULL. */
+/* The logits if `scores` is the output of `op` (softmax: over the last axis), else NULL. */
 static ls_tensor *logits_behind(ls_tensor *scores, ls_op op)
 {
     if (scores->op != op)
@@ -45,8 +44,6 @@ static ls_tensor *logits_behind(ls_tensor *scores, ls_op op)
     bool last = op != LS_OP_softmax || scores->attr.axis.axis == scores->shape.rank - 1;
     return last ? scores->in[0] : NULL;
 }
-
-/* ---- Cross-entropy over classes ---- */
 
 /* Inputs: logits [..,C], labels [..]. */
 ls_status ls_shape_sparse_cross_entropy(ls_tensor *node)
@@ -96,8 +93,7 @@ ls_status ls_shape_sparse_cross_entropy_grad(ls_tensor *node)
     return LS_OK;
 }
 
-/* f = (softmax - one_hot) dy: gradients of the logits through the softmax, and of dy by the row
- * product. */
+/* f = (softmax - one_hot) dy: gradients of the logits through the softmax, and of dy. */
 void ls_grad_sparse_cross_entropy_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *logits = y->in[0], *labels = y->in[1], *weight = ls_op_with_last_axis(y->in[2]);
@@ -108,7 +104,7 @@ void ls_grad_sparse_cross_entropy_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **
     dx[2] = last_sum(ls_op_mul(dy, ls_op_sub(p, ls_op_one_hot(labels, logits->dtype, classes))));
 }
 
-/* Normalizes probabilities to sum 1 and clips them, as Keras does. */
+/* Normalizes and clips probabilities as Keras does. */
 ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
     LS_CLAIM_TENSORS(labels, scores);
@@ -126,10 +122,8 @@ ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores k
     return ls_op_neg(last_sum(ls_op_mul(labels, log_p)));
 }
 
-/* ---- Binary ---- */
-
-/* From logits z: max(z,0) - z y + log(1 + e^-|z|), which never overflows. It is built with select,
- * so that the gradient at z = 0, where an untrained model starts, is the correct 1/2 - y. */
+/* max(z,0) - z y + log(1 + e^-|z|) never overflows. Built with select, so that the gradient at z =
+ * 0, where an untrained model starts, is the correct 1/2 - y. */
 ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind)
 {
     LS_CLAIM_TENSORS(labels, scores);
@@ -147,8 +141,6 @@ ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_s
     ls_tensor *miss = ls_op_mul(ls_op_sub(one, labels), ls_op_log(ls_op_sub(one, p)));
     return ls_op_neg(last_mean(ls_op_add(hit, miss)));
 }
-
-/* ---- Distances ---- */
 
 ls_tensor *ls_op_mean_squared_error(ls_tensor *targets, ls_tensor *predictions)
 {

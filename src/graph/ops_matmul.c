@@ -1,12 +1,12 @@
-/* Matrix products of the last two axes. Contracting the batch axis is a batch reduction; weight
- * gradients are computed this way. */
+/* Matrix products of the last two axes. Weight gradients contract the batch axis, a batch
+ * reduction. */
 #include "graph/claim.h"
 #include "graph/rules.h"
 
-/* Last two axes of one operand after its transpose. */
+/* Last two axes after the transpose. */
 typedef struct operand {
     int64_t rows, columns;
-    /* Set if a per-sample matrix has rank 2: its axis 0 is the batch. */
+    /* A per-sample matrix of rank 2: its axis 0 is the batch. */
     bool rows_are_batch, columns_are_batch;
 } operand;
 
@@ -20,7 +20,7 @@ static operand read_operand(const ls_tensor *x, bool transpose)
     return result;
 }
 
-/* Broadcasts the leading axes, with the rules for the batch axis. */
+/* Broadcasts with the rules of the batch axis. */
 static ls_status leading_axes(ls_tensor *node, ls_shape *leading, bool *per_sample)
 {
     ls_tensor parts[2] = { *node->in[0], *node->in[1] };
@@ -84,9 +84,8 @@ ls_tensor *ls_op_matmul_with(ls_tensor *a, ls_matmul_op options)
     return matmul(a, options.b, options.transpose_a, options.transpose_b, false);
 }
 
-/* y = A B with A and B after their transposes: dA = dy B^T, dB = A^T dy, transposed back if
- * necessary. The gradient of an operand of rank 2 is summed over the other operand's leading
- * axes. */
+/* dA = dy B^T, dB = A^T dy, transposed back. The gradient of an operand of rank 2 is summed over
+ * the other's leading axes. */
 void ls_grad_matmul(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *a = y->in[0], *b = y->in[1];
@@ -101,7 +100,7 @@ static double size_or_one(int64_t size)
     return size == LS_BATCH ? 1 : (double)size;
 }
 
-/* Size of leading axis i, counted from the last leading axis; 1 if there is none. */
+/* Counted from the last leading axis; 1 if there is none. */
 static double leading_size(const ls_tensor *x, int i)
 {
     int at = x->shape.rank - 3 - i;
@@ -114,7 +113,7 @@ double ls_flops_matmul(const ls_tensor *node)
     operand left = read_operand(a, node->attr.matmul.transpose_a),
             right = read_operand(b, node->attr.matmul.transpose_b);
     double flops = 2 * size_or_one(left.rows) * size_or_one(left.columns) * size_or_one(right.columns);
-    for (int i = 0; i < LS_MAX_RANK; i++) { /* either operand may lack some of the axes */
+    for (int i = 0; i < LS_MAX_RANK; i++) { /* either operand may lack axes */
         double in_a = leading_size(a, i), in_b = leading_size(b, i);
         flops *= in_a == 1 ? in_b : in_a;
     }

@@ -1,18 +1,14 @@
 /* Batch and layer normalization.
  *
- * Batch norm is two nodes: `moments` reduces the batch to sums and sums of squares per channel (f64
- * [2,C]); `batch_norm` normalizes each sample with them. Its gradient is also two nodes: another
- * reduction, and the full gradient of x, which includes the path through the moments. So `moments`
- * itself never needs a gradient.
+ * `moments` reduces the batch to sums and sums of squares per channel (f64 [2,C]); `batch_norm`
+ * normalizes each sample with them. Its gradient is another reduction, and the full gradient of x,
+ * including the path through the moments, so `moments` needs none.
  *
- * With statistics per lane (by_lane) the nodes and the joined sums are the same, and the joined
- * sums give the moving averages and the gradients of gamma and beta; but each sample is normalized
- * with the sums of its own lane. */
+ * With statistics per lane (by_lane) each sample is normalized with its own lane's sums; the joined
+ * sums are the same and give the moving averages and the gradients of gamma and beta. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
-
-/* ---- Nodes ---- */
 
 static ls_status need_channels(const ls_tensor *x)
 {
@@ -112,13 +108,11 @@ bool ls_node_is_by_lane(const ls_tensor *node)
     }
 }
 
-/* ---- Batch norm builder ---- */
-
-/* Returns the number of elements per channel in the whole batch, an f64 scalar. */
+/* Elements per channel in the whole batch, an f64 scalar. */
 static ls_tensor *channel_count(ls_tensor *x)
 {
     double known = 1;
-    bool batch = false; /* also true for a gathered batch, whose axis may have moved */
+    bool batch = false; /* a gathered batch's axis may have moved */
     for (int i = 0; i < x->shape.rank - 1; i++) {
         batch = batch || x->shape.dims[i] == LS_BATCH;
         known *= x->shape.dims[i] == LS_BATCH ? 1 : (double)x->shape.dims[i];
@@ -127,7 +121,7 @@ static ls_tensor *channel_count(ls_tensor *x)
     return batch ? ls_op_mul(scalar, ls_op_count(x->graph, LS_F64)) : scalar;
 }
 
-/* Assigns moving + (value - moving) (1 - momentum), computed in f64. */
+/* moving + (value - moving) (1 - momentum), computed in f64 */
 static ls_tensor *follow(ls_tensor *moving, ls_tensor *value, double momentum)
 {
     ls_tensor *old = ls_op_cast(moving, LS_F64);
@@ -149,7 +143,7 @@ static void update_moving(ls_tensor *x, ls_tensor *moments, const ls_batch_norm_
     options->updates[1] = options->moving_variance ? follow(options->moving_variance, variance, momentum) : NULL;
 }
 
-/* Returns NULL if v is a whole vector of x's channels, else an error tensor that names it. */
+/* Error tensor that names v, unless v is a whole vector of x's channels (NULL). */
 static ls_tensor *wrong_vector(ls_tensor *x, ls_tensor *v, const char *what)
 {
     char text[LS_SHAPE_TEXT];
@@ -212,8 +206,7 @@ static ls_tensor *batch_norm(ls_tensor *x, ls_batch_norm_op options)
     return y;
 }
 
-/* Always sets `updates`: after an error they are the error tensor, so that running them reports
- * it. */
+/* Always sets `updates`, after an error to the error tensor, so that running them reports it. */
 ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
 {
     LS_CLAIM_TENSORS(x);
@@ -225,8 +218,6 @@ ls_tensor *ls_op_batch_norm_with(ls_tensor *x, ls_batch_norm_op options)
         options.updates[0] = options.updates[1] = y;
     return y;
 }
-
-/* ---- Layer norm ---- */
 
 ls_tensor *ls_op_layer_norm_with(ls_tensor *x, ls_layer_norm_op options)
 {

@@ -1,11 +1,8 @@
-/* Reductions, also over the batch axis: there a node computes the partial value of each lane, and
- * the run joins the partials. A mean is a sum times one over the count. Softmax is here because it
- * also works along an axis. */
+/* Reductions, and softmax, which also works along an axis. Over the batch axis a node computes each
+ * lane's partial, and the run joins them. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
-
-/* ---- Sum, max, min, mean ---- */
 
 ls_status ls_shape_reduce(ls_tensor *node)
 {
@@ -29,7 +26,7 @@ ls_status ls_shape_reduce(ls_tensor *node)
     return LS_OK;
 }
 
-/* Converts axes to bits; a count of -1 means all axes. */
+/* A count of -1 means all axes. */
 static ls_status axes_mask(const ls_tensor *x, const ls_axes *axes, int64_t *mask)
 {
     *mask = 0;
@@ -79,7 +76,7 @@ ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keepdims)
 }
 
 /* Returns t, a reduction of y's input, with the reduced axes kept, so that it broadcasts against
- * that input. */
+ * it. */
 static ls_tensor *with_kept_axes(ls_tensor *y, ls_tensor *t)
 {
     ls_shape shape = y->in[0]->shape;
@@ -103,8 +100,7 @@ void ls_grad_reduce_extreme(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[0] = ls_op_mul(winners, ls_op_div(with_kept_axes(y, dy), count));
 }
 
-/* Number of elements per result: the product of known sizes; sets *batch if the batch size
- * multiplies it. */
+/* Elements per result: product of known sizes; *batch: times the batch size. */
 static double known_count(const ls_tensor *x, int64_t mask, bool *batch)
 {
     double known = 1;
@@ -140,8 +136,6 @@ ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keepdims)
     ls_tensor *one_over = ls_scalar_like(x, 1 / known);
     return ls_op_mul(sum, batch ? ls_op_div(one_over, ls_op_count(x->graph, x->dtype)) : one_over);
 }
-
-/* ---- Along one axis ---- */
 
 static ls_status along_axis(ls_tensor *node, int64_t *axis)
 {
@@ -207,7 +201,7 @@ ls_tensor *ls_op_top_k_indices(ls_tensor *x, int64_t k)
     return ls_node_make1(LS_OP_top_k_indices, x, (ls_attrs){ .count = { .count = k } });
 }
 
-/* Each of the k values comes from one element: sum over k of one_hot [..,k,D] times dy [..,k,1]. */
+/* Each of the k values is one element: sum over k of one_hot [..,k,D] times dy [..,k,1]. */
 void ls_grad_top_k(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *x = y->in[0];
@@ -217,8 +211,6 @@ void ls_grad_top_k(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     ls_tensor *places = ls_op_one_hot(ls_op_top_k_indices(x, y->attr.count.count), x->dtype, depth);
     dx[0] = ls_op_reduce_sum(ls_op_mul(places, ls_op_with_last_axis(dy)), LS_AXES(-2), false);
 }
-
-/* ---- Softmax ---- */
 
 ls_status ls_shape_softmax(ls_tensor *node)
 {

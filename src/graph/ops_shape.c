@@ -1,6 +1,4 @@
-/* Ops that move elements: reshape, transpose, broadcast, concat, slice, pad, gather, one-hot, and
- * gather and scatter of the batch. The batch axis must stay axis 0, so each op rejects uses that
- * would mix samples. */
+/* Ops that move elements. Each rejects uses that would mix samples: the batch axis stays axis 0. */
 #include <string.h>
 
 #include "graph/claim.h"
@@ -10,8 +8,6 @@ static ls_batch_use use_of(bool per_sample)
 {
     return per_sample ? LS_USE_KEEPS : LS_USE_WHOLE;
 }
-
-/* ---- Gather and scatter of the batch ---- */
 
 ls_status ls_shape_gather_batch(ls_tensor *node)
 {
@@ -58,9 +54,7 @@ void ls_grad_scatter_batch(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[0] = ls_op_gather_batch(dy);
 }
 
-/* ---- Reshape ---- */
-
-/* Computes the product of the known sizes and the number of LS_BATCH sizes. */
+/* Product of the known sizes, and number of LS_BATCH sizes. */
 static bool known_product(const ls_shape *shape, int64_t *product, int *batches)
 {
     *batches = 0;
@@ -134,8 +128,6 @@ ls_tensor *ls_op_with_last_axis(ls_tensor *x)
     return ls_op_reshape(x, shape);
 }
 
-/* ---- Transpose ---- */
-
 ls_status ls_shape_transpose(ls_tensor *node)
 {
     const ls_tensor *x = node->in[0];
@@ -176,8 +168,6 @@ void ls_grad_transpose(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
         inverse.axis[y->attr.permutation.of[i]] = i;
     dx[0] = ls_op_transpose(dy, inverse);
 }
-
-/* ---- Broadcast ---- */
 
 /* On entry node->shape is the requested shape. */
 ls_status ls_shape_broadcast(ls_tensor *node)
@@ -228,8 +218,6 @@ void ls_grad_broadcast(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     (void)y;
     dx[0] = dy; /* autodiff.c sums over the broadcast axes */
 }
-
-/* ---- Concat and split ---- */
 
 ls_status ls_shape_concat(ls_tensor *node)
 {
@@ -321,9 +309,7 @@ void ls_op_split(ls_tensor *x, int axis, ls_axes sizes, ls_tensor **out)
     }
 }
 
-/* ---- Slice ---- */
-
-/* On entry node->shape holds the sizes. Checks begin and step against x. */
+/* On entry node->shape holds the sizes. */
 ls_status ls_shape_slice(ls_tensor *node)
 {
     const ls_tensor *x = node->in[0];
@@ -392,7 +378,7 @@ ls_tensor *ls_op_strided_slice(ls_tensor *x, ls_axes begin, ls_axes end, ls_axes
     for (int i = 0; i < rank; i++) {
         int64_t whole = x->shape.dims[i], from = begin.axis[i], to = end.axis[i];
         attr.slice.step[i] = step.axis[i];
-        if (whole == LS_BATCH) { /* must be the whole axis; the shape rule rejects anything else */
+        if (whole == LS_BATCH) { /* must be whole, or the shape rule rejects it */
             attr.slice.begin[i] = from;
             sizes.dims[i] = to == LS_BATCH ? LS_BATCH : to;
             continue;
@@ -413,8 +399,7 @@ void ls_grad_slice(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
                   .op = LS_OP_slice_grad, .in = &dy, .input_count = 1, .shape = y->in[0]->shape, .attr = y->attr });
 }
 
-/* Puts dy where the slice was taken and zeros elsewhere; node->shape is the shape of the sliced
- * tensor. */
+/* dy where the slice was taken, zeros elsewhere; node->shape is the sliced tensor's. */
 ls_status ls_shape_slice_grad(ls_tensor *node)
 {
     ls_shape whole = node->shape;
@@ -429,8 +414,6 @@ void ls_grad_slice_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
         NULL,
         &(ls_node_spec){ .op = LS_OP_slice, .in = &dy, .input_count = 1, .shape = y->in[0]->shape, .attr = y->attr });
 }
-
-/* ---- Pad ---- */
 
 ls_status ls_shape_pad(ls_tensor *node)
 {
@@ -477,8 +460,6 @@ void ls_grad_pad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[0] = ls_op_slice(dy, begin, size);
 }
 
-/* ---- Gather, one-hot ---- */
-
 static ls_status need_indices(const ls_tensor *node, int input)
 {
     ls_dtype dtype = node->in[input]->dtype;
@@ -523,7 +504,7 @@ ls_tensor *ls_op_gather(ls_tensor *x, ls_tensor *indices, int axis)
     return ls_node_make2(LS_OP_gather, x, indices, (ls_attrs){ .axis = { .axis = axis } });
 }
 
-/* Adds the rows of dy at the indices they were gathered from; node->shape is x's. */
+/* Adds rows of dy at the indices they came from; node->shape is x's. */
 void ls_grad_gather(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *x = y->in[0], *in[] = { dy, y->in[1] };

@@ -1,4 +1,4 @@
-/* Prints a graph for people: one line per node, or Graphviz. */
+/* Prints a graph: one line per node, or Graphviz. */
 #include <stdlib.h>
 
 #include "base/text.h"
@@ -72,7 +72,7 @@ static const char *graphviz_style(const ls_tensor *node)
                                        : "shape=box,style=rounded";
 }
 
-/* One colour per device: where the node ran or will run. */
+/* The colour shows the device where the node ran or will run. */
 static void print_colour(ls_text *text, const ls_tensor *node)
 {
     static const char *const colours[] = { "#cfe2f3", "#d9ead3", "#fff2cc", "#f4cccc", "#d9d2e9", "#fce5cd" };

@@ -1,5 +1,4 @@
-/* Helpers that shape rules share: failures, broadcasting, axes; and the rules that many rows of
- * ops.def share. */
+/* Helpers of shape rules (failures, broadcasting, axes), and rules of many rows of ops.def. */
 #include "graph/rules.h"
 
 ls_status ls_need_real(const ls_tensor *node, int input)
@@ -49,8 +48,7 @@ void ls_rule_like_first(ls_tensor *node)
     node->use = x->per_sample ? LS_USE_KEEPS : LS_USE_WHOLE;
 }
 
-/* Merges input `x` into node->shape. A whole tensor may also have LS_BATCH sizes, after a gather of
- * the batch. */
+/* A whole tensor may also have LS_BATCH sizes, after a gather of the batch. */
 static ls_status broadcast_one(ls_tensor *node, const ls_tensor *x)
 {
     ls_shape *out = &node->shape;
@@ -111,15 +109,13 @@ ls_axes ls_axes_of_mask(int64_t mask)
     return axes;
 }
 
-/* ---- Rules shared by many rows ---- */
-
 ls_status ls_shape_same(ls_tensor *node)
 {
     ls_rule_like_first(node);
     return LS_OK;
 }
 
-/* Markers: autodiff.c compares a rule's address with these. */
+/* autodiff.c compares a rule's address with these. */
 void ls_grad_zero(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     (void)y, (void)dy, (void)dx;

@@ -1,11 +1,11 @@
-/* Declarations of the rules that ops.def names, generated from its columns, so a missing rule fails
- * at link time; and helpers that rules share. */
+/* Declarations of the rules that ops.def names, generated from it, so that a missing rule fails at
+ * link time; and helpers of rules. */
 #ifndef LS_GRAPH_RULES_H
 #define LS_GRAPH_RULES_H
 
 #include "graph/node.h"
 
-/* Several rows share a rule; C allows the repeated declarations. */
+/* C allows repeated declarations of shared rules. */
 #define OP(id, inputs, attributes, batch, kernel, shape_, gradient_, flops_, traits)                                   \
     ls_status ls_shape_##shape_(ls_tensor *node);                                                                      \
     void ls_grad_##gradient_(ls_tensor *y, ls_tensor *dy, ls_tensor **dx);                                             \
@@ -35,30 +35,28 @@ ls_status ls_need_rank(const ls_tensor *node, int input, int rank);
 ls_status ls_need_whole(const ls_tensor *node, int input, const char *what);
 ls_status ls_mixes(const char *how);
 
-/* Gives the output the type, shape and per_sample flag of input 0. */
+/* Gives the output the type, shape and per_sample of input 0. */
 void ls_rule_like_first(ls_tensor *node);
 
-/* Broadcasts two or more inputs; sets node->shape, per_sample and use. */
+/* Sets shape, per_sample and use of the node from two or more broadcast inputs. */
 ls_status ls_rule_broadcast(ls_tensor *node, int first_input, int count);
 
-/* Converts an axis that may count from the end to 0..rank-1; fails if it does not exist. */
+/* Converts an axis that may count from the end to 0..rank-1; fails if there is none. */
 ls_status ls_rule_axis(const ls_shape *shape, int64_t axis, int64_t *out);
 
-/* Returns a scalar of x's type. */
 ls_tensor *ls_scalar_like(ls_tensor *x, double value);
 
-/* Broadcasts x to the shape of `like`, per-sample if `like` is. ls_op_broadcast cannot do this:
- * from the shape alone, a gathered batch (whole) looks like a per-sample tensor. */
+/* Broadcasts x to the shape of `like`, per-sample if `like` is. ls_op_broadcast sees only the
+ * shape, in which a gathered batch (whole) looks per-sample. */
 ls_tensor *ls_op_broadcast_like(ls_tensor *x, const ls_tensor *like);
 
 /* Appends an axis of size 1. */
 ls_tensor *ls_op_with_last_axis(ls_tensor *x);
 
-/* Returns the axes whose bits are set in `mask`. */
+/* Axes whose bits are set. */
 ls_axes ls_axes_of_mask(int64_t mask);
 
-/* ls_op_dropout with an explicit key: the same layer and call always draw the same masks, even if
- * traced several times. */
+/* Dropout with an explicit key: a layer's call draws the same masks however often it is traced. */
 ls_tensor *ls_op_dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int64_t call);
 
 /* Builders that only gradients use. */

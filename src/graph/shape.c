@@ -19,7 +19,7 @@ bool ls_shape_count(const ls_shape *shape, int64_t batch, int64_t *count)
         else
             fits = fits && ls_i64_mul(n, size, &n);
     }
-    if (!fits) /* also checked for an empty shape, whose strides would overflow */
+    if (!fits) /* even if empty: strides would overflow */
         return false;
     *count = empty ? 0 : n;
     return true;

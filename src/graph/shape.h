@@ -1,25 +1,24 @@
-/* Shapes: counting, comparing, printing. A size may be LS_BATCH, which equals only itself until a
- * run sets the batch size. */
+/* Shapes: counting, comparing, printing. LS_BATCH equals only itself until a run sets the batch
+ * size. */
 #ifndef LS_GRAPH_SHAPE_H
 #define LS_GRAPH_SHAPE_H
 
 #include "lockstep/graph.h"
 
-#define LS_SHAPE_TEXT 192 /* large enough for any shape as text */
+#define LS_SHAPE_TEXT 192 /* enough for any shape */
 
-/* Counts the elements of a batch of `batch` samples. Returns false on overflow or a negative
- * size. */
+/* Counts elements; false on overflow or a negative size. */
 bool ls_shape_count(const ls_shape *shape, int64_t batch, int64_t *count);
 
-/* Returns the shape with LS_BATCH replaced by `batch`. */
+/* Replaces LS_BATCH by `batch`. */
 ls_shape ls_shape_at(const ls_shape *shape, int64_t batch);
 
 bool ls_shape_equal(const ls_shape *a, const ls_shape *b);
 
-/* Formats a shape as "(batch, 28, 28, 1)". Returns `text`. */
+/* Formats "(batch, 28, 28, 1)"; returns `text`. */
 const char *ls_shape_format(const ls_shape *shape, char text[LS_SHAPE_TEXT]);
 
-/* Computes row-major strides in elements. */
+/* Row-major, in elements. */
 void ls_shape_strides(const ls_shape *shape, int64_t strides[LS_MAX_RANK]);
 
 #endif

@@ -228,7 +228,7 @@ static ls_status own_weight(ls_call *call, const char *name, const ls_weight_opt
     ls_weight weight = {
         .shape = o->shape, .initializer = o->initializer, .regularizer = o->regularizer, .trainable = !o->frozen
     };
-    LS_TRY(ls_init_settle("initializer", &weight.initializer, (ls_initializer){ .kind = LS_INIT_GLOROT_UNIFORM }));
+    LS_TRY(ls_init_resolve("initializer", &weight.initializer, (ls_initializer){ .kind = LS_INIT_GLOROT_UNIFORM }));
     LS_TRY(ls_weight_check(&weight));
     LS_TRY(ls_model_add_weight(call->model, name, &weight, call->making, &layer));
     LS_TRY(weights_of(call, layer, NULL, &weights));

@@ -285,8 +285,8 @@ static ls_status settle_reshape(ls_layer_options *o)
 
 static ls_status settle_product(ls_layer_options *o)
 {
-    LS_TRY(ls_init_settle("kernel_initializer", &o->kernel_initializer, glorot));
-    LS_TRY(ls_init_settle("bias_initializer", &o->bias_initializer, zeros));
+    LS_TRY(ls_init_resolve("kernel_initializer", &o->kernel_initializer, glorot));
+    LS_TRY(ls_init_resolve("bias_initializer", &o->bias_initializer, zeros));
     LS_TRY(check_regularizer("kernel_regularizer", &o->kernel_regularizer));
     return check_regularizer("bias_regularizer", &o->bias_regularizer);
 }
@@ -336,10 +336,10 @@ static ls_status settle_norm(ls_layer_options *o)
         return ls_fail(LS_ERR_INVALID, "there are no statistics %d", (int)o->statistics);
     o->last_axes = o->last_axes ? o->last_axes : 1;
     LS_TRY(need_positive("last_axes", o->last_axes));
-    LS_TRY(ls_init_settle("beta_initializer", &o->beta_initializer, zeros));
-    LS_TRY(ls_init_settle("gamma_initializer", &o->gamma_initializer, ones));
-    LS_TRY(ls_init_settle("moving_mean_initializer", &o->moving_mean_initializer, zeros));
-    LS_TRY(ls_init_settle("moving_variance_initializer", &o->moving_variance_initializer, ones));
+    LS_TRY(ls_init_resolve("beta_initializer", &o->beta_initializer, zeros));
+    LS_TRY(ls_init_resolve("gamma_initializer", &o->gamma_initializer, ones));
+    LS_TRY(ls_init_resolve("moving_mean_initializer", &o->moving_mean_initializer, zeros));
+    LS_TRY(ls_init_resolve("moving_variance_initializer", &o->moving_variance_initializer, ones));
     LS_TRY(check_regularizer("beta_regularizer", &o->beta_regularizer));
     return check_regularizer("gamma_regularizer", &o->gamma_regularizer);
 }
@@ -420,7 +420,7 @@ static ls_status settle_kind(ls_layer *layer)
     case LS_LAYER_EMBEDDING:
         LS_TRY(need_positive("input_dim", o->first));
         LS_TRY(need_positive("output_dim", o->second));
-        LS_TRY(ls_init_settle("embeddings_initializer", &o->kernel_initializer, uniform));
+        LS_TRY(ls_init_resolve("embeddings_initializer", &o->kernel_initializer, uniform));
         return check_regularizer("embeddings_regularizer", &o->kernel_regularizer);
     case LS_LAYER_RESCALING:
         return settle_rescaling(o);

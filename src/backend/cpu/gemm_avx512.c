@@ -1,7 +1,6 @@
 /* Matrix products for AVX-512: vectors of 16 floats, 32 registers. */
 #if defined(__x86_64__) || defined(__i386__)
-#define LS_GEMM_NAME  "avx512"
-#define LS_GEMM_TABLE ls_gemm_avx512
+#define LS_GEMM_ISA   avx512
 #define LS_GEMM_WIDTH 16
 #include "backend/cpu/gemm.inc"
 #else
