@@ -50,7 +50,7 @@ GOALS := $(or $(MAKECMDGOALS),all)
 # tests/ has a folder for each layer of src, and one for the whole; `make test-fabric` runs one of them.
 TEST_FOLDERS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*))))
 FOLDER_GOALS := $(TEST_FOLDERS:%=test-%)
-TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program everything
+TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program objects everything
 NEEDS := build
 ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test
@@ -308,7 +308,11 @@ $(B)/fuzz/libfaults.so: $(B)/obj/fuzz/faults.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) $< -ldl -o $@
 
-# Every program there is; CI has clang build it.
+# Every object there is, without linking programs: CI has clang compile them.
+.PHONY: objects
+objects: $(OBJECTS)
+
+# Every program there is.
 .PHONY: everything
 everything: all $(TEST_PROGRAMS) $(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS) $(FUZZ_PROGRAMS) $(B)/fuzz/libfaults.so $(STANDIN_LIBRARIES)
 
@@ -361,7 +365,7 @@ faults: all $(B)/fuzz/libfaults.so
 kills: all
 	@LS_BUILD='$(B)' CC='$(CC)' LS_KILLS=100 LS_TEST_TIMEOUT=3600 tests/run.sh tests/train/test_checkpoint_kill.sh
 
-# Seeded schedules of simulated workers; `make test` runs 1,000.
+# Seeded schedules of simulated workers; `make test` runs 400 of them.
 SCHEDULES ?= 100000
 .PHONY: schedules
 schedules: $(B)/tests/test_worker_schedules

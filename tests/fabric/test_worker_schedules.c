@@ -4,7 +4,7 @@
  * some workers are parameter servers. Whoever is left ends with the bits of one process, has made every step once, at
  * most one side of a split goes on, and nobody hangs.
  *
- * LS_SCHEDULES=N runs that many (1,000 by default), from LS_FIRST_SCHEDULE on; LS_SCHEDULE=SEED one of them, with its
+ * LS_SCHEDULES=N runs that many (400 by default), from LS_FIRST_SCHEDULE on; LS_SCHEDULE=SEED one of them, with its
  * story on standard error; LS_SPLIT=SEED likewise one with resets, LS_TWINS=SEED one with two processes of one rank. */
 #include <math.h>
 #include <sched.h>
@@ -504,7 +504,7 @@ static void survivors_have_the_bits_of_one_process(void **state)
     (void)state;
     uint64_t first = number_of("LS_SCHEDULE", number_of("LS_FIRST_SCHEDULE", 0)), hash, again;
     bool one = getenv("LS_SCHEDULE") != NULL;
-    uint64_t count = one ? 1 : number_of("LS_SCHEDULES", 1000);
+    uint64_t count = one ? 1 : number_of("LS_SCHEDULES", 400);
     int bad = 0;
     for (current = first; current < first + count && bad < 10; current++) {
         bad += !run_schedule(current, NOTHING, one, &hash);
@@ -527,7 +527,7 @@ static void at_most_one_side_of_a_split_goes_on(void **state)
     (void)state;
     uint64_t first = number_of("LS_SPLIT", number_of("LS_FIRST_SCHEDULE", 0)), hash;
     bool one = getenv("LS_SPLIT") != NULL;
-    uint64_t count = one ? 1 : number_of("LS_SCHEDULES", 1000) / 4;
+    uint64_t count = one ? 1 : number_of("LS_SCHEDULES", 400) / 4;
     int bad = 0;
     for (current = first; current < first + count && bad < 10; current++)
         bad += !run_schedule(current, current % 4 ? CUT_SPLIT : CUT, one, &hash);
