@@ -35,6 +35,10 @@ violations() {
                     own = "tool"
                 if (FILENAME == "include/lockstep/backend.h")
                     own = "device" # the interface that devices are added by
+                if (FILENAME == "include/lockstep/layer.h")
+                    own = "nn"
+                if (FILENAME == "include/lockstep/callback.h" || FILENAME == "include/lockstep/loop.h")
+                    own = "train"
                 if (FILENAME == "include/lockstep/strategy.h")
                     own = "run" # how runs are spread over devices
                 if (FILENAME == "include/lockstep/cluster.h")

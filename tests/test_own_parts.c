@@ -352,13 +352,14 @@ static void wrong_functions_are_told(void **state)
           "mine", "returned NULL");
     FAILS(ls_read_scalar(ls_loss_value(ls_custom_loss(whole), t, p, NULL), &value), LS_ERR_SHAPE,
           "one for each sample");
-    FAILS(ls_read_scalar(ls_loss_value(ls_custom_loss(NULL), t, p, NULL), &value), LS_ERR_INVALID, "needs a function");
+    FAILS(ls_read_scalar(ls_loss_value(ls_custom_loss(NULL), t, p, NULL), &value), LS_ERR_INVALID,
+          "function of a custom loss is NULL");
     FAILS(ls_read_scalar(ls_loss_value(ls_mean_squared_error(.function = whole), t, p, NULL), &value), LS_ERR_INVALID,
           "ls_custom_loss");
     FAILS(ls_read_scalar(ls_metric_sums(ls_custom_metric(nothing), t, p, NULL), &value), LS_ERR_INVALID,
           "returned NULL");
     FAILS(ls_read_scalar(ls_metric_sums(ls_custom_metric(NULL), t, p, NULL), &value), LS_ERR_INVALID,
-          "needs a function");
+          "function of a custom metric is NULL");
     ls_graph_destroy(g);
     ls_context_close(ctx);
 }

@@ -260,7 +260,7 @@ bool ls_call_is_training(const ls_call *call)
 ls_status ls_model_make_inputs(const ls_model *model, ls_graph *graph, ls_tensor **out)
 {
     for (size_t i = 0; i < model->input_count; i++) {
-        out[i] = ls_op_input(graph, NULL, model->inputs[i]->spec.options.dtype, model->inputs[i]->output);
+        out[i] = ls_op_input(graph, NULL, model->inputs[i]->spec.input.dtype, model->inputs[i]->output);
         LS_TRY(ls_tensor_check(out[i]));
     }
     return LS_OK;
@@ -333,9 +333,9 @@ static ls_status check_input(const ls_model *model, size_t i, const ls_tensor *x
     if (!fits)
         return ls_fail(LS_ERR_SHAPE, "it is %s; the model takes %s", ls_shape_format(&x->shape, have),
                        ls_shape_format(&input->output, need));
-    if (x->dtype != input->spec.options.dtype)
+    if (x->dtype != input->spec.input.dtype)
         return ls_fail(LS_ERR_DTYPE, "it is %s; the model takes %s (ls_op_cast changes the type)",
-                       ls_dtype_name(x->dtype), ls_dtype_name(input->spec.options.dtype));
+                       ls_dtype_name(x->dtype), ls_dtype_name(input->spec.input.dtype));
     return LS_OK;
 }
 

@@ -17,7 +17,7 @@
 static ls_status built_shape(const ls_json_at *config, ls_layer *out)
 {
     ls_json_at at, element;
-    *out = (ls_layer){ .kind = LS_LAYER_INPUT };
+    *out = ls_input();
     if (!ls_json_find(config, "build_input_shape", &at) || json_is_null(at.value))
         return ls_json_fail(config, LS_ERR_UNSUPPORTED,
                             "the model was not built: its first layer must be an InputLayer, so that "
@@ -26,10 +26,10 @@ static ls_status built_shape(const ls_json_at *config, ls_layer *out)
     size_t rank = ls_json_count(&at);
     if (rank == 0 || rank > LS_MAX_RANK)
         return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "%zu axes; from 1 to %d are supported", rank, LS_MAX_RANK);
-    out->options.shape.rank = (int)rank - 1;
+    out->input.shape.rank = (int)rank - 1;
     for (size_t i = 1; i < rank; i++) {
         LS_TRY(ls_json_element(&at, i, &element));
-        LS_TRY(ls_json_i64(&element, &out->options.shape.dims[i - 1]));
+        LS_TRY(ls_json_i64(&element, &out->input.shape.dims[i - 1]));
     }
     return LS_OK;
 }

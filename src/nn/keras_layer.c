@@ -38,36 +38,36 @@ ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
 
 /* ---- Keys ---- */
 
-#define AT(field) offsetof(ls_layer_options, field)
+#define AT(family, field) offsetof(ls_##family##_options, field)
 #define COMMON                                                                                                         \
-    { "name", NAME, 0 }, { "trainable", NOT, AT(frozen) },                                                             \
+    { "name", NAME, 0 }, { "trainable", NOT, AT(layer, frozen) },                                                      \
     {                                                                                                                  \
         "dtype", DTYPE, 0                                                                                              \
     }
-#define WINDOW                                                                                                         \
-    { "strides", PAIR, AT(strides) }, { "padding", PADDING, 0 },                                                       \
+#define WINDOW(family)                                                                                                 \
+    { "padding", PADDING, AT(family, padding) },                                                                       \
     {                                                                                                                  \
         "data_format", MUST_BE_LAST, 0                                                                                 \
     }
-#define BIAS                                                                                                           \
-    { "activation", ACTIVATION, 0 }, { "use_bias", NOT, AT(no_bias) },                                                 \
-        { "bias_initializer", INITIALIZER, AT(bias_initializer) },                                                     \
-        { "bias_regularizer", REGULARIZER, AT(bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },             \
+#define BIAS(family)                                                                                                   \
+    { "activation", ACTIVATION, AT(family, activation) }, { "use_bias", NOT, AT(family, no_bias) },                    \
+        { "bias_initializer", INITIALIZER, AT(family, bias_initializer) },                                             \
+        { "bias_regularizer", REGULARIZER, AT(family, bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },     \
     {                                                                                                                  \
         "activity_regularizer", MUST_BE_NULL, 0                                                                        \
     }
-#define KERNEL(prefix)                                                                                                 \
-    { prefix "_initializer", INITIALIZER, AT(kernel_initializer) },                                                    \
-        { prefix "_regularizer", REGULARIZER, AT(kernel_regularizer) },                                                \
+#define KERNEL(family, prefix)                                                                                         \
+    { prefix "_initializer", INITIALIZER, AT(family, kernel_initializer) },                                            \
+        { prefix "_regularizer", REGULARIZER, AT(family, kernel_regularizer) },                                        \
     {                                                                                                                  \
         prefix "_constraint", MUST_BE_NULL, 0                                                                          \
     }
 #define NORM                                                                                                           \
-    { "epsilon", F64, AT(epsilon) }, { "center", NOT, AT(no_center) }, { "scale", NOT, AT(no_scale) },                 \
-        { "beta_initializer", INITIALIZER, AT(beta_initializer) },                                                     \
-        { "gamma_initializer", INITIALIZER, AT(gamma_initializer) },                                                   \
-        { "beta_regularizer", REGULARIZER, AT(beta_regularizer) },                                                     \
-        { "gamma_regularizer", REGULARIZER, AT(gamma_regularizer) }, { "beta_constraint", MUST_BE_NULL, 0 },           \
+    { "epsilon", F64, AT(norm, epsilon) }, { "center", NOT, AT(norm, no_center) },                                     \
+        { "scale", NOT, AT(norm, no_scale) }, { "beta_initializer", INITIALIZER, AT(norm, beta_initializer) },         \
+        { "gamma_initializer", INITIALIZER, AT(norm, gamma_initializer) },                                             \
+        { "beta_regularizer", REGULARIZER, AT(norm, beta_regularizer) },                                               \
+        { "gamma_regularizer", REGULARIZER, AT(norm, gamma_regularizer) }, { "beta_constraint", MUST_BE_NULL, 0 },     \
     {                                                                                                                  \
         "gamma_constraint", MUST_BE_NULL, 0                                                                            \
     }
@@ -76,78 +76,143 @@ ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
         NULL, NAME, 0                                                                                                  \
     }
 
+/* clang-format off */
 static const ls_keras_key dense_keys[] = {
-    COMMON, { "units", I64_FIRST, 0 }, BIAS, KERNEL("kernel"), { "quantization_config", MUST_BE_NULL, 0 }, END
+    COMMON,
+    { "units", ARGUMENT, AT(dense, first) },
+    BIAS(dense),
+    KERNEL(dense, "kernel"),
+    { "quantization_config", MUST_BE_NULL, 0 },
+    END
 };
-static const ls_keras_key conv_keys[] = { COMMON,
-                                          { "filters", I64_FIRST, 0 },
-                                          { "kernel_size", PAIR, AT(kernel_size) },
-                                          WINDOW,
-                                          { "dilation_rate", PAIR, AT(dilation_rate) },
-                                          { "groups", I64, AT(groups) },
-                                          BIAS,
-                                          KERNEL("kernel"),
-                                          END };
-static const ls_keras_key depthwise_keys[] = { COMMON,
-                                               { "kernel_size", PAIR, AT(kernel_size) },
-                                               WINDOW,
-                                               { "dilation_rate", PAIR, AT(dilation_rate) },
-                                               { "depth_multiplier", I64, AT(depth_multiplier) },
-                                               BIAS,
-                                               KERNEL("depthwise"),
-                                               END };
-static const ls_keras_key pool_keys[] = { COMMON,
-                                          { "pool_size", PAIR, AT(pool_size) },
-                                          { "strides", PAIR_OR_NULL, AT(strides) },
-                                          { "padding", PADDING, 0 },
-                                          { "data_format", MUST_BE_LAST, 0 },
-                                          END };
+static const ls_keras_key conv_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", PAIR, AT(conv, kernel_size) },
+    { "strides", PAIR, AT(conv, strides) },
+    WINDOW(conv),
+    { "dilation_rate", PAIR, AT(conv, dilation_rate) },
+    { "groups", I64, AT(conv, groups) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key depthwise_keys[] = {
+    COMMON,
+    { "kernel_size", PAIR, AT(conv, kernel_size) },
+    { "strides", PAIR, AT(conv, strides) },
+    WINDOW(conv),
+    { "dilation_rate", PAIR, AT(conv, dilation_rate) },
+    { "depth_multiplier", I64, AT(conv, depth_multiplier) },
+    BIAS(conv),
+    KERNEL(conv, "depthwise"),
+    END
+};
+static const ls_keras_key pool_keys[] = {
+    COMMON,
+    { "pool_size", PAIR, AT(pool, pool_size) },
+    { "strides", PAIR_OR_NULL, AT(pool, strides) },
+    WINDOW(pool),
+    END
+};
 static const ls_keras_key global_keys[] = {
-    COMMON, { "data_format", MUST_BE_LAST, 0 }, { "keepdims", BOOL, AT(keepdims) }, END
+    COMMON,
+    { "data_format", MUST_BE_LAST, 0 },
+    { "keepdims", BOOL, AT(pool, keepdims) },
+    END
 };
-static const ls_keras_key flatten_keys[] = { COMMON, { "data_format", MUST_BE_LAST, 0 }, END };
-static const ls_keras_key reshape_keys[] = { COMMON, { "target_shape", SIZES, 0 }, END };
+static const ls_keras_key pad_keys[] = {
+    COMMON,
+    { "padding", SIDES, AT(pad, zero_padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key flatten_keys[] = {
+    COMMON,
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key reshape_keys[] = {
+    COMMON,
+    { "target_shape", SIZES, AT(reshape, shape) },
+    END
+};
 static const ls_keras_key dropout_keys[] = {
-    COMMON, { "rate", F64, AT(rate) }, { "seed", MUST_BE_NULL, 0 }, { "noise_shape", MUST_BE_NULL, 0 }, END
+    COMMON,
+    { "rate", F64, AT(dropout, rate) },
+    { "seed", MUST_BE_NULL, 0 },
+    { "noise_shape", MUST_BE_NULL, 0 },
+    END
 };
-static const ls_keras_key batch_norm_keys[] = { COMMON,
-                                                { "axis", AXIS, AT(axis) },
-                                                { "momentum", F64, AT(momentum) },
-                                                NORM,
-                                                { "moving_mean_initializer", INITIALIZER, AT(moving_mean_initializer) },
-                                                { "moving_variance_initializer", INITIALIZER,
-                                                  AT(moving_variance_initializer) },
-                                                { "synchronized", MUST_BE_FALSE, 0 },
-                                                { "renorm", MUST_BE_FALSE, 0 },
-                                                { "renorm_clipping", ANY, 0 },
-                                                { "renorm_momentum", ANY, 0 },
-                                                END };
+static const ls_keras_key batch_norm_keys[] = {
+    COMMON,
+    { "axis", AXIS, AT(norm, axis) },
+    { "momentum", F64, AT(norm, momentum) },
+    NORM,
+    { "moving_mean_initializer", INITIALIZER, AT(norm, moving_mean_initializer) },
+    { "moving_variance_initializer", INITIALIZER, AT(norm, moving_variance_initializer) },
+    { "synchronized", MUST_BE_FALSE, 0 },
+    { "renorm", MUST_BE_FALSE, 0 },
+    { "renorm_clipping", ANY, 0 },
+    { "renorm_momentum", ANY, 0 },
+    END
+};
 static const ls_keras_key layer_norm_keys[] = {
-    COMMON, { "axis", LAST_AXES, 0 }, NORM, { "rms_scaling", MUST_BE_FALSE, 0 }, END
+    COMMON,
+    { "axis", LAST_AXES, AT(norm, last_axes) },
+    NORM,
+    { "rms_scaling", MUST_BE_FALSE, 0 },
+    END
 };
-static const ls_keras_key activation_keys[] = { COMMON, { "activation", ACTIVATION, 0 }, END };
-static const ls_keras_key relu_keys[] = { COMMON,
-                                          { "max_value", F64_OR_NULL, AT(max_value) },
-                                          { "negative_slope", F64, AT(negative_slope) },
-                                          { "threshold", F64, AT(threshold) },
-                                          END };
-static const ls_keras_key leaky_keys[] = { COMMON, { "negative_slope", F64, AT(negative_slope) }, END };
-static const ls_keras_key softmax_keys[] = { COMMON, { "axis", AXIS, AT(axis) }, END };
-static const ls_keras_key merge_keys[] = { COMMON, END };
-static const ls_keras_key concatenate_keys[] = { COMMON, { "axis", AXIS, AT(axis) }, END };
-static const ls_keras_key pad_keys[] = { COMMON, { "padding", SIDES, 0 }, { "data_format", MUST_BE_LAST, 0 }, END };
-static const ls_keras_key embedding_keys[] = { COMMON,
-                                               { "input_dim", I64_FIRST, 0 },
-                                               { "output_dim", I64_SECOND, 0 },
-                                               KERNEL("embeddings"),
-                                               { "activity_regularizer", MUST_BE_NULL, 0 },
-                                               { "mask_zero", MUST_BE_FALSE, 0 },
-                                               { "input_length", MUST_BE_NULL, 0 },
-                                               { "quantization_config", MUST_BE_NULL, 0 },
-                                               END };
+static const ls_keras_key embedding_keys[] = {
+    COMMON,
+    { "input_dim", ARGUMENT, AT(embedding, first) },
+    { "output_dim", ARGUMENT, AT(embedding, second) },
+    KERNEL(embedding, "embeddings"),
+    { "activity_regularizer", MUST_BE_NULL, 0 },
+    { "mask_zero", MUST_BE_FALSE, 0 },
+    { "input_length", MUST_BE_NULL, 0 },
+    { "quantization_config", MUST_BE_NULL, 0 },
+    END
+};
+static const ls_keras_key activation_keys[] = {
+    COMMON,
+    { "activation", ACTIVATION, AT(activation, activation) },
+    END
+};
+static const ls_keras_key relu_keys[] = {
+    COMMON,
+    { "max_value", F64_OR_NULL, AT(activation, max_value) },
+    { "negative_slope", F64, AT(activation, negative_slope) },
+    { "threshold", F64, AT(activation, threshold) },
+    END
+};
+static const ls_keras_key leaky_keys[] = {
+    COMMON,
+    { "negative_slope", F64, AT(activation, negative_slope) },
+    END
+};
+static const ls_keras_key softmax_keys[] = {
+    COMMON,
+    { "axis", AXIS, AT(activation, axis) },
+    END
+};
+static const ls_keras_key merge_keys[] = {
+    COMMON,
+    END
+};
+static const ls_keras_key concatenate_keys[] = {
+    COMMON,
+    { "axis", AXIS, AT(merge, axis) },
+    END
+};
 static const ls_keras_key rescaling_keys[] = {
-    COMMON, { "scale", F64, AT(scale_by) }, { "offset", F64, AT(offset) }, END
+    COMMON,
+    { "scale", F64, AT(rescaling, scale_by) },
+    { "offset", F64, AT(rescaling, offset) },
+    END
 };
+/* clang-format on */
 
 static const ls_keras_class classes[] = {
     { "InputLayer", LS_LAYER_INPUT, NULL },
@@ -510,9 +575,9 @@ static ls_status need_float32(const ls_json_at *at, const ls_keras_who *who)
 }
 
 static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer, const ls_keras_who *who,
-                          ls_layer_options *o)
+                          ls_layer *out)
 {
-    void *field = (char *)o + k->offset;
+    void *field = (char *)&out->options + k->offset;
     const char *text;
     bool flag;
     switch (k->rule) {
@@ -524,10 +589,8 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case I64:
         LS_TRY(ls_json_i64(at, field));
         return *(int64_t *)field >= 1 ? LS_OK : ls_json_fail(at, LS_ERR_DATA, "it is at least 1");
-    case I64_FIRST:
-        return ls_json_i64(at, &o->first);
-    case I64_SECOND:
-        return ls_json_i64(at, &o->second);
+    case ARGUMENT:
+        return ls_json_i64(at, field);
     case PAIR_OR_NULL:
         return json_is_null(at->value) ? LS_OK : read_pair(at, field);
     case PAIR:
@@ -541,12 +604,12 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case F64:
         return read_number(at, field);
     case PADDING:
-        return read_padding(at, &o->padding);
+        return read_padding(at, field);
     case SIDES:
-        o->padding = LS_EXPLICIT;
-        return read_sides(at, o->zero_padding);
+        out->pad.padding = LS_EXPLICIT;
+        return read_sides(at, field);
     case ACTIVATION:
-        return read_activation(at, &o->activation);
+        return read_activation(at, field);
     case INITIALIZER:
         return read_initializer(at, field);
     case REGULARIZER:
@@ -554,9 +617,9 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case AXIS:
         return read_axis(at, field);
     case LAST_AXES:
-        return read_last_axes(at, layer, &o->last_axes);
+        return read_last_axes(at, layer, field);
     case SIZES:
-        return read_sizes(at, &o->shape);
+        return read_sizes(at, field);
     case MUST_BE_NULL:
         return json_is_null(at->value) ? LS_OK
                                        : ls_json_fail(at, LS_ERR_UNSUPPORTED, "it is not supported: it must be null");
@@ -574,13 +637,13 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     return LS_OK;
 }
 
-static ls_status read_input(const ls_json_at *config, const ls_keras_who *who, ls_layer_options *o);
+static ls_status read_input(const ls_json_at *config, const ls_keras_who *who, ls_input_options *o);
 
 static ls_status read_config(const ls_keras_class *class, const ls_json_at *layer, const ls_json_at *config,
-                             const ls_keras_who *who, ls_layer_options *o)
+                             const ls_keras_who *who, ls_layer *out)
 {
     if (!class->keys)
-        return read_input(config, who, o);
+        return read_input(config, who, &out->input);
     const char *known[40];
     size_t count = 0;
     for (const ls_keras_key *k = class->keys; k->name; k++)
@@ -589,7 +652,7 @@ static ls_status read_config(const ls_keras_class *class, const ls_json_at *laye
     for (const ls_keras_key *k = class->keys; k->name; k++) {
         ls_json_at at;
         if (ls_json_find(config, k->name, &at))
-            LS_TRY(read_key(k, &at, layer, who, o));
+            LS_TRY(read_key(k, &at, layer, who, out));
     }
     return LS_OK;
 }
@@ -634,7 +697,7 @@ static ls_status read_batch_shape(const ls_json_at *at, ls_shape *out)
     return LS_OK;
 }
 
-static ls_status read_input(const ls_json_at *config, const ls_keras_who *who, ls_layer_options *o)
+static ls_status read_input(const ls_json_at *config, const ls_keras_who *who, ls_input_options *o)
 {
     static const char *const known[] = { "name", "batch_shape", "dtype", "sparse", "ragged", "optional", "trainable" };
     static const char *const neutral[] = { "sparse", "ragged", "optional" };
@@ -685,8 +748,10 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
         return unknown_class(at, &who);
     LS_TRY(ls_json_known_keys(at, known, sizeof(known) / sizeof(known[0])));
     LS_TRY(ls_keras_builtin(at, who.class_name));
-    ls_layer layer = { .kind = class->kind };
-    ls_status status = read_config(class, at, &config, &who, &layer.options);
+    ls_layer layer;
+    memset(&layer, 0, sizeof(layer)); /* an initializer would clear only one member of the union */
+    layer.kind = class->kind;
+    ls_status status = read_config(class, at, &config, &who, &layer);
     /* The message has path and key, but not the layer. */
     if (status != LS_OK && !strstr(ls_last_error(), "layer \""))
         return ls_fail_within(status, "layer \"%s\" (%s)", who.name, who.class_name);

@@ -83,12 +83,6 @@ static ls_status name_place(const ls_model_layer *layer, const char *weight, con
 /* The image whose Flatten produced a call's last axis; rank 0: none. */
 typedef ls_shape image;
 
-static bool is_elementwise(ls_layer_kind kind)
-{
-    return kind == LS_LAYER_DROPOUT || kind == LS_LAYER_ACTIVATION || kind == LS_LAYER_RELU ||
-           kind == LS_LAYER_LEAKY_RELU || kind == LS_LAYER_RESCALING;
-}
-
 static bool is_norm(ls_layer_kind kind)
 {
     return kind == LS_LAYER_BATCH_NORMALIZATION || kind == LS_LAYER_LAYER_NORMALIZATION;
@@ -130,7 +124,7 @@ static ls_status image_of_call(const ls_model *model, const ls_model_call *call,
         any = any || images[call->inputs[i]].rank > 0;
     if (!any || layer->spec.kind == LS_LAYER_DENSE)
         return LS_OK;
-    if (is_elementwise(layer->spec.kind) || is_norm(layer->spec.kind)) {
+    if (ls_layer_info_of(layer->spec.kind)->elementwise || is_norm(layer->spec.kind)) {
         *out = *in;
         return LS_OK;
     }

@@ -64,7 +64,7 @@ static ls_status check_spec(const ls_metric *metric)
     const metric_info *info = &kinds[metric->kind];
     if ((metric->function != NULL) != (metric->kind == LS_METRIC_CUSTOM))
         return metric->function ? ls_fail(LS_ERR_INVALID, "%s takes no function: ls_custom_metric does", info->name)
-                                : ls_fail(LS_ERR_INVALID, "a custom metric needs a function");
+                                : ls_fail(LS_ERR_INVALID, "the function of a custom metric is NULL");
     if (metric->k != 0 && !info->places)
         return ls_fail(LS_ERR_INVALID, "%s has no k", info->name);
     if (metric->k < 0)

@@ -141,57 +141,36 @@ static const char *free_name(ls_model *model, ls_layer_kind kind, int64_t from)
     }
 }
 
-/* Compares specs except for pointers, which a stored spec replaces by the model's copies. */
-static bool same_spec(const ls_layer *a, const ls_layer *b)
-{
-    const ls_layer_options *x = &a->options, *y = &b->options;
-    bool same = a->kind == b->kind && x->first == y->first && x->second == y->second && x->third == y->third &&
-                x->fourth == y->fourth && x->activation == y->activation && x->no_bias == y->no_bias &&
-                x->frozen == y->frozen && x->groups == y->groups && x->depth_multiplier == y->depth_multiplier &&
-                x->padding == y->padding && x->keepdims == y->keepdims && x->momentum == y->momentum &&
-                x->statistics == y->statistics && x->epsilon == y->epsilon && x->no_center == y->no_center &&
-                x->no_scale == y->no_scale && x->last_axes == y->last_axes && x->rate == y->rate &&
-                x->negative_slope == y->negative_slope && x->max_value == y->max_value &&
-                x->threshold == y->threshold && x->scale_by == y->scale_by && x->offset == y->offset &&
-                x->axis == y->axis && x->dtype == y->dtype && ls_shape_equal(&x->shape, &y->shape);
-    for (int i = 0; same && i < 2; i++)
-        same = x->kernel_size[i] == y->kernel_size[i] && x->strides[i] == y->strides[i] &&
-               x->dilation_rate[i] == y->dilation_rate[i] && x->pool_size[i] == y->pool_size[i];
-    for (int i = 0; same && i < 4; i++)
-        same = x->zero_padding[i] == y->zero_padding[i];
-    return same;
-}
-
-static ls_status use_again(ls_model_layer *layer, const ls_layer *settled, bool share)
+static ls_status use_again(ls_model_layer *layer, const ls_layer *resolved, bool share)
 {
     if (!share)
         return ls_fail(LS_ERR_INVALID, "the name is taken by another layer of the model");
-    if (!same_spec(&layer->spec, settled))
+    if (!ls_layer_is_same(&layer->spec, resolved))
         return ls_fail(LS_ERR_INVALID, "it was called before as another layer, a %s with other options",
                        ls_layer_info_of(layer->spec.kind)->class_name);
     return LS_OK;
 }
 
-static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t unnamed, ls_model_layer **out)
+static ls_status make_layer(ls_model *model, const ls_layer *resolved, int64_t unnamed, ls_model_layer **out)
 {
     int index = LS_ANY_DEVICE;
-    if (settled->options.device)
-        LS_TRY(ls_context_device(model->context, settled->options.device, &index));
+    if (resolved->options.device)
+        LS_TRY(ls_context_device(model->context, resolved->options.device, &index));
     LS_TRY(ls_grow(&model->layers, model->layer_count, &model->layer_room, sizeof(*model->layers)));
     ls_model_layer *layer = calloc(1, sizeof(*layer));
-    const char *name = settled->options.name ? ls_arena_strdup(&model->arena, settled->options.name)
-                                             : free_name(model, settled->kind, unnamed);
+    const char *name = resolved->options.name ? ls_arena_strdup(&model->arena, resolved->options.name)
+                                              : free_name(model, resolved->kind, unnamed);
     if (!layer || !name) {
         free(layer);
         return ls_fail(LS_ERR_MEMORY, "no memory for a layer");
     }
     *layer =
-        (ls_model_layer){ .spec = *settled, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
+        (ls_model_layer){ .spec = *resolved, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
     layer->spec.options.name = name;
     layer->spec.options.device = NULL; /* owned by the caller; the index replaces it */
     layer->device = index;
     /* Uses the same counter as random ops added to the graph directly. */
-    if (settled->kind == LS_LAYER_DROPOUT)
+    if (ls_layer_info_of(resolved->kind)->random)
         layer->random = model->graph->random_count++;
     model->layers[model->layer_count++] = layer;
     *out = layer;
@@ -200,17 +179,17 @@ static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t un
 
 static ls_status add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out)
 {
-    ls_layer settled;
-    LS_TRY(ls_layer_settle(spec, &settled));
-    if (settled.options.name)
-        LS_TRY(check_name("layer", settled.options.name));
+    ls_layer resolved;
+    LS_TRY(ls_layer_resolve(spec, &resolved));
+    if (resolved.options.name)
+        LS_TRY(check_name("layer", resolved.options.name));
     ls_model_layer *known =
-        settled.options.name ? find_layer(model, settled.options.name) : find_unnamed(model, settled.kind, unnamed);
+        resolved.options.name ? find_layer(model, resolved.options.name) : find_unnamed(model, resolved.kind, unnamed);
     if (known) {
         *out = known;
-        return use_again(known, &settled, share);
+        return use_again(known, &resolved, share);
     }
-    return make_layer(model, &settled, unnamed, out);
+    return make_layer(model, &resolved, unnamed, out);
 }
 
 ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out)
@@ -285,11 +264,11 @@ static ls_status add_input(ls_model *model, const ls_layer *spec, ls_model_layer
                        ls_layer_info_of(spec->kind)->class_name);
     LS_TRY(new_layer(model, spec, &layer));
     LS_TRY(ls_grow(&model->inputs, model->input_count, &model->input_room, sizeof(*model->inputs)));
-    const ls_shape *sizes = &layer->spec.options.shape;
+    const ls_shape *sizes = &layer->spec.input.shape;
     layer->output = (ls_shape){ .rank = sizes->rank + 1, .dims = { LS_BATCH } };
     for (int i = 0; i < sizes->rank; i++)
         layer->output.dims[i + 1] = sizes->dims[i];
-    layer->output_dtype = layer->spec.options.dtype;
+    layer->output_dtype = layer->spec.input.dtype;
     layer->built = true;
     model->inputs[model->input_count++] = layer;
     *out = layer;

@@ -14,7 +14,7 @@ typedef enum ls_model_kind { LS_MODEL_SEQUENTIAL, LS_MODEL_FUNCTIONAL, LS_MODEL_
 
 typedef struct ls_model_layer {
     ls_layer
-        /* Settled. The name is the model's copy; the device is below. LS_LAYER_NONE: a weight that
+        /* Resolved. The name is the model's copy; the device is below. LS_LAYER_NONE: a weight that
          * belongs to the model itself. */
         spec;
     const char *name;

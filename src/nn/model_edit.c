@@ -139,7 +139,7 @@ ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics stati
                        model->name);
     for (size_t i = 0; i < model->layer_count; i++)
         if (model->layers[i]->spec.kind == LS_LAYER_BATCH_NORMALIZATION)
-            model->layers[i]->spec.options.statistics = statistics;
+            model->layers[i]->spec.norm.statistics = statistics;
     return LS_OK;
 }
 
@@ -150,7 +150,7 @@ size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics)
     for (size_t i = 0; model && i < model->layer_count; i++) {
         const ls_layer *spec = &model->layers[i]->spec;
         count += spec->kind == LS_LAYER_BATCH_NORMALIZATION && !spec->options.frozen &&
-                 spec->options.statistics == statistics;
+                 spec->norm.statistics == statistics;
     }
     return count;
 }

@@ -117,9 +117,11 @@ static void open_progress(fit *f)
 static void open_timeline(fit *f)
 {
     const ls_fit_options *o = f->options;
-    if (o->trace && !f->job->timeline &&
-        ls_timeline_create(ls_model_graph(f->job->model), o->trace_first, o->trace_last, &f->job->timeline) != LS_OK)
-        ls_log_write(&context_of(f)->log, LS_LOG_WARNING, "there is no timeline '%s': %s", o->trace, ls_last_error());
+    if (o->trace.path && !f->job->timeline &&
+        ls_timeline_create(ls_model_graph(f->job->model), o->trace.first_step, o->trace.last_step, &f->job->timeline) !=
+            LS_OK)
+        ls_log_write(&context_of(f)->log, LS_LOG_WARNING, "there is no timeline '%s': %s", o->trace.path,
+                     ls_last_error());
 }
 
 static void open_status(fit *f)
@@ -687,7 +689,7 @@ static ls_status check_going_on(const fit *f)
 {
     const ls_job *job = f->job;
     if (f->options->initial_epoch > 0)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: go_on and initial_epoch contradict each other");
+        return ls_fail(LS_ERR_INVALID, "ls_fit: continue_last and initial_epoch contradict each other");
     if (job->fitted > 0 && job->lanes != f->options->lanes)
         return ls_fail(LS_ERR_INVALID,
                        "ls_fit: the last fit was asked for %" PRId64
@@ -709,7 +711,7 @@ static void begin_job(fit *f)
 {
     const ls_fit_options *o = f->options;
     ls_job *job = f->job;
-    if (!o->go_on) {
+    if (!o->continue_last) {
         job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
         ls_tally_clear(&job->tally, job);
     }
@@ -751,11 +753,11 @@ static ls_status open_times(fit *f)
     LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
     f->job->seconds = seconds;
     f->job->fitting = true;
-    if (!o->trace)
+    if (!o->trace.path)
         return LS_OK;
     if (f->chief)
-        LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
-    return ls_timeline_create(graph, o->trace_first, o->trace_last, &f->job->timeline);
+        LS_TRY(ls_fail_within(ls_file_try(o->trace.path), "the timeline"));
+    return ls_timeline_create(graph, o->trace.first_step, o->trace.last_step, &f->job->timeline);
 }
 
 /* Writes the timeline. As with the log, failure is only a warning. */
@@ -770,14 +772,15 @@ static void close_times(fit *f, const ls_error *failure)
     if (failure->status != LS_OK)
         ls_timeline_failed(job->timeline, failure->message);
     bool writes = f->chief && !ls_peers_is_deposed(context_of(f)->peers);
-    bool written = writes && ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
+    bool written = writes && ls_timeline_write(job->timeline, f->options->trace.path, &kept) == LS_OK;
     if (!written && writes)
-        ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace, ls_last_error());
-    else if (written && kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
+        ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace.path,
+                     ls_last_error());
+    else if (written && kept < f->step && (f->options->trace.last_step == 0 || kept < f->options->trace.last_step))
         ls_log_write(log, LS_LOG_WARNING,
                      "the timeline '%s' has room for the steps up to %" PRId64 " of %" PRId64
                      "; the first and last step of a timeline can be chosen",
-                     f->options->trace, kept, f->step);
+                     f->options->trace.path, kept, f->step);
     ls_timeline_destroy(job->timeline);
     job->timeline = NULL;
 }
@@ -786,7 +789,7 @@ static void close_times(fit *f, const ls_error *failure)
 static ls_status gather_timelines(fit *f)
 {
     ls_peers *peers = context_of(f)->peers;
-    if (!f->options->trace || !peers)
+    if (!f->options->trace.path || !peers)
         return LS_OK;
     LS_TRY(ls_timeline_gather(f->job->timeline, peers));
     return promote_to_chief(f);
@@ -800,7 +803,7 @@ static ls_status open_fit(fit *f, ls_dataset *data)
     open_progress(f);
     LS_TRY(open_passes(f, data));
     LS_TRY(open_callbacks(f));
-    if (o->go_on)
+    if (o->continue_last)
         LS_TRY(check_going_on(f));
     f->job->times = (ls_times){ 0 };
     LS_TRY(open_times(f));
@@ -837,9 +840,9 @@ static ls_status check_served(const fit *f)
     if (f->steps < 0)
         return ls_fail(LS_ERR_INVALID, "ls_fit: batches are dealt out by their numbers, so parameter servers have to "
                                        "know how many an epoch has: give steps_per_epoch");
-    if (f->options->audit > 0 || f->options->trace)
+    if (f->options->audit > 0 || f->options->trace.path)
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_fit: %s is for processes that run together; asynchronous workers do not",
-                       f->options->trace ? "a timeline" : "an audit");
+                       f->options->trace.path ? "a timeline" : "an audit");
     return LS_OK;
 }
 
@@ -967,11 +970,11 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     f.job = use.job;
     f.asynchronous = ls_server_session_is(context_of(&f), &options.strategy);
     ls_status status = LS_OK;
-    if (options.record && !f.asynchronous && !ls_is_evaluator(context_of(&f)))
+    if (options.record.path && !f.asynchronous && !ls_is_evaluator(context_of(&f)))
         status = ls_fail(LS_ERR_INVALID,
                          "ls_fit: a record ('%s') is of asynchronous parameter servers: the strategy is "
                          "another, its staleness is 0, or the cluster has no servers",
-                         options.record);
+                         options.record.path);
     if (f.asynchronous && (ls_comes_from_worker(data) || ls_comes_from_worker(options.validation)))
         status = ls_fail(LS_ERR_INVALID, "ls_fit: workers of asynchronous parameter servers read batches of their own: "
                                          "data that only one worker has is not for them");

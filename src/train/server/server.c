@@ -82,7 +82,7 @@ static ls_status make_head(server *s, ls_record_head *head)
     LS_TRY(ls_state_shard_sha256(s->part, head->sha256));
     LS_TRY(ls_facts_make(s->served->job, &facts));
     head->job = json_pack("{s:O,s:O,s:O}", "job", facts.job, "fit", facts.fit, "bits", facts.bits);
-    head->own = o->record_own ? json_loads(o->record_own, 0, NULL) : NULL;
+    head->own = o->record.own ? json_loads(o->record.own, 0, NULL) : NULL;
     ls_facts_free(&facts);
     return head->job ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what this job is");
 }
@@ -90,7 +90,7 @@ static ls_status make_head(server *s, ls_record_head *head)
 /* again: the server restarted and continues its file. */
 static ls_status open_record(server *s, bool again)
 {
-    const char *file = s->served->options->record;
+    const char *file = s->served->options->record.path;
     char path[PATH_MAX];
     ls_record_head head;
     if (!file)
@@ -414,7 +414,8 @@ static ls_status apply_again(void *user, const ls_journal_push *push)
 /* Starts the run, or resumes it from the journal. */
 static ls_status begin_run(server *s, const ls_message *letter)
 {
-    const char *folder = s->served->options->journal ? s->served->options->journal : getenv("LOCKSTEP_JOURNAL");
+    const char *folder =
+        s->served->options->async.journal ? s->served->options->async.journal : getenv("LOCKSTEP_JOURNAL");
     const ls_journal_reader reader = { begin_again, apply_again, s };
     bool found = false;
     if (s->id[0] == '\0' && letter->body && ls_payload_size(letter->body) == LS_RUN_ID - 1) {
