@@ -187,7 +187,7 @@ static void wrong_calls_are_refused(void **state)
     test_refused(ls_loss_value(ls_huber(.reduction = (ls_reduction)9), p, p, NULL), "no reduction number 9");
     test_refused(ls_loss_value((ls_loss){ .kind = 77 }, p, p, NULL), "no loss number 77");
     test_refused(ls_loss_value((ls_loss){ .kind = LS_LOSS_NONE }, p, p, NULL), "no loss number 0");
-    test_refused(ls_loss_value(ls_mean_squared_error(), p, p, w), "one weight a sample");
+    test_refused(ls_loss_value(ls_mean_squared_error(), p, p, w), "one weight per sample");
     test_refused(ls_loss_value(ls_mean_squared_error(), NULL, p, NULL), "the targets are NULL");
     test_refused(ls_loss_value(ls_mean_squared_error(), p, NULL, NULL), "the predictions are NULL");
     assert_null(ls_loss_value(ls_mean_squared_error(), NULL, NULL, NULL));

@@ -627,9 +627,10 @@ static void built_in_models_refuse_other_sizes(void **state)
     REFUSED(ls_model_builtin(ctx, "resnet18", &m, .input = LS_SHAPE(32, 32)), LS_ERR_SHAPE,
             "resnet18|(32, 32)|height, width and channels");
     REFUSED(ls_model_builtin(ctx, "resnet18", &m, .input = LS_SHAPE(32, 0, 3)), LS_ERR_SHAPE,
-            "every size is at least 1");
+            "every size must be at least 1");
     REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = { .rank = 99 }), LS_ERR_SHAPE, "mlp|99");
-    REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = LS_SHAPE(LS_BATCH, 3)), LS_ERR_SHAPE, "every size is at least 1");
+    REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = LS_SHAPE(LS_BATCH, 3)), LS_ERR_SHAPE,
+            "every size must be at least 1");
     REFUSED(ls_model_builtin(ctx, "mlp", &m, .classes = -1), LS_ERR_INVALID, "mlp|-1 classes");
     REFUSED(ls_model_builtin(ctx, "linear", &m, .classes = 3), LS_ERR_INVALID, "linear|3 classes|no classifier");
     REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = LS_SHAPE(INT64_MAX, INT64_MAX)), LS_ERR_OVERFLOW, "overflows");

@@ -252,9 +252,12 @@ static void wrong(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, 
 static void wrong_weights_are_told(void **state)
 {
     (void)state;
-    static const char *const words[] = {
-        "name is that of a layer", "\"a/b\" is no name", "at least 1", "asked for before", NULL, "no name"
-    };
+    static const char *const words[] = { "a layer (Dense) has this name",
+                                         "\"a/b\" is not a valid name",
+                                         "at least 1",
+                                         "requested before",
+                                         NULL,
+                                         "name is NULL" };
     ls_context *ctx = open_context(1);
     const ls_layer input = ls_input(WIDTH);
     for (int which = 0; which < 6; which++) {

@@ -1,5 +1,4 @@
-/* Keys of Keras's classes. Only keras_layer.c, which reads them, and keras_write.c, which writes
- * them, include this. */
+/* Keys of Keras's classes, for keras_classes.c, keras_layer.c and keras_write.c. */
 #ifndef LS_NN_KERAS_KEYS_H
 #define LS_NN_KERAS_KEYS_H
 
@@ -48,6 +47,8 @@ typedef struct ls_keras_initializer {
     const char *a, *b; /* keys of its numbers, or NULL */
 } ls_keras_initializer;
 
+extern const ls_keras_class ls_keras_classes[];
+extern const size_t ls_keras_class_count;
 /* Return NULL if Keras has no such class. */
 const ls_keras_class *ls_keras_class_of(ls_layer_kind kind);
 /* Not for VarianceScaling. */

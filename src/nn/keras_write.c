@@ -1,5 +1,4 @@
-/* Writes a model as Keras 3 saves it: a .keras archive of the model's JSON and its weights. Uses
- * the same tables as the reader; fails for what Keras cannot express. */
+/* Writes a .keras archive, with the tables of the reader; fails for what Keras cannot express. */
 #include <string.h>
 
 #include "base/status.h"
@@ -42,7 +41,7 @@ static json_t *last_axes(int count)
     return list;
 }
 
-/* Sizes of a sample, after a null for the batch if with_batch. */
+/* with_batch: after a null for the batch */
 static json_t *sizes(const ls_shape *shape, bool with_batch)
 {
     json_t *list = json_array();
@@ -85,9 +84,8 @@ static json_t *initializer(const ls_initializer *i)
 
 static ls_status no_word(const ls_model_layer *layer, const char *what)
 {
-    return ls_fail(LS_ERR_UNSUPPORTED,
-                   "layer \"%s\" (%s): Keras has no %s; the weights alone can be written as .weights.h5", layer->name,
-                   ls_layer_info_of(layer->spec.kind)->class_name, what);
+    return ls_fail(LS_ERR_UNSUPPORTED, "layer \"%s\" (%s): Keras has no %s; write the weights alone, as .weights.h5",
+                   layer->name, ls_layer_info_of(layer->spec.kind)->class_name, what);
 }
 
 /* Leaves *out NULL if the key should be omitted. */

@@ -107,16 +107,16 @@ bool ls_layer_is_same(const ls_layer *a, const ls_layer *b)
     return true;
 }
 
-static ls_status check_places(const ls_layer_info *info, const ls_layer_options *o)
+static ls_status check_positional(const ls_layer_info *info, const ls_layer_options *o)
 {
-    const int64_t place[] = { o->first, o->second, o->third, o->fourth };
-    int places = 0;
-    while (places < 4 && info->places[places])
-        places++;
-    for (int i = places; i < 4; i++)
-        if (place[i] != 0)
+    const int64_t argument[] = { o->first, o->second, o->third, o->fourth };
+    int positional = 0;
+    while (positional < 4 && info->positional[positional])
+        positional++;
+    for (int i = positional; i < 4; i++)
+        if (argument[i] != 0)
             return ls_fail(LS_ERR_INVALID, "%s takes %d numbers before its options; number %d was given as %lld",
-                           info->function, places, i + 1, (long long)place[i]);
+                           info->function, positional, i + 1, (long long)argument[i]);
     return LS_OK;
 }
 
@@ -138,7 +138,7 @@ ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out)
     if (!info)
         return ls_fail(LS_ERR_INVALID, "there is no layer of kind %d; use a constructor such as ls_dense",
                        (int)spec->kind);
-    LS_TRY(check_places(info, &spec->options));
+    LS_TRY(check_positional(info, &spec->options));
     LS_TRY(check_options(family, spec));
     ls_layer layer = *spec;
     if (info->resolve)

@@ -1,6 +1,5 @@
-/* One layer: names of its kind, checking of its spec, its variables, and the nodes of one call.
- * Independent of models. A spec must be *resolved* before use: positional arguments moved to their
- * options and defaults filled in. */
+/* One layer, independent of models. A spec must be *resolved* before use: positional arguments
+ * moved to their options and defaults filled in. */
 #ifndef LS_NN_LAYER_H
 #define LS_NN_LAYER_H
 
@@ -27,14 +26,14 @@ typedef struct ls_layer_pass {
     ls_tensor *updates[2]; /* output; NULL: none */
 } ls_layer_pass;
 
-/* What the library knows about a kind of layer: a row of a table in layer_*.c. Messages of its
- * functions name option and value; the caller adds the layer. */
+/* A row of a table in layer_*.c. Messages of its functions name option and value; the caller adds
+ * the layer. */
 typedef struct ls_layer_info {
     ls_layer_kind kind;
-    const char *class_name; /* Keras's name: "MaxPooling2D" */
-    const char *base;       /* prefix of default names: "max_pooling2d" */
-    const char *function;   /* our constructor: "ls_max_pool2d" */
-    const char *places[4];  /* names of the positional arguments */
+    const char *class_name;    /* Keras's name: "MaxPooling2D" */
+    const char *base;          /* prefix of default names: "max_pooling2d" */
+    const char *function;      /* our constructor: "ls_max_pool2d" */
+    const char *positional[4]; /* names of the positional arguments */
     /* Checks the options and fills in defaults; NULL: it has none. */
     ls_status (*resolve)(ls_layer *layer);
     /* Lists the variables for an input of shape x; axis 0 is the batch. NULL: none. */
@@ -49,11 +48,9 @@ typedef struct ls_layer_info {
 /* Returns the row of a kind. LS_LAYER_NONE and unknown kinds have the class name "?". */
 const ls_layer_info *ls_layer_info_of(ls_layer_kind kind);
 
-/* Checks a spec and writes the resolved one. */
 ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out);
 
-/* Compares the options of two resolved specs, except names, devices, initializers and
- * regularizers. */
+/* Ignores names, devices, initializers and regularizers. */
 bool ls_layer_is_same(const ls_layer *a, const ls_layer *b);
 
 /* Checks a weight that a custom model requests directly. */
@@ -62,7 +59,6 @@ ls_status ls_weight_check(const ls_weight *weight);
 /* Lists the variables of a resolved layer called on `input` (merging layers: the first input). */
 ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *input, ls_weight out[LS_MAX_WEIGHTS], size_t *count);
 
-/* Adds the nodes of one call of a resolved layer. */
 ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out);
 
 ls_tensor *ls_activate(ls_tensor *x, ls_activation activation);

@@ -18,16 +18,16 @@ ls_status ls_resolve_activation(ls_activation activation)
                          (int)activation);
 }
 
-ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t place, int64_t preset)
+ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t argument, int64_t preset)
 {
     if (pair[0] != 0 || pair[1] != 0) {
-        if (place != 0)
-            return ls_fail(LS_ERR_INVALID, "%s is given twice: as %lld and as { %lld, %lld }", name, (long long)place,
-                           (long long)pair[0], (long long)pair[1]);
+        if (argument != 0)
+            return ls_fail(LS_ERR_INVALID, "%s is given twice: as %lld and as { %lld, %lld }", name,
+                           (long long)argument, (long long)pair[0], (long long)pair[1]);
         pair[0] = pair[0] ? pair[0] : pair[1];
         pair[1] = pair[1] ? pair[1] : pair[0];
     } else {
-        pair[0] = pair[1] = place ? place : preset;
+        pair[0] = pair[1] = argument ? argument : preset;
     }
     if (pair[0] < 1 || pair[1] < 1)
         return ls_fail(LS_ERR_INVALID, "%s is (%lld, %lld); both numbers must be at least 1", name, (long long)pair[0],
@@ -37,9 +37,9 @@ ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t place, int6
 
 ls_status ls_resolve_sample(const ls_layer_options *o, ls_shape *shape)
 {
-    const int64_t place[] = { o->first, o->second, o->third, o->fourth };
+    const int64_t argument[] = { o->first, o->second, o->third, o->fourth };
     int count = 4;
-    while (count > 0 && place[count - 1] == 0)
+    while (count > 0 && argument[count - 1] == 0)
         count--;
     if (shape->rank < 0 || shape->rank > LS_MAX_RANK - 1)
         return ls_fail(LS_ERR_SHAPE, "shape has %d axes; it can have %d besides the batch axis", shape->rank,
@@ -47,7 +47,7 @@ ls_status ls_resolve_sample(const ls_layer_options *o, ls_shape *shape)
     if (shape->rank > 0 && count > 0)
         return ls_fail(LS_ERR_INVALID, "the shape is given twice: by numbers and as .shape");
     for (int i = 0; i < count; i++)
-        shape->dims[shape->rank++] = place[i];
+        shape->dims[shape->rank++] = argument[i];
     return LS_OK;
 }
 

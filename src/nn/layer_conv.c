@@ -61,8 +61,8 @@ static ls_status depthwise_weights(const ls_layer *layer, const ls_shape *x, ls_
     return LS_OK;
 }
 
-/* If x is zero-padded by less than the kernel size, lets the convolution use the zeros as its own
- * padding: returns true, sets *x to the unpadded input and fills `pad`. */
+/* If x is zero-padded by less than the kernel size, lets the convolution pad: sets *x to the
+ * unpadded input and fills `pad`. */
 static bool fold_zeros(ls_tensor **x, const ls_conv_options *o, int64_t pad[4])
 {
     const ls_tensor *node = *x;
@@ -129,7 +129,7 @@ static const ls_layer_info kinds[] = {
       .class_name = "Conv2D",
       .base = "conv2d",
       .function = "ls_conv2d",
-      .places = { "filters", "kernel_size", "strides" },
+      .positional = { "filters", "kernel_size", "strides" },
       .resolve = resolve_conv2d,
       .weights = conv2d_weights,
       .call = call_conv2d },
@@ -137,7 +137,7 @@ static const ls_layer_info kinds[] = {
       .class_name = "DepthwiseConv2D",
       .base = "depthwise_conv2d",
       .function = "ls_depthwise_conv2d",
-      .places = { "kernel_size", "strides" },
+      .positional = { "kernel_size", "strides" },
       .resolve = resolve_depthwise,
       .weights = depthwise_weights,
       .call = call_depthwise },

@@ -1,5 +1,4 @@
-/* Families of layers: a table of options and a table of kinds each, in layer_*.c. Only layer*.c
- * include this. */
+/* Families of layers, each with a table of options and a table of kinds in layer_*.c. */
 #ifndef LS_NN_LAYER_FAMILY_H
 #define LS_NN_LAYER_FAMILY_H
 
@@ -27,7 +26,7 @@ typedef struct ls_layer_option {
     bool unsupported; /* setting it is an error for all kinds */
 } ls_layer_option;
 
-/* A row for an option of struct ls_<family>_options: for all kinds of the family, or for some. */
+/* Options of all kinds of the family, of some, and of none. */
 #define LS_OPTION(family, type, field)                                                                                 \
     {                                                                                                                  \
 #field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
@@ -72,14 +71,12 @@ extern const ls_initializer ls_zeros, ls_ones;
 /* Replaces 0 by the default and LS_ZERO by 0. */
 void ls_resolve_number(double *value, double preset);
 ls_status ls_resolve_activation(ls_activation activation);
-/* Resolves a pair: if only one value is given, both are equal; if none is, uses `place`, then
- * `preset`. */
-ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t place, int64_t preset);
-/* Takes the sizes of a sample from the positional arguments if `shape` is not given. */
+/* If only one value is given, both are equal; if none is, uses `argument`, then `preset`. */
+ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t argument, int64_t preset);
+/* Uses the positional arguments if `shape` is not given. */
 ls_status ls_resolve_sample(const ls_layer_options *o, ls_shape *shape);
 ls_status ls_check_regularizer(const char *name, const ls_regularizer *value);
 ls_status ls_check_padding(ls_padding padding, const int64_t zero_padding[4]);
-/* Fails unless the value is at least 1. */
 ls_status ls_check_positive(const char *name, int64_t value);
 
 /* Check the rank of a call's input, which includes the batch axis. */
@@ -90,7 +87,7 @@ ls_status ls_check_axis(int64_t *axis, const ls_shape *shape);
 
 /* ---- Layers with a kernel, a bias and an activation (layer_dense.c) ---- */
 
-/* Their structs begin with the fields of ls_dense_options, so layer->dense reads them all. */
+/* layer->dense reads the options of every layer with a kernel. */
 ls_status ls_resolve_kernel(ls_layer *layer);
 void ls_add_kernel(const ls_layer *layer, ls_shape shape, int64_t bias_width, ls_weight *out, size_t *count);
 /* Adds the bias, weights[1], and applies the activation. */
@@ -98,12 +95,11 @@ ls_tensor *ls_finish_kernel(const ls_layer *layer, ls_tensor *y, const ls_layer_
 
 /* ---- Parts of calls ---- */
 
-/* Appends a variable; it is trained unless the layer is frozen. */
+/* The variable is trained unless the layer is frozen. */
 void ls_add_weight(const ls_layer *layer, const char *name, ls_shape shape, ls_initializer initializer,
                    ls_regularizer regularizer, ls_weight *out, size_t *count);
 /* Converts to float32, in which layers compute. */
 ls_tensor *ls_layer_real(ls_tensor *x);
-/* Reshapes the samples of x. */
 ls_tensor *ls_reshape_samples(ls_tensor *x, const ls_shape *sizes);
 
 #endif

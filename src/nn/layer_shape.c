@@ -24,7 +24,7 @@ static const ls_layer_info input_kinds[] = {
       .class_name = "InputLayer",
       .base = "input_layer",
       .function = "ls_input",
-      .places = { "size", "size", "size", "size" },
+      .positional = { "size", "size", "size", "size" },
       .resolve = resolve_input },
 };
 
@@ -75,7 +75,7 @@ static const ls_layer_info reshape_kinds[] = {
       .class_name = "Reshape",
       .base = "reshape",
       .function = "ls_reshape",
-      .places = { "size", "size", "size", "size" },
+      .positional = { "size", "size", "size", "size" },
       .resolve = resolve_reshape,
       .call = call_reshape },
 };

@@ -1,5 +1,5 @@
-/* Losses: one value per sample, weighted and reduced. The formulas are in lockstep/graph.h; this
- * file casts and reshapes targets to match predictions, as Keras does. */
+/* Losses: casts and reshapes targets to match predictions, as Keras does; the formulas are in
+ * lockstep/graph.h. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
@@ -7,7 +7,7 @@
 
 typedef struct loss_info {
     const char *name;
-    ls_op behind; /* op that turns logits into probabilities; LS_OP_COUNT: no logits */
+    ls_op probability_op; /* op that turns logits into probabilities; LS_OP_COUNT: no logits */
 } loss_info;
 
 static const loss_info kinds[] = {
@@ -34,7 +34,7 @@ static ls_status check_spec(const ls_loss *loss)
         return ls_fail(LS_ERR_INVALID, "there is no loss number %d; use a constructor such as ls_huber",
                        (int)loss->kind);
     const loss_info *info = &kinds[loss->kind];
-    if (loss->options.from_logits && info->behind == LS_OP_COUNT)
+    if (loss->options.from_logits && info->probability_op == LS_OP_COUNT)
         return ls_fail(LS_ERR_INVALID, "%s has no option from_logits; only cross-entropies have it", info->name);
     if ((loss->options.function != NULL) != (loss->kind == LS_LOSS_CUSTOM))
         return loss->options.function ? ls_fail(LS_ERR_INVALID, "%s takes no function; use ls_custom_loss", info->name)
@@ -47,18 +47,16 @@ static ls_status check_spec(const ls_loss *loss)
     return LS_OK;
 }
 
-/* Warns if from_logits is set but the predictions are a softmax or sigmoid: training would silently
- * be poor. */
+/* Warns about probabilities taken for logits: training would silently be poor. */
 static void warn_of_logits(const ls_loss *loss, const ls_tensor *predictions)
 {
     const loss_info *info = &kinds[loss->kind];
     char label[LS_NODE_TEXT];
-    if (loss->options.from_logits && predictions->op == info->behind)
+    if (loss->options.from_logits && predictions->op == info->probability_op)
         ls_spec_warn(predictions->graph, "%s: from_logits is set, but the predictions (%s) come from a %s", info->name,
                      ls_node_label(predictions, label), ls_tensor_op(predictions));
 }
 
-/* Returns the values of a loss whose targets have the shape of its predictions. */
 static ls_tensor *pair_values(const ls_loss *loss, ls_tensor *targets, ls_tensor *predictions)
 {
     ls_scores scores = loss->options.from_logits ? LS_LOGITS : LS_PROBABILITIES;
