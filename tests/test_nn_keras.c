@@ -205,7 +205,7 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
         { ONE("LSTM", "\"units\":2"), LS_ERR_UNSUPPORTED, "layers of class LSTM are not known; there are " },
         { ONE("Functional", "\"layers\":[]"), LS_ERR_UNSUPPORTED, "\"x\" (Functional)|inside" },
         { SEQUENTIAL(LAYER("Flatten", "\"trainable\":true") LAYER("Flatten", "\"trainable\":true")), LS_ERR_INVALID,
-          "\"x\" (Flatten)|taken" },
+          "\"x\" (Flatten)|has this name" },
         { "{\"class_name\":\"Sequential\",\"config\":{\"layers\":[{\"class_name\":\"Dense\",\"config\":{\"units\":2}}]}"
           "}",
           LS_ERR_UNSUPPORTED, "InputLayer" },
@@ -231,7 +231,7 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
         { FUNCTIONAL(F_INPUT("a") F_DENSE("d", NODE(TENSOR("a", 1))), "[[\"a\",0,0]]", "[[\"d\",0,0]]"), LS_ERR_DATA,
           "\"a\" has 1 calls" },
         { FUNCTIONAL(F_INPUT("a") F_DENSE("d", NODE(TENSOR("d", 0))), "[[\"a\",0,0]]", "[[\"d\",0,0]]"), LS_ERR_DATA,
-          "\"d\"|needs it" },
+          "\"d\"|depends on it" },
         { FUNCTIONAL(F_INPUT("a") F_DENSE("d", NODE("3")), "[[\"a\",0,0]]", "[[\"d\",0,0]]"), LS_ERR_UNSUPPORTED,
           "not another layer's output" },
         { FUNCTIONAL(F_INPUT("a") F_DENSE("d", "[[\"a\",0,0,{}]]"), "[[\"a\",0,0]]", "[[\"d\",0,0]]"),

@@ -318,7 +318,7 @@ static void wrong_calls_are_refused(void **state)
     test_refused(ls_metric_sums(auc, y, p, NULL), "do not fit");
     test_refused(ls_metric_sums(ls_metric_of(LS_METRIC_PRECISION), labels, p, NULL), "do not fit");
     test_refused(ls_metric_sums(ls_top_k(-1), labels, p, NULL), "k is -1");
-    test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_AUC, .k = 3 }, p, p, NULL), "auc has no k");
+    test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_AUC, .k = 3 }, p, p, NULL), "auc has no option k");
     test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_AUC, .threshold = 0.3 }, p, p, NULL),
                  "has no option threshold");
     test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_RECALL, .threshold = NAN }, p, p, NULL), "threshold is");

@@ -105,8 +105,8 @@ static void wrong_schedules_are_refused(void **state)
     s = ls_exponential_decay(0.1, 10, NAN, false);
     must_say(ls_schedule_rate(&s, 5, 0, &rate), LS_ERR_INVALID, "nan");
     s = ls_exponential_decay(0.1, 10, 0.5, false);
-    must_say(ls_schedule_rate(&s, -1, 0, &rate), LS_ERR_INVALID, "step -1");
-    must_say(ls_schedule_rate(NULL, 0, 0, &rate), LS_ERR_INVALID, "a schedule");
+    must_say(ls_schedule_rate(&s, -1, 0, &rate), LS_ERR_INVALID, "step is -1");
+    must_say(ls_schedule_rate(NULL, 0, 0, &rate), LS_ERR_INVALID, "the schedule");
     s.kind = 55;
     must_say(ls_schedule_rate(&s, 0, 0, &rate), LS_ERR_INVALID, "no schedule number 55");
 }
@@ -896,14 +896,15 @@ static void wrong_gradients_are_refused(void **state)
         ls_tensor *gradient, *variable, *rate;
         const char *says;
     } rows[] = {
-        { ls_op_input(graph, NULL, LS_F32, LS_SHAPE(3)), w, NULL, "w is float32 (2,), its gradient float32 (3,)" },
-        { ls_op_input(graph, NULL, LS_F32, LS_SHAPE(1)), w, NULL, "its gradient float32 (1,)" },
-        { ls_op_input(graph, NULL, LS_F64, LS_SHAPE(2)), w, NULL, "its gradient float64 (2,)" },
-        { ls_op_input(graph, NULL, LS_F32, LS_SHAPE(LS_BATCH)), w, NULL, "its gradient float32 (batch,)" },
+        { ls_op_input(graph, NULL, LS_F32, LS_SHAPE(3)), w, NULL,
+          "w is float32 (2,), but its gradient is float32 (3,)" },
+        { ls_op_input(graph, NULL, LS_F32, LS_SHAPE(1)), w, NULL, "its gradient is float32 (1,)" },
+        { ls_op_input(graph, NULL, LS_F64, LS_SHAPE(2)), w, NULL, "its gradient is float64 (2,)" },
+        { ls_op_input(graph, NULL, LS_F32, LS_SHAPE(LS_BATCH)), w, NULL, "its gradient is float32 (batch,)" },
         { right, right, NULL, "is not a variable of type float32" },
         { right, k, NULL, "k is not a variable of type float32" },
         { ls_op_input(other, NULL, LS_F32, LS_SHAPE(2)), w, NULL, "another graph" },
-        { right, w, no_scalar, "the learning rate must be a scalar" },
+        { right, w, no_scalar, "the learning rate must be a float scalar" },
         { ls_op_add(w, k), w, NULL, "types differ" },
     };
     for (size_t i = 0; i < LENGTH(rows); i++)
