@@ -42,29 +42,30 @@ extern "C" {
 
 #define LS_VERSION "0.1.0"
 
-/* Result of a call. The hundreds digit is the error category. */
+/* Result of a call, and what to do about it. The hundreds digit is the category. A call that fails
+ * changes nothing, unless it says otherwise. */
 typedef enum ls_status {
     LS_OK = 0,
-    /* 1xx usage: the call is wrong. Nothing is lost; correct the call. */
-    LS_ERR_INVALID = 100,
-    LS_ERR_SHAPE = 101,
-    LS_ERR_DTYPE = 102,
-    LS_ERR_NOT_FOUND = 103,
-    LS_ERR_UNSUPPORTED = 104, /* valid, but not supported */
-    LS_ERR_STATE = 105,       /* not allowed in the current state */
+    /* 1xx usage: correct the call. */
+    LS_ERR_INVALID = 100,     /* an argument or option is wrong: correct the one that is named */
+    LS_ERR_SHAPE = 101,       /* shapes do not fit: compare the shapes in the message */
+    LS_ERR_DTYPE = 102,       /* wrong element type: convert it with ls_op_cast */
+    LS_ERR_NOT_FOUND = 103,   /* no such file, name or device: correct the name */
+    LS_ERR_UNSUPPORTED = 104, /* valid, but not supported: use what the message suggests */
+    LS_ERR_STATE = 105,       /* not allowed now: make the call that the message names first */
     /* 2xx resource: request less, or provide more. */
-    LS_ERR_MEMORY = 200,
-    LS_ERR_OVERFLOW = 201,
-    /* 3xx device: the device is lost; other devices keep working. */
+    LS_ERR_MEMORY = 200,   /* out of memory: use a smaller batch (see ls_explain_fit) */
+    LS_ERR_OVERFLOW = 201, /* a size or count is too large for its type: make it smaller */
+    /* 3xx device: continue on other devices, which keep working (.continue_last of ls_fit). */
     LS_ERR_DEVICE = 300,
-    /* 4xx peer: another worker is lost. */
+    /* 4xx peer: another worker is lost or differs. Start it again and resume from a checkpoint. */
     LS_ERR_PEER = 400,
-    /* 5xx data: a file, or a value in it, is bad. */
-    LS_ERR_DATA = 500,
-    LS_ERR_NOT_FINITE = 501, /* a NaN or an infinity stopped the run */
-    LS_ERR_IO = 502,
-    LS_ERR_UNSAVED = 503, /* ls_fit finished training, but could not save its last checkpoint */
-    /* 6xx internal: a bug in this library; please report it. */
+    /* 5xx data: correct the file or the value. */
+    LS_ERR_DATA = 500,       /* the contents of a file are wrong: correct or replace it */
+    LS_ERR_NOT_FINITE = 501, /* a NaN or an infinity stopped the run: lower the learning rate */
+    LS_ERR_IO = 502,         /* reading or writing failed: check disk space and permissions */
+    LS_ERR_UNSAVED = 503,    /* training ended, but not saved: save the model now */
+    /* 6xx internal: a bug in this library; please report it with the message. */
     LS_ERR_INTERNAL = 600,
 } ls_status;
 

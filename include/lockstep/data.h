@@ -51,10 +51,12 @@ typedef struct ls_element_spec {
 } ls_element_spec;
 
 /* LS_ELEMENT(LS_SPEC(LS_F32, LS_SHAPE(28, 28, 1)), LS_SPEC(LS_I32, LS_SCALAR)) */
+#ifndef __cplusplus /* cplusplus.h has them as functions */
 #define LS_SPEC(element, sizes) ((ls_spec){ .dtype = element, .shape = sizes })
 #define LS_ELEMENT(...)                                                                                                \
     ((ls_element_spec){ .count = (int)(sizeof((const ls_spec[]){ __VA_ARGS__ }) / sizeof(ls_spec)),                    \
                         .component = { __VA_ARGS__ } })
+#endif
 
 /* ---- Loading datasets by name ---- */
 

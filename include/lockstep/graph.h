@@ -31,11 +31,13 @@ typedef struct ls_shape {
     int64_t dims[LS_MAX_RANK];
 } ls_shape;
 
+#ifndef __cplusplus /* cplusplus.h has them as functions */
 #define LS_COUNT_(...) ((int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
 #define LS_SHAPE(...)  ((ls_shape){ .rank = LS_COUNT_(__VA_ARGS__), .dims = { __VA_ARGS__ } })
 #define LS_SCALAR      ((ls_shape){ .rank = 0 })
 #define LS_AXES(...)   ((ls_axes){ .count = LS_COUNT_(__VA_ARGS__), .axis = { __VA_ARGS__ } })
 #define LS_ALL_AXES    ((ls_axes){ .count = -1 })
+#endif
 
 /* Axes to operate on; negative axes count from the end. */
 typedef struct ls_axes {
@@ -118,6 +120,8 @@ LS_API size_t ls_graph_node_count(const ls_graph *graph);
 
 /* ---- Properties of a tensor; strings and tensors belong to the graph ---- */
 
+/* Return the element type, the shape (LS_BATCH for a batch axis), whether there is a value per
+ * sample, and whether the call that made the tensor failed. */
 LS_API ls_dtype ls_tensor_dtype(const ls_tensor *tensor);
 LS_API ls_shape ls_tensor_shape(const ls_tensor *tensor);
 LS_API bool ls_tensor_is_per_sample(const ls_tensor *tensor);
@@ -126,6 +130,7 @@ LS_API bool ls_tensor_is_error(const ls_tensor *tensor);
 LS_API const char *ls_tensor_op(const ls_tensor *tensor);
 /* Returns the name, such as "g1/cross_entropy", or "". */
 LS_API const char *ls_tensor_name(const ls_tensor *tensor);
+/* Return the graph that owns the tensor, and the number of its inputs. */
 LS_API ls_graph *ls_tensor_graph(const ls_tensor *tensor);
 LS_API int ls_tensor_input_count(const ls_tensor *tensor);
 /* Returns input i; NULL if there is no such input. */
@@ -151,6 +156,7 @@ typedef struct ls_gradients_options {
  * or NULL if the loss does not depend on it. May be called again, for other losses and variables
  * or for gradients of gradients. */
 LS_API ls_status ls_gradients(ls_tensor *loss, ls_tensor *const *variables, size_t count, ls_tensor **out);
+/* The same, with options. */
 LS_API ls_status ls_gradients_with(ls_tensor *loss, ls_tensor *const *variables, size_t count,
                                    ls_gradients_options options, ls_tensor **out);
 

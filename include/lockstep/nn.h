@@ -1,176 +1,17 @@
-/* lockstep/nn.h: layers, models, losses, metrics, optimizers and schedules.
+/* lockstep/nn.h: models, losses, metrics, optimizers and schedules; includes layer.h.
  *
- * Layers, losses, metrics, optimizers and schedules are *specs*: plain structs passed by value,
+ * Losses, metrics, optimizers and schedules are *specs* like layers: plain structs passed by value,
  * which need no freeing and cannot fail. Names, options, defaults and meanings are Keras's.
  * Errors in a spec are reported when a model is made or compiled with it. */
 #ifndef LOCKSTEP_NN_H
 #define LOCKSTEP_NN_H
 
-#include "lockstep/graph.h"
+#include "lockstep/layer.h"
 #include "lockstep/run.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- Activations and regularizers ---- */
-
-typedef enum ls_activation {
-    LS_LINEAR = 0,
-    LS_RELU,
-    LS_SOFTMAX,
-    LS_SIGMOID,
-    LS_TANH,
-    LS_GELU,      /* exact */
-    LS_GELU_TANH, /* approximate=True */
-    LS_SILU,
-    LS_ELU,
-    LS_SOFTPLUS,
-    LS_LEAKY_RELU, /* slope 0.2 */
-    LS_LOG_SOFTMAX,
-    LS_EXPONENTIAL,
-} ls_activation;
-
-typedef struct ls_regularizer {
-    /* Adds l1 sum|w| + l2 sum w^2 to the loss, once per step on any number of devices. */
-    double l1, l2;
-} ls_regularizer;
-
-/* ---- Layers ---- */
-
-typedef enum ls_layer_kind {
-    LS_LAYER_NONE = 0,
-    LS_LAYER_INPUT,
-    LS_LAYER_DENSE,
-    LS_LAYER_CONV2D,
-    LS_LAYER_DEPTHWISE_CONV2D,
-    LS_LAYER_MAX_POOL2D,
-    LS_LAYER_AVERAGE_POOL2D,
-    LS_LAYER_GLOBAL_MAX_POOL2D,
-    LS_LAYER_GLOBAL_AVERAGE_POOL2D,
-    LS_LAYER_FLATTEN,
-    LS_LAYER_RESHAPE,
-    LS_LAYER_DROPOUT,
-    LS_LAYER_BATCH_NORMALIZATION,
-    LS_LAYER_LAYER_NORMALIZATION,
-    LS_LAYER_ACTIVATION,
-    LS_LAYER_RELU,
-    LS_LAYER_LEAKY_RELU,
-    LS_LAYER_SOFTMAX,
-    LS_LAYER_ADD,
-    LS_LAYER_MULTIPLY,
-    LS_LAYER_CONCATENATE,
-    LS_LAYER_ZERO_PADDING2D,
-    LS_LAYER_EMBEDDING,
-    LS_LAYER_RESCALING,
-    LS_LAYER_KINDS,
-} ls_layer_kind;
-
-/* Options of all kinds of layers. An option that a layer does not have is an error, reported
- * when the model is made. ls_first and similar fields mark where a constructor's positional
- * arguments begin; nothing reads them. */
-typedef struct ls_layer_options {
-    int ls_first;
-    int64_t first, second, third, fourth; /* positional arguments of a constructor */
-    /* default: "conv2d", "conv2d_1", ... counted as in Keras */
-    const char *name;
-    int ls_first_activation;
-    /* applied to the output; softmax: over the last axis (default linear) */
-    ls_activation activation;
-    bool no_bias; /* Keras: use_bias=False */
-    /* kernel_initializer also applies to depthwise kernels and embeddings. */
-    ls_initializer kernel_initializer, bias_initializer;
-    ls_regularizer kernel_regularizer, bias_regularizer;
-    ls_regularizer activity_regularizer; /* unsupported; setting it is an error */
-    /* Keras: trainable=False. No gradient; a batch norm runs in inference mode */
-    bool frozen;
-    /* Images. If one number of a pair is 0, it equals the other. Default strides of a pool: its
-     * pool_size. */
-    int64_t kernel_size[2], strides[2], dilation_rate[2], pool_size[2];
-    int64_t groups, depth_multiplier; /* default 1 */
-    ls_padding padding;               /* convolutions and pools (default LS_VALID) */
-    /* Top, bottom, left, right, in pixels: for ZeroPadding2D, and for other
-     * layers with LS_EXPLICIT. */
-    int64_t zero_padding[4];
-    bool keepdims; /* global pools return [N,1,1,C] instead of [N,C] */
-    /* Normalization. */
-    double momentum, epsilon; /* default 0.99, 1e-3 */
-    bool no_center, no_scale; /* Keras: center=False, scale=False */
-    /* batch norm in training: statistics of the whole batch (default) or of each lane */
-    ls_norm_statistics statistics;
-    ls_initializer beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer;
-    ls_regularizer beta_regularizer, gamma_regularizer;
-    int last_axes; /* layer normalization: number of last axes (default 1) */
-    /* Other layers. */
-    int ls_first_rate;
-    double rate; /* dropout: fraction dropped, 0 <= rate < 1 */
-    int ls_first_slope;
-    double negative_slope; /* leaky ReLU (default 0.3); ReLU (default 0) */
-    double max_value;      /* ReLU: upper limit (default 0: none) */
-    /* ReLU: inputs below it become 0, or negative_slope (x - threshold) (default 0) */
-    double threshold;
-    int ls_first_scale;
-    double scale_by, offset; /* rescaling: x scale_by + offset; use LS_ZERO for a scale of 0 */
-    /* softmax, concatenate, batch norm (default -1, the last axis); axis 0 is the batch */
-    int64_t axis;
-    /* Input (without the batch axis) or reshape, for more axes than positional arguments. */
-    ls_shape shape;
-    ls_dtype dtype; /* type of an input */
-    /* Device of its variables and nodes, such as "/gpu:1" (default: that
-     * of the surrounding block). */
-    const char *device;
-} ls_layer_options;
-
-typedef struct ls_layer {
-    ls_layer_kind kind;
-    ls_layer_options options;
-} ls_layer;
-
-#define LS_LAYER_FROM_(layer_kind, mark, ...) ((ls_layer){ .kind = layer_kind, .options = { .mark = 0, __VA_ARGS__ } })
-#define LS_LAYER_(layer_kind, ...)            LS_LAYER_FROM_(layer_kind, ls_first, __VA_ARGS__)
-
-/* clang-format off */
-/* Layer constructors take Keras's positional arguments, then options by name:
- *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .no_bias = true, .name = "conv1")
- * A kernel, stride or pool given as one number is square; use
- * .kernel_size = { 3, 5 } for others.
- *     ls_input                    sizes of one sample; none: a sample is a number
- *     ls_dense                    units
- *     ls_conv2d                   filters, kernel size, strides
- *     ls_depthwise_conv2d         kernel size, strides
- *     ls_max_pool2d               pool size (default 2), strides
- *     ls_average_pool2d           pool size (default 2), strides
- *     ls_reshape                  sizes of one sample; one of them may be -1: the rest
- *     ls_dropout                  rate: fraction dropped
- *     ls_activation_layer         LS_RELU, ...
- *     ls_leaky_relu               negative slope (default 0.3)
- *     ls_zero_padding2d           pixels on every side (default 1); .zero_padding for each side
- *     ls_embedding                rows (input_dim), width (output_dim)
- *     ls_rescaling                scale (1.0/255; 1/255 is 0, an error); .offset = -1 */
-#define ls_input(...)                 LS_LAYER_(LS_LAYER_INPUT, __VA_ARGS__)
-#define ls_dense(...)                 LS_LAYER_(LS_LAYER_DENSE, __VA_ARGS__)
-#define ls_conv2d(...)                LS_LAYER_(LS_LAYER_CONV2D, __VA_ARGS__)
-#define ls_depthwise_conv2d(...)      LS_LAYER_(LS_LAYER_DEPTHWISE_CONV2D, __VA_ARGS__)
-#define ls_max_pool2d(...)            LS_LAYER_(LS_LAYER_MAX_POOL2D, __VA_ARGS__)
-#define ls_average_pool2d(...)        LS_LAYER_(LS_LAYER_AVERAGE_POOL2D, __VA_ARGS__)
-#define ls_global_max_pool2d(...)     LS_LAYER_(LS_LAYER_GLOBAL_MAX_POOL2D, __VA_ARGS__)
-#define ls_global_average_pool2d(...) LS_LAYER_(LS_LAYER_GLOBAL_AVERAGE_POOL2D, __VA_ARGS__)
-#define ls_flatten(...)               LS_LAYER_(LS_LAYER_FLATTEN, __VA_ARGS__)
-#define ls_reshape(...)               LS_LAYER_(LS_LAYER_RESHAPE, __VA_ARGS__)
-#define ls_dropout(...)               LS_LAYER_FROM_(LS_LAYER_DROPOUT, ls_first_rate, __VA_ARGS__)
-#define ls_batch_normalization(...)   LS_LAYER_(LS_LAYER_BATCH_NORMALIZATION, __VA_ARGS__)
-#define ls_layer_normalization(...)   LS_LAYER_(LS_LAYER_LAYER_NORMALIZATION, __VA_ARGS__)
-#define ls_activation_layer(...)      LS_LAYER_FROM_(LS_LAYER_ACTIVATION, ls_first_activation, __VA_ARGS__)
-#define ls_relu(...)                  LS_LAYER_(LS_LAYER_RELU, __VA_ARGS__)
-#define ls_leaky_relu(...)            LS_LAYER_FROM_(LS_LAYER_LEAKY_RELU, ls_first_slope, __VA_ARGS__)
-#define ls_softmax(...)               LS_LAYER_(LS_LAYER_SOFTMAX, __VA_ARGS__)
-#define ls_add(...)                   LS_LAYER_(LS_LAYER_ADD, __VA_ARGS__)
-#define ls_multiply(...)              LS_LAYER_(LS_LAYER_MULTIPLY, __VA_ARGS__)
-#define ls_concatenate(...)           LS_LAYER_(LS_LAYER_CONCATENATE, __VA_ARGS__)
-#define ls_zero_padding2d(...)        LS_LAYER_(LS_LAYER_ZERO_PADDING2D, __VA_ARGS__)
-#define ls_embedding(...)             LS_LAYER_(LS_LAYER_EMBEDDING, __VA_ARGS__)
-#define ls_rescaling(...)             LS_LAYER_FROM_(LS_LAYER_RESCALING, ls_first_scale, __VA_ARGS__)
-/* clang-format on */
 
 /* ---- Models ---- */
 
@@ -205,13 +46,17 @@ typedef struct ls_symbol {
 
 #define LS_SYMBOLS_(...)                                                                                               \
     (const ls_symbol[]){ __VA_ARGS__ }, sizeof((const ls_symbol[]){ __VA_ARGS__ }) / sizeof(ls_symbol)
+/* Begins a functional model, which the caller destroys. */
 LS_API ls_status ls_functional_begin(ls_context *ctx, const char *name, ls_model **out);
+/* Adds an input, made by ls_input. */
 LS_API ls_symbol ls_symbol_input(ls_model *model, ls_layer input);
+/* Adds a layer and calls it on one or several symbols. */
 #define ls_symbol_call(model, layer, ...) ls_symbol_call_with(model, layer, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_symbol ls_symbol_call_with(ls_model *model, ls_layer layer, const ls_symbol *inputs, size_t count);
 /* Calls the layer that made `symbol` again on other inputs, with the same weights. */
 #define ls_symbol_share(symbol, ...) ls_symbol_share_with(symbol, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t count);
+/* Ends the model with its outputs; returns the first error of its calls. */
 #define ls_functional_end(model, ...) ls_functional_end_with(model, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count);
 
@@ -438,6 +283,7 @@ typedef struct ls_schedule {
     double values[LS_SCHEDULE_POINTS];
 } ls_schedule;
 
+/* Return LS_SCHEDULE_EXPONENTIAL, _COSINE, _PIECEWISE and _BY_BATCH. Arrays are copied. */
 LS_API ls_schedule ls_exponential_decay(double rate, int64_t steps, double decay, bool staircase);
 LS_API ls_schedule ls_cosine_decay(double rate, int64_t steps, double alpha, double warmup_from, int64_t warmup_steps);
 LS_API ls_schedule ls_piecewise_decay(const int64_t *boundaries, const double *values, int values_count);
@@ -488,6 +334,7 @@ typedef struct ls_optimizer {
     ls_optimizer_options options;
 } ls_optimizer;
 
+#ifndef __cplusplus /* cplusplus.h has them as functions */
 #define ls_sgd(...)     ((ls_optimizer){ .kind = LS_OPTIMIZER_SGD, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_adam(...)    ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAM, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_adamw(...)   ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAMW, .options = { .ls_first = 0, __VA_ARGS__ } })
@@ -495,6 +342,7 @@ typedef struct ls_optimizer {
 #define ls_rmsprop_tf1(...)                                                                                            \
     ((ls_optimizer){ .kind = LS_OPTIMIZER_RMSPROP_TF1, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_adagrad(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAGRAD, .options = { .ls_first = 0, __VA_ARGS__ } })
+#endif
 
 /* Returns the name of the kind, such as "adam"; never free it. */
 LS_API const char *ls_optimizer_name(const ls_optimizer *optimizer);
@@ -566,6 +414,7 @@ typedef struct ls_loss {
     ls_loss_options options;
 } ls_loss;
 
+#ifndef __cplusplus /* cplusplus.h has them as functions */
 #define ls_sparse_categorical_crossentropy(...)                                                                        \
     ((ls_loss){ .kind = LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_categorical_crossentropy(...)                                                                               \
@@ -579,6 +428,7 @@ typedef struct ls_loss {
 #define ls_huber(...) ((ls_loss){ .kind = LS_LOSS_HUBER, .options = { .ls_first = 0, __VA_ARGS__ } })
 /* ls_custom_loss(function, user, "name"); user and name are optional */
 #define ls_custom_loss(...) ((ls_loss){ .kind = LS_LOSS_CUSTOM, .options = { .ls_first_function = 0, __VA_ARGS__ } })
+#endif
 
 /* Returns Keras's name, such as "mean_squared_error". */
 LS_API const char *ls_loss_name(const ls_loss *loss);
@@ -635,21 +485,26 @@ typedef struct ls_metric {
     const char *name; /* default Keras's: "accuracy", "top_k_categorical_accuracy", ... */
 } ls_metric;
 
+#ifndef __cplusplus /* cplusplus.h has them as functions */
 #define ls_accuracy()             ((ls_metric){ .kind = LS_METRIC_ACCURACY })
 #define ls_top_k(places)          ((ls_metric){ .kind = LS_METRIC_TOP_K, .k = places })
 #define ls_metric_of(metric_kind) ((ls_metric){ .kind = metric_kind })
 /* ls_custom_metric(function, user, "name"); user and name are optional */
 #define ls_custom_metric(...) ((ls_metric){ .kind = LS_METRIC_CUSTOM, .ls_first = 0, __VA_ARGS__ })
+#endif
 
 #define LS_MAX_METRICS 16
 typedef struct ls_metrics_list {
     size_t count;
     ls_metric metric[LS_MAX_METRICS];
 } ls_metrics_list;
+#ifndef __cplusplus /* cplusplus.h has them as functions */
 #define ls_metrics(...)                                                                                                \
     ((ls_metrics_list){ .count = sizeof((const ls_metric[]){ __VA_ARGS__ }) / sizeof(ls_metric),                       \
                         .metric = { __VA_ARGS__ } })
+#endif
 
+/* Returns the name of a metric's result: its own, or Keras's. */
 LS_API const char *ls_metric_name(const ls_metric *metric);
 /* ls_metric_sums returns a vector of sums over the samples of the batch (f64, joined once per
  * step), and ls_metric_result the metric's value. Add the sums of several batches element by

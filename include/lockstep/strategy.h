@@ -81,31 +81,37 @@ typedef struct ls_strategy {
     bool overlap;
 } ls_strategy;
 
+#ifndef __cplusplus /* cplusplus.h has them as functions */
 #define ls_one_device(...)     ((ls_strategy){ .kind = LS_STRATEGY_ONE_DEVICE, .ls_first = 0, __VA_ARGS__ })
 #define ls_mirrored(...)       ((ls_strategy){ .kind = LS_STRATEGY_MIRRORED, .ls_first = 0, __VA_ARGS__ })
 #define ls_data_parallel(...)  ((ls_strategy){ .kind = LS_STRATEGY_DATA_PARALLEL, .ls_first = 0, __VA_ARGS__ })
 #define ls_model_parallel(...) ((ls_strategy){ .kind = LS_STRATEGY_MODEL_PARALLEL, .ls_first = 0, __VA_ARGS__ })
 #define ls_pipeline(...)       ((ls_strategy){ .kind = LS_STRATEGY_PIPELINE, .ls_first = 0, __VA_ARGS__ })
+#endif
 
 /* Mirrored over the devices of every worker of the cluster. This is also the default strategy of
  * a context in a cluster, and every other strategy is distributed over the workers too. In
  * addition, it returns LS_ERR_STATE if the environment (TF_CONFIG, torchrun, mpirun, srun)
  * describes a cluster that the context has not joined, so that workers do not train separately
  * by mistake. Without a cluster it is ls_mirrored. */
+#ifndef __cplusplus
 #define ls_multi_worker(...) ((ls_strategy){ .kind = LS_STRATEGY_MULTI_WORKER, .ls_first = 0, __VA_ARGS__ })
+#endif
 
 /* With staleness 0, the workers compute lanes of the same batch and the servers join them; the
  * bits are those of every other strategy. .staleness = 8 is asynchronous: each worker computes its
  * own batches at its own pace, and a server applies gradients in arrival order, but none that is
  * more than 8 versions old. Workers may join and leave while ls_fit runs, and servers may restart.
  * In other workers and in servers, ls_fit returns when the chief's has ended, with the same
- * weights. With .record, ls_replay repeats every step (docs/parameter-servers.md). */
+ * weights. With .record.path, ls_replay repeats every step (docs/parameter-servers.md). */
 
 /* Workers compute and parameter servers join or apply gradients. Start servers with lockstep
  * launch --servers 1, "ps" tasks of TF_CONFIG, LOCKSTEP_SERVERS, or .servers of
  * ls_cluster_options. Returns LS_ERR_STATE in a cluster without servers. Without a cluster it is
  * ls_mirrored. */
+#ifndef __cplusplus
 #define ls_parameter_server(...) ((ls_strategy){ .kind = LS_STRATEGY_PARAMETER_SERVER, .ls_first = 0, __VA_ARGS__ })
+#endif
 
 /* Sets the default strategy of a graph's runs: ls_eval, ls_eval_rows and reading a tensor. */
 LS_API ls_status ls_graph_set_strategy(ls_graph *graph, ls_strategy strategy);

@@ -1,5 +1,4 @@
-/* The built-in models. Classifiers end in softmax, as in Keras; cross-entropy losses use the logits
- * before the softmax, so training loses no precision. */
+/* The built-in models. Classifiers end in softmax; cross-entropy losses use the logits before it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,8 +11,6 @@
 /* torchvision's initializer for residual networks: normal with variance 2 / fan-out. */
 #define HE .kernel_initializer = { .kind = LS_INIT_VARIANCE_UNTRUNCATED, .a = 2, .b = LS_FAN_OUT }
 
-/* Arguments for building a model: sample sizes and number of classes, the default ones or the
- * caller's. */
 typedef struct maker {
     ls_context *ctx;
     const char *name;
@@ -53,7 +50,6 @@ static ls_status mnist_cnn_wide(const maker *m, ls_model **out)
 
 /* ---- Residual networks ---- */
 
-/* Layer names within a block are Keras's: "conv2_block1_1_conv". */
 typedef struct label {
     char text[64];
 } label;
@@ -65,8 +61,7 @@ static label join(const char *name, const char *part)
     return l;
 }
 
-/* Adds a convolution, a batch norm and optionally ReLU. Padding (half the kernel on each side) and
- * the batch norm's epsilon and momentum are torchvision's. */
+/* Padding, epsilon and momentum are torchvision's. */
 static ls_symbol convolve(ls_symbol x, label name, int64_t filters, int64_t size, int64_t stride, bool relu)
 {
     int64_t pad = size / 2;
@@ -78,7 +73,7 @@ static ls_symbol convolve(ls_symbol x, label name, int64_t filters, int64_t size
     return relu ? ls_symbol_call(x.model, ls_activation_layer(LS_RELU, .name = act.text), y) : y;
 }
 
-/* Two 3x3 convolutions, the first with the stride; or, as bottleneck, 1x1, 3x3 with the stride, 1x1
+/* Two 3x3 convolutions, the first with the stride; or a bottleneck: 1x1, 3x3 with the stride, 1x1
  * to four times the channels. */
 static ls_symbol block(ls_symbol x, const char *name, int64_t channels, int64_t stride, bool bottleneck, bool project)
 {
@@ -141,10 +136,10 @@ static const struct {
 } models[] = {
     { "linear", linear, { 1, { 1 } }, 0, 0 },
     { "mlp", mlp, { 3, { 28, 28, 1 } }, 10, 0 },
-    /* Unpadded convolutions and pools: sizes 10 8 4 2 1. */
+    /* unpadded: sizes 10 8 4 2 1 */
     { "mnist-cnn", mnist_cnn, { 3, { 28, 28, 1 } }, 10, 10 },
     { "mnist-cnn-wide", mnist_cnn_wide, { 3, { 28, 28, 1 } }, 10, 1 },
-    /* Everything is padded: 1x1 stays 1x1. */
+    /* padded: 1x1 stays 1x1 */
     { "resnet18", resnet18, { 3, { 224, 224, 3 } }, 1000, 1 },
     { "resnet50", resnet50, { 3, { 224, 224, 3 } }, 1000, 1 },
 };
@@ -161,30 +156,31 @@ static ls_status check_input(size_t index, const ls_shape *input)
     int64_t least = models[index].least;
     char text[LS_SHAPE_TEXT];
     if (input->rank < 0 || input->rank >= LS_MAX_RANK)
-        return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": an input has 1 to %d sizes, this one %d", name,
+        return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": the input must have 1 to %d sizes (got %d)", name,
                        LS_MAX_RANK - 1, input->rank);
     ls_shape_format(input, text);
     for (int i = 0; i < input->rank; i++)
         if (input->dims[i] < 1)
-            return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": an input of %s: every size is at least 1", name, text);
+            return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": the input is %s; every size must be at least 1", name,
+                           text);
     if (least > 0 && input->rank != 3)
-        return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": an input of %s; height, width and channels are needed",
+        return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": the input is %s; it must have height, width and channels",
                        name, text);
     if (least > 0 && (input->dims[0] < least || input->dims[1] < least))
-        return ls_fail(LS_ERR_SHAPE,
-                       "built-in model \"%s\": an input of %s is too small: height and width are at least %lld", name,
-                       text, (long long)least);
+        return ls_fail(LS_ERR_SHAPE, "built-in model \"%s\": the input is %s; height and width must be at least %lld",
+                       name, text, (long long)least);
     return LS_OK;
 }
 
 static ls_status check_classes(size_t index, int64_t classes)
 {
     if (classes != 0 && models[index].classes == 0)
-        return ls_fail(LS_ERR_INVALID, "built-in model \"%s\": %lld classes; it is no classifier and takes none",
+        return ls_fail(LS_ERR_INVALID,
+                       "built-in model \"%s\": classes is %lld, but the model is not a classifier; remove it",
                        models[index].name, (long long)classes);
     if (classes < 0)
-        return ls_fail(LS_ERR_INVALID, "built-in model \"%s\": %lld classes; at least 1 is needed", models[index].name,
-                       (long long)classes);
+        return ls_fail(LS_ERR_INVALID, "built-in model \"%s\": classes is %lld; it must be at least 1",
+                       models[index].name, (long long)classes);
     return LS_OK;
 }
 
@@ -208,7 +204,7 @@ ls_status ls_model_builtin_with(ls_context *ctx, const char *name, ls_builtin_op
         return ls_fail(LS_ERR_INVALID, "ls_model_builtin: the %s is NULL",
                        !ctx    ? "context"
                        : !name ? "name"
-                               : "place for the model");
+                               : "model pointer (out)");
     LS_TRY(ls_context_check(ctx, "ls_model_builtin"));
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         names[i] = models[i].name;

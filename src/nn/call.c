@@ -8,7 +8,8 @@
 #include "graph/init.h"
 #include "nn/model.h"
 
-ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const *inputs, size_t count, ls_status status)
+ls_status ls_layer_fail_within(ls_layer_kind kind, const char *name, ls_tensor *const *inputs, size_t count,
+                               ls_status status)
 {
     ls_text text = { 0 };
     char shape[LS_SHAPE_TEXT];
@@ -30,8 +31,7 @@ static ls_status fill_weight(const ls_model_layer *layer, size_t i, uint64_t see
                         layer->variable[i]->attr.variable.variable->data);
 }
 
-/* Allocates and initializes variables on first use, so that a model that is only described needs no
- * memory. */
+/* On first use, so that a model that is only described needs no memory. */
 static ls_status fill_variables(ls_graph *graph)
 {
     LS_OWN_FP_MODE;
@@ -66,7 +66,6 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     return LS_OK;
 }
 
-/* Creates the layer's variables on the device that the layer is called on. */
 static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *input, int device)
 {
     if (layer->spec.kind != LS_LAYER_NONE)
@@ -120,7 +119,9 @@ static ls_status weights_of(ls_call *call, ls_model_layer *layer, const ls_shape
 {
     if (!layer->built) {
         if (!call->making)
-            return ls_fail(LS_ERR_STATE, "it was not called when the model was made");
+            return ls_fail(
+                LS_ERR_STATE,
+                "the layer was not called when the model was made; the function must call the same layers every time");
         LS_TRY(build(call->model, layer, input, call->graph->device));
     }
     for (size_t i = 0; call->making && i < layer->weight_count; i++)
@@ -144,12 +145,12 @@ static void note_output(ls_call *call, ls_model_layer *layer, const ls_tensor *x
 static ls_status apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *inputs, size_t count, ls_tensor **out)
 {
     if (layer->spec.kind == LS_LAYER_INPUT)
-        return ls_fail(LS_ERR_INVALID, "an input is not called");
+        return ls_fail(LS_ERR_INVALID, "an input is not called; pass it as an input of another layer");
     if (count == 0)
-        return ls_fail(LS_ERR_INVALID, "it is called on nothing");
+        return ls_fail(LS_ERR_INVALID, "the layer is called without an input");
     for (size_t i = 0; i < count; i++)
         if (inputs[i]->graph != call->graph)
-            return ls_fail(LS_ERR_INVALID, "input %zu belongs to another graph than this trace", i);
+            return ls_fail(LS_ERR_INVALID, "input %zu belongs to another graph; use tensors of this trace", i);
     ls_layer_pass pass = { .inputs = inputs,
                            .input_count = count,
                            .training = call->training,
@@ -178,7 +179,7 @@ ls_status ls_call_apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *
     ls_status status = apply(call, layer, inputs, count, out);
     call->graph->device = outer;
     call->graph->layer = outer_layer;
-    return status == LS_OK ? LS_OK : ls_layer_blame(layer->spec.kind, layer->name, inputs, count, status);
+    return status == LS_OK ? LS_OK : ls_layer_fail_within(layer->spec.kind, layer->name, inputs, count, status);
 }
 
 /* ---- Explicit calls in custom models ---- */
@@ -243,7 +244,7 @@ ls_tensor *ls_call_variable_with(ls_call *call, const char *name, ls_weight_opti
     ls_tensor *out = NULL;
     if (!call)
         return NULL;
-    ls_status status = name ? own_weight(call, name, &options, &out) : ls_fail(LS_ERR_INVALID, "it has no name");
+    ls_status status = name ? own_weight(call, name, &options, &out) : ls_fail(LS_ERR_INVALID, "the name is NULL");
     if (status == LS_OK)
         return out;
     status = ls_fail_within(status, "weight \"%s\" of model \"%s\"", name ? name : "", call->model->name);
@@ -260,13 +261,12 @@ bool ls_call_is_training(const ls_call *call)
 ls_status ls_model_make_inputs(const ls_model *model, ls_graph *graph, ls_tensor **out)
 {
     for (size_t i = 0; i < model->input_count; i++) {
-        out[i] = ls_op_input(graph, NULL, model->inputs[i]->spec.options.dtype, model->inputs[i]->output);
+        out[i] = ls_op_input(graph, NULL, model->inputs[i]->spec.input.dtype, model->inputs[i]->output);
         LS_TRY(ls_tensor_check(out[i]));
     }
     return LS_OK;
 }
 
-/* The calls are ordered: each comes after its inputs. */
 static ls_status run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs)
 {
     ls_tensor **in = NULL;
@@ -304,10 +304,10 @@ static ls_status run_function(ls_model *model, ls_call *call, ls_tensor *const *
     model->function(call, inputs, outputs, model->user);
     for (size_t i = 0; i < model->output_count; i++) {
         if (!outputs[i])
-            return ls_fail(LS_ERR_INVALID, "output %zu was not set", i);
+            return ls_fail(LS_ERR_INVALID, "the function did not set output %zu", i);
         LS_TRY(ls_tensor_check(outputs[i]));
         if (outputs[i]->graph != call->graph)
-            return ls_fail(LS_ERR_INVALID, "output %zu belongs to another graph", i);
+            return ls_fail(LS_ERR_INVALID, "output %zu belongs to another graph; use tensors of this trace", i);
     }
     return LS_OK;
 }
@@ -326,16 +326,16 @@ static ls_status check_input(const ls_model *model, size_t i, const ls_tensor *x
     const ls_model_layer *input = model->inputs[i];
     LS_TRY(ls_tensor_check(x));
     if (x->graph != model->graph)
-        return ls_fail(LS_ERR_INVALID, "it belongs to another graph; ls_model_graph gives the model's");
+        return ls_fail(LS_ERR_INVALID, "the tensor belongs to another graph; make it in ls_model_graph(model)");
     bool fits = x->shape.rank == input->output.rank;
     for (int a = 1; fits && a < x->shape.rank; a++)
         fits = x->shape.dims[a] == input->output.dims[a];
     if (!fits)
-        return ls_fail(LS_ERR_SHAPE, "it is %s; the model takes %s", ls_shape_format(&x->shape, have),
+        return ls_fail(LS_ERR_SHAPE, "the tensor is %s; the model takes %s", ls_shape_format(&x->shape, have),
                        ls_shape_format(&input->output, need));
-    if (x->dtype != input->spec.options.dtype)
-        return ls_fail(LS_ERR_DTYPE, "it is %s; the model takes %s (ls_op_cast changes the type)",
-                       ls_dtype_name(x->dtype), ls_dtype_name(input->spec.options.dtype));
+    if (x->dtype != input->spec.input.dtype)
+        return ls_fail(LS_ERR_DTYPE, "the tensor is %s; the model takes %s; convert it with ls_op_cast",
+                       ls_dtype_name(x->dtype), ls_dtype_name(input->spec.input.dtype));
     return LS_OK;
 }
 
@@ -353,8 +353,7 @@ static ls_tensor *add(ls_tensor *sum, ls_tensor *term)
     return sum ? ls_op_add(sum, term) : term;
 }
 
-/* As in Keras, penalizes each trainable variable once, even if its layer is called several
- * times. */
+/* As in Keras, penalizes each trainable variable once. */
 static ls_status regularize(const ls_model *model, ls_tensor **out)
 {
     ls_tensor *sum = NULL;
@@ -380,8 +379,7 @@ ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool trainin
     LS_OWN_FP_MODE;
     LS_TRY(ls_model_need_ready(model, "ls_model_trace"));
     if (!inputs || !outputs || (training && !trace))
-        return ls_fail(LS_ERR_INVALID,
-                       "ls_model_trace: inputs, a place for outputs and, in training, a trace are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_model_trace: inputs or outputs is NULL, or, in training, trace is NULL");
     LS_TRY(check_inputs(model, inputs));
     ls_tensor *some[8], **results = some, *regularization = NULL;
     if (model->output_count > sizeof(some) / sizeof(some[0]))
@@ -419,8 +417,8 @@ ls_tensor *ls_model_apply(ls_model *model, ls_tensor *x, bool training)
         return x;
     ls_status status = ls_model_need_ready(model, "ls_model_apply");
     if (status == LS_OK && (model->input_count != 1 || model->output_count != 1))
-        status = ls_fail(LS_ERR_INVALID, "model \"%s\" has %zu inputs and %zu outputs: ls_model_trace takes several",
-                         model->name, model->input_count, model->output_count);
+        status = ls_fail(LS_ERR_INVALID, "model \"%s\" has %zu inputs and %zu outputs; use ls_model_trace", model->name,
+                         model->input_count, model->output_count);
     if (status == LS_OK)
         status = ls_model_trace(model, &x, training, &y, &trace);
     free(trace.updates); /* only the array: the graph owns the assignments */

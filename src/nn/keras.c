@@ -13,11 +13,11 @@
 
 /* ---- Sequential ---- */
 
-/* If no layer is an InputLayer, uses the shape that the model was built with. */
+/* Uses the shape that the model was built with if it has no InputLayer. */
 static ls_status built_shape(const ls_json_at *config, ls_layer *out)
 {
     ls_json_at at, element;
-    *out = (ls_layer){ .kind = LS_LAYER_INPUT };
+    *out = ls_input();
     if (!ls_json_find(config, "build_input_shape", &at) || json_is_null(at.value))
         return ls_json_fail(config, LS_ERR_UNSUPPORTED,
                             "the model was not built: its first layer must be an InputLayer, so that "
@@ -25,16 +25,15 @@ static ls_status built_shape(const ls_json_at *config, ls_layer *out)
     LS_TRY(ls_json_is_array(&at));
     size_t rank = ls_json_count(&at);
     if (rank == 0 || rank > LS_MAX_RANK)
-        return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "%zu axes; from 1 to %d are supported", rank, LS_MAX_RANK);
-    out->options.shape.rank = (int)rank - 1;
+        return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "%zu axes; 1 to %d are supported", rank, LS_MAX_RANK);
+    out->input.shape.rank = (int)rank - 1;
     for (size_t i = 1; i < rank; i++) {
         LS_TRY(ls_json_element(&at, i, &element));
-        LS_TRY(ls_json_i64(&element, &out->options.shape.dims[i - 1]));
+        LS_TRY(ls_json_i64(&element, &out->input.shape.dims[i - 1]));
     }
     return LS_OK;
 }
 
-/* Freezing a model freezes all its layers. */
 static void freeze(ls_layer *layer, bool trainable)
 {
     if (!trainable)
@@ -75,7 +74,6 @@ free_specs:
 
 /* ---- Functional ---- */
 
-/* A layer of the file. Its calls become symbols one by one. */
 typedef struct entry {
     ls_json_at at, nodes;
     const char *name;
@@ -129,16 +127,17 @@ static ls_status read_history(const reader *r, const ls_json_at *at, entry **fro
     if (!*from)
         return no_entry(r, at, name);
     if (number < 0 || (size_t)number >= (*from)->call_count)
-        return ls_json_fail(&part[1], LS_ERR_DATA, "layer \"%s\" has %zu calls, there is no number %lld", name,
+        return ls_json_fail(&part[1], LS_ERR_DATA, "layer \"%s\" has %zu calls; there is no call %lld", name,
                             (*from)->call_count, (long long)number);
     if (output != 0)
-        return ls_json_fail(&part[2], LS_ERR_UNSUPPORTED, "output %lld of layer \"%s\": layers have one output",
+        return ls_json_fail(&part[2], LS_ERR_UNSUPPORTED,
+                            "output %lld of layer \"%s\" is not supported; layers have one output, 0",
                             (long long)output, name);
     *call = (size_t)number;
     return LS_OK;
 }
 
-/* Symbols of one argument of a call: a tensor or a list. *ready: all of them exist. */
+/* Reads the symbols of an argument: a tensor or a list. *ready: all of them exist. */
 typedef struct inputs {
     ls_symbol *symbols;
     size_t count, room;
@@ -189,7 +188,7 @@ static bool all_null(const json_t *value)
     return json_is_null(value) || json_is_array(value);
 }
 
-/* Ignores `training`: it is set by the caller of the model, not by the file. */
+/* Ignores `training`, which the caller of the model sets. */
 static ls_status read_keywords(const reader *r, const ls_json_at *node, inputs *in)
 {
     static const char *const known[] = { "training", "mask", "inputs" };
@@ -208,23 +207,23 @@ static ls_status read_node(const reader *r, const ls_json_at *node, inputs *in)
 {
     ls_json_at args, at;
     if (json_is_array(node->value))
-        return ls_json_fail(node, LS_ERR_UNSUPPORTED, "this is the JSON of Keras 2; to_json() of Keras 3 is needed");
+        return ls_json_fail(node, LS_ERR_UNSUPPORTED,
+                            "this is the JSON of Keras 2; write it with to_json() of Keras 3");
     LS_TRY(ls_json_get_array(node, "args", &args));
     for (size_t i = 0; i < ls_json_count(&args); i++) {
         LS_TRY(ls_json_element(&args, i, &at));
         if (i > 0 && json_is_null(at.value))
             continue;
         if (i > 0)
-            return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "a second argument of a call");
+            return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "a call with a second argument is not supported");
         LS_TRY(read_argument(r, &at, in));
     }
     LS_TRY(read_keywords(r, node, in));
     if (in->ready && in->count == 0)
-        return ls_json_fail(node, LS_ERR_DATA, "a layer is called on nothing");
+        return ls_json_fail(node, LS_ERR_DATA, "a layer is called without an input");
     return LS_OK;
 }
 
-/* Makes the next call of a layer if its inputs exist. */
 static ls_status make_call(reader *r, entry *e, bool *made)
 {
     ls_json_at node;
@@ -258,8 +257,8 @@ static ls_status make_calls(reader *r)
     }
     for (size_t i = 0; i < r->count; i++)
         if (r->entries[i].done < r->entries[i].call_count)
-            return ls_json_fail(&r->entries[i].nodes, LS_ERR_DATA, "layer \"%s\" is called on something that needs it",
-                                r->entries[i].name);
+            return ls_json_fail(&r->entries[i].nodes, LS_ERR_DATA,
+                                "layer \"%s\" is called on a layer that depends on it", r->entries[i].name);
     return LS_OK;
 }
 
@@ -272,7 +271,8 @@ static ls_status read_entry(const reader *r, entry *e, bool trainable)
     e->name = e->spec.options.name;
     LS_TRY(ls_json_opt_string(&e->at, "name", &e->name));
     if (!e->name || !e->spec.options.name || strcmp(e->name, e->spec.options.name) != 0)
-        return ls_json_fail(&e->at, LS_ERR_DATA, "a layer of a Functional model needs a name, the same in its config");
+        return ls_json_fail(&e->at, LS_ERR_DATA,
+                            "a layer of a Functional model must have a name, equal to the one in its config");
     for (const entry *other = r->entries; other < e; other++)
         if (strcmp(other->name, e->name) == 0)
             return ls_json_fail(&e->at, LS_ERR_DATA, "there are two layers named \"%s\"", e->name);
@@ -280,7 +280,8 @@ static ls_status read_entry(const reader *r, entry *e, bool trainable)
     bool input = e->spec.kind == LS_LAYER_INPUT;
     e->call_count = input ? 1 : ls_json_count(&e->nodes);
     if (input != (ls_json_count(&e->nodes) == 0))
-        return ls_json_fail(&e->nodes, LS_ERR_DATA, "layer \"%s\": inputs have no calls, and other layers have some",
+        return ls_json_fail(&e->nodes, LS_ERR_DATA,
+                            "layer \"%s\": an InputLayer must have no calls, and any other layer at least one",
                             e->name);
     e->calls = calloc(e->call_count, sizeof(*e->calls));
     return e->calls ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu calls", e->call_count);
@@ -306,7 +307,7 @@ static ls_status read_ends(const reader *r, const ls_json_at *config, const char
             LS_TRY(ls_json_element(&list, i, &at));
         LS_TRY(read_history(r, &at, &from, &call));
         if (input != (from->spec.kind == LS_LAYER_INPUT) && input)
-            return ls_json_fail(&at, LS_ERR_DATA, "layer \"%s\" is no InputLayer", from->name);
+            return ls_json_fail(&at, LS_ERR_DATA, "layer \"%s\" is not an InputLayer", from->name);
         if (input) {
             if (from->done > 0)
                 return ls_json_fail(&at, LS_ERR_DATA, "input \"%s\" is given twice", from->name);
@@ -410,7 +411,8 @@ ls_status ls_model_from_keras_json(ls_context *ctx, const char *path, ls_model *
     LS_OWN_FP_MODE;
     json_t *json;
     if (!ctx || !path || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_model_from_keras_json: context, path and a place for the model are needed");
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_model_from_keras_json: the context, the path or the model pointer (out) is NULL");
     LS_TRY(ls_context_check(ctx, "ls_model_from_keras_json"));
     LS_TRY(ls_json_read_file(path, &json));
     return make_model(ctx, json, path, out);
@@ -425,11 +427,11 @@ ls_status ls_model_from_keras(ls_context *ctx, const char *path, ls_model **out)
     ls_tensor_format format;
     ls_model *model;
     if (!ctx || !path || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_model_from_keras: context, path and a place for the model are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_model_from_keras: the context, the path or the model pointer (out) is NULL");
     LS_TRY(ls_context_check(ctx, "ls_model_from_keras"));
     LS_TRY(ls_tensors_format_in(path, &format));
     if (format != LS_TENSORS_KERAS)
-        return ls_fail(LS_ERR_DATA, "'%s' is no .keras archive, as model.save() of Keras 3 writes it", path);
+        return ls_fail(LS_ERR_DATA, "'%s' is not a .keras archive; write it with model.save() of Keras 3", path);
     LS_TRY(ls_zip_read_from(path, LS_KERAS_CONFIG, LS_JSON_FILE_LIMIT, &text, &bytes));
     ls_status status = ls_json_read_buffer(path, text, bytes, &json);
     free(text);

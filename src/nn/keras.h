@@ -7,17 +7,25 @@
 #include "lockstep/nn.h"
 
 /* Reads the spec of {"class_name": ..., "config": {...}}; its strings live as long as the JSON. An
- * unsupported key must have the value that has no effect. Error messages name layer, class and
- * key. */
+ * unsupported key must have the value that has no effect. */
 ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out);
 
-/* Fails if the object at `at` has a class that a user registered. */
+/* Fails with path, layer and class: `PATH: layer "conv2d" (Conv2D): ...`. */
+typedef struct ls_keras_label {
+    const char *name, *class_name;
+} ls_keras_label;
+ls_status ls_keras_fail(const ls_json_at *at, const ls_keras_label *label, ls_status status, const char *format, ...)
+    LS_PRINTF(4, 5);
+
+/* Fails if a user registered the class of the object. */
 ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name);
+
+/* Accepts "float32" or the equivalent DTypePolicy; other types are unsupported. */
+ls_status ls_keras_dtype(const ls_json_at *at, const ls_keras_label *label, const char **out);
 
 /* ---- Writing (keras_write.c) ---- */
 
-/* Writes a .keras archive: the model as JSON, and its weights. `entries` and groups as for
- * ls_hdf5_make. */
+/* Writes a .keras archive; entries and groups as for ls_hdf5_make. */
 ls_status ls_keras_write(const ls_model *model, const char *path, const ls_safetensors_entry *entries,
                          const ls_safetensors_pair *groups, size_t group_count);
 

@@ -1,16 +1,14 @@
-/* Keys of Keras's classes. Only keras_layer.c, which reads them, and keras_write.c, which writes
- * them, include this. */
+/* Keys of Keras's classes, for keras_classes.c, keras_layer.c and keras_write.c. */
 #ifndef LS_NN_KERAS_KEYS_H
 #define LS_NN_KERAS_KEYS_H
 
 #include "nn/keras.h"
 
 typedef enum ls_keras_rule {
-    NAME,      /* read first */
-    DTYPE,     /* must be float32 */
-    I64,       /* integer >= 1 */
-    I64_FIRST, /* integer >= 1, stored as first or second argument */
-    I64_SECOND,
+    NAME,         /* read first */
+    DTYPE,        /* must be float32 */
+    I64,          /* integer >= 1 */
+    ARGUMENT,     /* integer, stored as a positional argument */
     PAIR,         /* [3, 3], or 3 */
     PAIR_OR_NULL, /* PAIR; null: the default */
     BOOL,         /* stored in a bool */
@@ -18,7 +16,7 @@ typedef enum ls_keras_rule {
     F64,          /* a number */
     F64_OR_NULL,  /* F64; null: the default */
     PADDING,
-    SIDES, /* [[1, 1], [1, 1]] */
+    SIDES, /* [[1, 1], [1, 1]], of ls_pad_options */
     ACTIVATION,
     INITIALIZER,
     REGULARIZER,
@@ -34,7 +32,7 @@ typedef enum ls_keras_rule {
 typedef struct ls_keras_key {
     const char *name;
     ls_keras_rule rule;
-    size_t offset; /* offset in ls_layer_options */
+    size_t offset; /* offset in the options of the layer's family */
 } ls_keras_key;
 
 typedef struct ls_keras_class {
@@ -49,6 +47,8 @@ typedef struct ls_keras_initializer {
     const char *a, *b; /* keys of its numbers, or NULL */
 } ls_keras_initializer;
 
+extern const ls_keras_class ls_keras_classes[];
+extern const size_t ls_keras_class_count;
 /* Return NULL if Keras has no such class. */
 const ls_keras_class *ls_keras_class_of(ls_layer_kind kind);
 /* Not for VarianceScaling. */

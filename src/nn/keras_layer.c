@@ -1,5 +1,4 @@
-/* One layer of Keras's JSON. The table of each class maps its keys to options, or to the value that
- * a key must have. */
+/* Reads one layer of Keras's JSON by the tables of keras_classes.c. */
 #include "nn/keras_keys.h"
 
 #include <math.h>
@@ -11,21 +10,14 @@
 #include "base/text.h"
 #include "nn/layer.h"
 
-/* Names the layer of a message. */
-typedef struct layer_name {
-    const char *name, *class_name;
-} layer_name;
-
-/* Fails with path, layer and class: `PATH: layer "conv2d" (Conv2D): ...`. */
-static LS_PRINTF(4, 5) ls_status
-    fail(const ls_json_at *at, const layer_name *who, ls_status status, const char *format, ...)
+ls_status ls_keras_fail(const ls_json_at *at, const ls_keras_label *label, ls_status status, const char *format, ...)
 {
     ls_text text = { 0 };
     va_list args;
     va_start(args, format);
     ls_text_add_v(&text, format, args);
     va_end(args);
-    status = ls_json_fail(at, status, "layer \"%s\" (%s): %s", who->name, who->class_name, ls_text_get(&text));
+    status = ls_json_fail(at, status, "layer \"%s\" (%s): %s", label->name, label->class_name, ls_text_get(&text));
     ls_text_free(&text);
     return status;
 }
@@ -39,156 +31,8 @@ ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
     LS_TRY(ls_json_string(&name, &text));
     return strcmp(text, class_name) == 0
                ? LS_OK
-               : ls_json_fail(&name, LS_ERR_UNSUPPORTED, "\"%s\" is a class of the user's; only Keras's own are known",
-                              text);
-}
-
-/* ---- Keys ---- */
-
-#define AT(field) offsetof(ls_layer_options, field)
-#define COMMON                                                                                                         \
-    { "name", NAME, 0 }, { "trainable", NOT, AT(frozen) },                                                             \
-    {                                                                                                                  \
-        "dtype", DTYPE, 0                                                                                              \
-    }
-#define WINDOW                                                                                                         \
-    { "strides", PAIR, AT(strides) }, { "padding", PADDING, 0 },                                                       \
-    {                                                                                                                  \
-        "data_format", MUST_BE_LAST, 0                                                                                 \
-    }
-#define BIAS                                                                                                           \
-    { "activation", ACTIVATION, 0 }, { "use_bias", NOT, AT(no_bias) },                                                 \
-        { "bias_initializer", INITIALIZER, AT(bias_initializer) },                                                     \
-        { "bias_regularizer", REGULARIZER, AT(bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },             \
-    {                                                                                                                  \
-        "activity_regularizer", MUST_BE_NULL, 0                                                                        \
-    }
-#define KERNEL(prefix)                                                                                                 \
-    { prefix "_initializer", INITIALIZER, AT(kernel_initializer) },                                                    \
-        { prefix "_regularizer", REGULARIZER, AT(kernel_regularizer) },                                                \
-    {                                                                                                                  \
-        prefix "_constraint", MUST_BE_NULL, 0                                                                          \
-    }
-#define NORM                                                                                                           \
-    { "epsilon", F64, AT(epsilon) }, { "center", NOT, AT(no_center) }, { "scale", NOT, AT(no_scale) },                 \
-        { "beta_initializer", INITIALIZER, AT(beta_initializer) },                                                     \
-        { "gamma_initializer", INITIALIZER, AT(gamma_initializer) },                                                   \
-        { "beta_regularizer", REGULARIZER, AT(beta_regularizer) },                                                     \
-        { "gamma_regularizer", REGULARIZER, AT(gamma_regularizer) }, { "beta_constraint", MUST_BE_NULL, 0 },           \
-    {                                                                                                                  \
-        "gamma_constraint", MUST_BE_NULL, 0                                                                            \
-    }
-#define END                                                                                                            \
-    {                                                                                                                  \
-        NULL, NAME, 0                                                                                                  \
-    }
-
-static const ls_keras_key dense_keys[] = {
-    COMMON, { "units", I64_FIRST, 0 }, BIAS, KERNEL("kernel"), { "quantization_config", MUST_BE_NULL, 0 }, END
-};
-static const ls_keras_key conv_keys[] = { COMMON,
-                                          { "filters", I64_FIRST, 0 },
-                                          { "kernel_size", PAIR, AT(kernel_size) },
-                                          WINDOW,
-                                          { "dilation_rate", PAIR, AT(dilation_rate) },
-                                          { "groups", I64, AT(groups) },
-                                          BIAS,
-                                          KERNEL("kernel"),
-                                          END };
-static const ls_keras_key depthwise_keys[] = { COMMON,
-                                               { "kernel_size", PAIR, AT(kernel_size) },
-                                               WINDOW,
-                                               { "dilation_rate", PAIR, AT(dilation_rate) },
-                                               { "depth_multiplier", I64, AT(depth_multiplier) },
-                                               BIAS,
-                                               KERNEL("depthwise"),
-                                               END };
-static const ls_keras_key pool_keys[] = { COMMON,
-                                          { "pool_size", PAIR, AT(pool_size) },
-                                          { "strides", PAIR_OR_NULL, AT(strides) },
-                                          { "padding", PADDING, 0 },
-                                          { "data_format", MUST_BE_LAST, 0 },
-                                          END };
-static const ls_keras_key global_keys[] = {
-    COMMON, { "data_format", MUST_BE_LAST, 0 }, { "keepdims", BOOL, AT(keepdims) }, END
-};
-static const ls_keras_key flatten_keys[] = { COMMON, { "data_format", MUST_BE_LAST, 0 }, END };
-static const ls_keras_key reshape_keys[] = { COMMON, { "target_shape", SIZES, 0 }, END };
-static const ls_keras_key dropout_keys[] = {
-    COMMON, { "rate", F64, AT(rate) }, { "seed", MUST_BE_NULL, 0 }, { "noise_shape", MUST_BE_NULL, 0 }, END
-};
-static const ls_keras_key batch_norm_keys[] = { COMMON,
-                                                { "axis", AXIS, AT(axis) },
-                                                { "momentum", F64, AT(momentum) },
-                                                NORM,
-                                                { "moving_mean_initializer", INITIALIZER, AT(moving_mean_initializer) },
-                                                { "moving_variance_initializer", INITIALIZER,
-                                                  AT(moving_variance_initializer) },
-                                                { "synchronized", MUST_BE_FALSE, 0 },
-                                                { "renorm", MUST_BE_FALSE, 0 },
-                                                { "renorm_clipping", ANY, 0 },
-                                                { "renorm_momentum", ANY, 0 },
-                                                END };
-static const ls_keras_key layer_norm_keys[] = {
-    COMMON, { "axis", LAST_AXES, 0 }, NORM, { "rms_scaling", MUST_BE_FALSE, 0 }, END
-};
-static const ls_keras_key activation_keys[] = { COMMON, { "activation", ACTIVATION, 0 }, END };
-static const ls_keras_key relu_keys[] = { COMMON,
-                                          { "max_value", F64_OR_NULL, AT(max_value) },
-                                          { "negative_slope", F64, AT(negative_slope) },
-                                          { "threshold", F64, AT(threshold) },
-                                          END };
-static const ls_keras_key leaky_keys[] = { COMMON, { "negative_slope", F64, AT(negative_slope) }, END };
-static const ls_keras_key softmax_keys[] = { COMMON, { "axis", AXIS, AT(axis) }, END };
-static const ls_keras_key merge_keys[] = { COMMON, END };
-static const ls_keras_key concatenate_keys[] = { COMMON, { "axis", AXIS, AT(axis) }, END };
-static const ls_keras_key pad_keys[] = { COMMON, { "padding", SIDES, 0 }, { "data_format", MUST_BE_LAST, 0 }, END };
-static const ls_keras_key embedding_keys[] = { COMMON,
-                                               { "input_dim", I64_FIRST, 0 },
-                                               { "output_dim", I64_SECOND, 0 },
-                                               KERNEL("embeddings"),
-                                               { "activity_regularizer", MUST_BE_NULL, 0 },
-                                               { "mask_zero", MUST_BE_FALSE, 0 },
-                                               { "input_length", MUST_BE_NULL, 0 },
-                                               { "quantization_config", MUST_BE_NULL, 0 },
-                                               END };
-static const ls_keras_key rescaling_keys[] = {
-    COMMON, { "scale", F64, AT(scale_by) }, { "offset", F64, AT(offset) }, END
-};
-
-static const ls_keras_class classes[] = {
-    { "InputLayer", LS_LAYER_INPUT, NULL },
-    { "Dense", LS_LAYER_DENSE, dense_keys },
-    { "Conv2D", LS_LAYER_CONV2D, conv_keys },
-    { "DepthwiseConv2D", LS_LAYER_DEPTHWISE_CONV2D, depthwise_keys },
-    { "MaxPooling2D", LS_LAYER_MAX_POOL2D, pool_keys },
-    { "AveragePooling2D", LS_LAYER_AVERAGE_POOL2D, pool_keys },
-    { "GlobalMaxPooling2D", LS_LAYER_GLOBAL_MAX_POOL2D, global_keys },
-    { "GlobalAveragePooling2D", LS_LAYER_GLOBAL_AVERAGE_POOL2D, global_keys },
-    { "Flatten", LS_LAYER_FLATTEN, flatten_keys },
-    { "Reshape", LS_LAYER_RESHAPE, reshape_keys },
-    { "Dropout", LS_LAYER_DROPOUT, dropout_keys },
-    { "BatchNormalization", LS_LAYER_BATCH_NORMALIZATION, batch_norm_keys },
-    { "LayerNormalization", LS_LAYER_LAYER_NORMALIZATION, layer_norm_keys },
-    { "Activation", LS_LAYER_ACTIVATION, activation_keys },
-    { "ReLU", LS_LAYER_RELU, relu_keys },
-    { "LeakyReLU", LS_LAYER_LEAKY_RELU, leaky_keys },
-    { "Softmax", LS_LAYER_SOFTMAX, softmax_keys },
-    { "Add", LS_LAYER_ADD, merge_keys },
-    { "Multiply", LS_LAYER_MULTIPLY, merge_keys },
-    { "Concatenate", LS_LAYER_CONCATENATE, concatenate_keys },
-    { "ZeroPadding2D", LS_LAYER_ZERO_PADDING2D, pad_keys },
-    { "Embedding", LS_LAYER_EMBEDDING, embedding_keys },
-    { "Rescaling", LS_LAYER_RESCALING, rescaling_keys },
-};
-#define CLASS_COUNT (sizeof(classes) / sizeof(classes[0]))
-
-const ls_keras_class *ls_keras_class_of(ls_layer_kind kind)
-{
-    for (size_t i = 0; i < CLASS_COUNT; i++)
-        if (classes[i].kind == kind)
-            return &classes[i];
-    return NULL;
+               : ls_json_fail(&name, LS_ERR_UNSUPPORTED,
+                              "\"%s\" is a custom class; only Keras's own classes are supported", text);
 }
 
 /* ---- Values ---- */
@@ -210,7 +54,7 @@ static ls_status read_pair(const ls_json_at *at, int64_t out[2])
     }
     for (int i = 0; i < 2; i++)
         if (out[i] < 1)
-            return ls_json_fail(at, LS_ERR_DATA, "%lld: both numbers are at least 1", (long long)out[i]);
+            return ls_json_fail(at, LS_ERR_DATA, "%lld: both numbers must be at least 1", (long long)out[i]);
     return LS_OK;
 }
 
@@ -246,7 +90,7 @@ static ls_status read_padding(const ls_json_at *at, ls_padding *out)
     const char *text;
     LS_TRY(ls_json_string(at, &text));
     if (strcmp(text, "valid") != 0 && strcmp(text, "same") != 0)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": it is \"valid\" or \"same\"", text);
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": must be \"valid\" or \"same\"", text);
     *out = strcmp(text, "same") == 0 ? LS_SAME : LS_VALID;
     return LS_OK;
 }
@@ -262,7 +106,7 @@ static ls_status read_activation(const ls_json_at *at, ls_activation *out)
     }
     if (json_is_object(at->value))
         return ls_json_fail(at, LS_ERR_UNSUPPORTED,
-                            "an activation that is an object; only Keras's own, by name, are known");
+                            "an activation that is an object is not supported; only names of Keras's own are");
     LS_TRY(ls_json_string(at, &text));
     if (strcmp(text, aliases[0][0]) == 0)
         text = aliases[0][1];
@@ -279,7 +123,6 @@ static ls_status read_activation(const ls_json_at *at, ls_activation *out)
                         ls_advise_name(text, names, count).text);
 }
 
-/* Reads an axis, or a list of one axis. Axis 0 is the batch axis. */
 static ls_status read_axis(const ls_json_at *at, int64_t *out)
 {
     ls_json_at only = *at;
@@ -288,7 +131,7 @@ static ls_status read_axis(const ls_json_at *at, int64_t *out)
     else if (json_is_array(at->value))
         return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu axes: only one is supported", ls_json_count(at));
     LS_TRY(ls_json_i64(&only, out));
-    return *out == 0 ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "axis 0 is the batch axis") : LS_OK;
+    return *out == 0 ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "axis 0 is the batch axis; use another") : LS_OK;
 }
 
 /* Reads -1, or a list of consecutive axes that ends with the last. Axes counted from the front need
@@ -301,7 +144,7 @@ static ls_status read_last_axes(const ls_json_at *at, const ls_json_at *layer, i
     if (ls_json_find(layer, "build_config", &build) && ls_json_find(&build, "input_shape", &shape))
         rank = (int64_t)ls_json_count(&shape);
     if (count == 0 || count > LS_MAX_RANK)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu axes", count);
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu axes are not supported; 1 to %d are", count, LS_MAX_RANK);
     for (size_t i = 0; i < count; i++) {
         int64_t axis;
         if (json_is_array(at->value))
@@ -321,7 +164,7 @@ static ls_status read_sizes(const ls_json_at *at, ls_shape *out)
     ls_json_at element;
     LS_TRY(ls_json_is_array(at));
     if (ls_json_count(at) == 0 || ls_json_count(at) > LS_MAX_RANK - 1)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu sizes; from 1 to %d are supported", ls_json_count(at),
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu sizes; 1 to %d are supported", ls_json_count(at),
                             LS_MAX_RANK - 1);
     *out = (ls_shape){ .rank = (int)ls_json_count(at) };
     for (int i = 0; i < out->rank; i++) {
@@ -331,15 +174,15 @@ static ls_status read_sizes(const ls_json_at *at, ls_shape *out)
     return LS_OK;
 }
 
-/* Accepts "float32" or the equivalent DTypePolicy; other types are unsupported. */
-static ls_status read_dtype(const ls_json_at *at, const layer_name *who, const char **out)
+ls_status ls_keras_dtype(const ls_json_at *at, const ls_keras_label *label, const char **out)
 {
     ls_json_at config;
     if (json_is_object(at->value)) {
         const char *policy;
         LS_TRY(ls_json_get_string(at, "class_name", &policy));
         if (strcmp(policy, "DTypePolicy") != 0 && strcmp(policy, "FloatDTypePolicy") != 0)
-            return fail(at, who, LS_ERR_UNSUPPORTED, "the type policy %s is not supported", policy);
+            return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED,
+                                 "the type policy %s is not supported; use DTypePolicy with float32", policy);
         LS_TRY(ls_json_get_object(at, "config", &config));
         return ls_json_get_string(&config, "name", out);
     }
@@ -451,7 +294,7 @@ static ls_status read_seed(const ls_json_at *config, uint64_t *out)
     if (!ls_json_find(config, "seed", &at) || json_is_null(at.value))
         return LS_OK;
     if (!json_is_integer(at.value))
-        return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "a seed is a whole number or null");
+        return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "the seed must be a whole number or null");
     LS_TRY(ls_json_i64(&at, &seed));
     *out = seed ? (uint64_t)seed : UINT64_MAX;
     return LS_OK;
@@ -487,7 +330,7 @@ static ls_status read_initializer(const ls_json_at *at, ls_initializer *out)
     LS_TRY(ls_json_known_keys(&config, known, count));
     for (int i = 1; i < 3; i++)
         if (ls_json_find(&config, known[i], &extra) && !json_is_null(extra.value))
-            return ls_json_fail(&extra, LS_ERR_UNSUPPORTED, "it is not supported: it must be null");
+            return ls_json_fail(&extra, LS_ERR_UNSUPPORTED, "not supported; must be null");
     LS_TRY(read_seed(&config, &out->seed));
     if (scaling)
         return read_scaling(&config, out);
@@ -497,7 +340,6 @@ static ls_status read_initializer(const ls_json_at *at, ls_initializer *out)
 
 /* ---- A layer ---- */
 
-/* Reads a negated bool, such as Keras's "use_bias" into .no_bias. */
 static ls_status read_not(const ls_json_at *at, bool *out)
 {
     bool value;
@@ -506,21 +348,21 @@ static ls_status read_not(const ls_json_at *at, bool *out)
     return LS_OK;
 }
 
-static ls_status need_float32(const ls_json_at *at, const layer_name *who)
+static ls_status need_float32(const ls_json_at *at, const ls_keras_label *label)
 {
     const char *dtype;
     if (json_is_null(at->value))
         return LS_OK;
-    LS_TRY(read_dtype(at, who, &dtype));
+    LS_TRY(ls_keras_dtype(at, label, &dtype));
     return strcmp(dtype, "float32") == 0
                ? LS_OK
-               : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": layers compute in float32", dtype);
+               : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; layers compute in float32", dtype);
 }
 
-static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer, const layer_name *who,
-                          ls_layer_options *o)
+static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer,
+                          const ls_keras_label *label, ls_layer *out)
 {
-    void *field = (char *)o + k->offset;
+    void *field = (char *)&out->options + k->offset;
     const char *text;
     bool flag;
     switch (k->rule) {
@@ -528,14 +370,14 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case ANY:
         return LS_OK;
     case DTYPE:
-        return need_float32(at, who);
+        return need_float32(at, label);
     case I64:
         LS_TRY(ls_json_i64(at, field));
-        return *(int64_t *)field >= 1 ? LS_OK : ls_json_fail(at, LS_ERR_DATA, "it is at least 1");
-    case I64_FIRST:
-        return ls_json_i64(at, &o->first);
-    case I64_SECOND:
-        return ls_json_i64(at, &o->second);
+        return *(int64_t *)field >= 1
+                   ? LS_OK
+                   : ls_json_fail(at, LS_ERR_DATA, "must be at least 1 (got %lld)", (long long)*(int64_t *)field);
+    case ARGUMENT:
+        return ls_json_i64(at, field);
     case PAIR_OR_NULL:
         return json_is_null(at->value) ? LS_OK : read_pair(at, field);
     case PAIR:
@@ -549,12 +391,12 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case F64:
         return read_number(at, field);
     case PADDING:
-        return read_padding(at, &o->padding);
+        return read_padding(at, field);
     case SIDES:
-        o->padding = LS_EXPLICIT;
-        return read_sides(at, o->zero_padding);
+        out->pad.padding = LS_EXPLICIT;
+        return read_sides(at, field);
     case ACTIVATION:
-        return read_activation(at, &o->activation);
+        return read_activation(at, field);
     case INITIALIZER:
         return read_initializer(at, field);
     case REGULARIZER:
@@ -562,33 +404,32 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case AXIS:
         return read_axis(at, field);
     case LAST_AXES:
-        return read_last_axes(at, layer, &o->last_axes);
+        return read_last_axes(at, layer, field);
     case SIZES:
-        return read_sizes(at, &o->shape);
+        return read_sizes(at, field);
     case MUST_BE_NULL:
-        return json_is_null(at->value) ? LS_OK
-                                       : ls_json_fail(at, LS_ERR_UNSUPPORTED, "it is not supported: it must be null");
+        return json_is_null(at->value) ? LS_OK : ls_json_fail(at, LS_ERR_UNSUPPORTED, "not supported; must be null");
     case MUST_BE_FALSE:
         LS_TRY(ls_json_bool(at, &flag));
-        return flag ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "it is not supported: it must be false") : LS_OK;
+        return flag ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "not supported; must be false") : LS_OK;
     case MUST_BE_LAST:
         if (json_is_null(at->value))
             return LS_OK;
         LS_TRY(ls_json_string(at, &text));
         return strcmp(text, "channels_last") == 0
                    ? LS_OK
-                   : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": it must be \"channels_last\"", text);
+                   : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; must be \"channels_last\"", text);
     }
     return LS_OK;
 }
 
-static ls_status read_input(const ls_json_at *config, const layer_name *who, ls_layer_options *o);
+static ls_status read_input(const ls_json_at *config, const ls_keras_label *label, ls_input_options *o);
 
 static ls_status read_config(const ls_keras_class *class, const ls_json_at *layer, const ls_json_at *config,
-                             const layer_name *who, ls_layer_options *o)
+                             const ls_keras_label *label, ls_layer *out)
 {
     if (!class->keys)
-        return read_input(config, who, o);
+        return read_input(config, label, &out->input);
     const char *known[40];
     size_t count = 0;
     for (const ls_keras_key *k = class->keys; k->name; k++)
@@ -597,17 +438,17 @@ static ls_status read_config(const ls_keras_class *class, const ls_json_at *laye
     for (const ls_keras_key *k = class->keys; k->name; k++) {
         ls_json_at at;
         if (ls_json_find(config, k->name, &at))
-            LS_TRY(read_key(k, &at, layer, who, o));
+            LS_TRY(read_key(k, &at, layer, label, out));
     }
     return LS_OK;
 }
 
 /* ---- Inputs ---- */
 
-static ls_status read_input_type(const ls_json_at *at, const layer_name *who, ls_dtype *out)
+static ls_status read_input_type(const ls_json_at *at, const ls_keras_label *label, ls_dtype *out)
 {
     const char *names[LS_DTYPE_COUNT], *text;
-    LS_TRY(read_dtype(at, who, &text));
+    LS_TRY(ls_keras_dtype(at, label, &text));
     for (int d = 0; d < LS_DTYPE_COUNT; d++) {
         names[d] = ls_dtype_name((ls_dtype)d);
         if (strcmp(names[d], text) == 0) {
@@ -626,23 +467,22 @@ static ls_status read_batch_shape(const ls_json_at *at, ls_shape *out)
     LS_TRY(ls_json_is_array(at));
     size_t rank = ls_json_count(at);
     if (rank == 0 || rank > LS_MAX_RANK)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu axes, the batch axis included; from 1 to %d are supported",
-                            rank, LS_MAX_RANK);
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu axes with the batch axis; 1 to %d are supported", rank,
+                            LS_MAX_RANK);
     *out = (ls_shape){ .rank = (int)rank - 1 };
     for (size_t i = 0; i < rank; i++) {
         LS_TRY(ls_json_element(at, i, &element));
         if (i == 0 && !json_is_null(element.value))
-            return ls_json_fail(&element, LS_ERR_UNSUPPORTED, "a batch of a fixed size; it must be null, any size");
+            return ls_json_fail(&element, LS_ERR_UNSUPPORTED, "a fixed batch size is not supported; must be null");
         if (i > 0 && json_is_null(element.value))
-            return ls_json_fail(&element, LS_ERR_UNSUPPORTED,
-                                "a size that is not known: only the batch axis may be null");
+            return ls_json_fail(&element, LS_ERR_UNSUPPORTED, "a size is unknown; only the batch axis may be null");
         if (i > 0)
             LS_TRY(ls_json_i64(&element, &out->dims[i - 1]));
     }
     return LS_OK;
 }
 
-static ls_status read_input(const ls_json_at *config, const layer_name *who, ls_layer_options *o)
+static ls_status read_input(const ls_json_at *config, const ls_keras_label *label, ls_input_options *o)
 {
     static const char *const known[] = { "name", "batch_shape", "dtype", "sparse", "ragged", "optional", "trainable" };
     static const char *const neutral[] = { "sparse", "ragged", "optional" };
@@ -652,27 +492,28 @@ static ls_status read_input(const ls_json_at *config, const layer_name *who, ls_
     for (size_t i = 0; i < sizeof(neutral) / sizeof(neutral[0]); i++) {
         LS_TRY(ls_json_opt_bool(config, neutral[i], &set));
         if (set)
-            return fail(config, who, LS_ERR_UNSUPPORTED, "%s is true, which is not supported", neutral[i]);
+            return ls_keras_fail(config, label, LS_ERR_UNSUPPORTED, "%s is true, which is not supported; must be false",
+                                 neutral[i]);
     }
     if (ls_json_find(config, "dtype", &at) && !json_is_null(at.value))
-        LS_TRY(read_input_type(&at, who, &o->dtype));
+        LS_TRY(read_input_type(&at, label, &o->dtype));
     LS_TRY(ls_json_get(config, "batch_shape", &at));
     return read_batch_shape(&at, &o->shape);
 }
 
 /* ---- By class ---- */
 
-static ls_status unknown_class(const ls_json_at *at, const layer_name *who)
+static ls_status unknown_class(const ls_json_at *at, const ls_keras_label *label)
 {
     static const char *const nested[] = { "Sequential", "Functional", "Model" };
-    const char *names[CLASS_COUNT];
+    const char *names[LS_LAYER_KINDS];
     for (size_t i = 0; i < sizeof(nested) / sizeof(nested[0]); i++)
-        if (strcmp(who->class_name, nested[i]) == 0)
-            return fail(at, who, LS_ERR_UNSUPPORTED, "a model inside a model is not supported");
-    for (size_t i = 0; i < CLASS_COUNT; i++)
-        names[i] = classes[i].name;
-    return fail(at, who, LS_ERR_UNSUPPORTED, "layers of class %s are not known%s", who->class_name,
-                ls_advise_name(who->class_name, names, CLASS_COUNT).text);
+        if (strcmp(label->class_name, nested[i]) == 0)
+            return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED, "a model inside a model is not supported");
+    for (size_t i = 0; i < ls_keras_class_count; i++)
+        names[i] = ls_keras_classes[i].name;
+    return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED, "layers of class %s are not known%s", label->class_name,
+                         ls_advise_name(label->class_name, names, ls_keras_class_count).text);
 }
 
 ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
@@ -680,26 +521,28 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
     static const char *const known[] = { "module",       "class_name", "config",       "registered_name",
                                          "build_config", "name",       "inbound_nodes" };
     const ls_keras_class *class = NULL;
-    layer_name who = { .name = "?" };
+    ls_keras_label label = { .name = "?" };
     ls_json_at config;
     LS_TRY(ls_json_is_object(at));
-    LS_TRY(ls_json_get_string(at, "class_name", &who.class_name));
+    LS_TRY(ls_json_get_string(at, "class_name", &label.class_name));
     LS_TRY(ls_json_get_object(at, "config", &config));
-    LS_TRY(ls_json_opt_string(&config, "name", &who.name));
-    for (size_t i = 0; i < CLASS_COUNT && !class; i++)
-        if (strcmp(classes[i].name, who.class_name) == 0)
-            class = &classes[i];
+    LS_TRY(ls_json_opt_string(&config, "name", &label.name));
+    for (size_t i = 0; i < ls_keras_class_count && !class; i++)
+        if (strcmp(ls_keras_classes[i].name, label.class_name) == 0)
+            class = &ls_keras_classes[i];
     if (!class)
-        return unknown_class(at, &who);
+        return unknown_class(at, &label);
     LS_TRY(ls_json_known_keys(at, known, sizeof(known) / sizeof(known[0])));
-    LS_TRY(ls_keras_builtin(at, who.class_name));
-    ls_layer layer = { .kind = class->kind };
-    ls_status status = read_config(class, at, &config, &who, &layer.options);
+    LS_TRY(ls_keras_builtin(at, label.class_name));
+    ls_layer layer;
+    memset(&layer, 0, sizeof(layer)); /* an initializer would clear only one member of the union */
+    layer.kind = class->kind;
+    ls_status status = read_config(class, at, &config, &label, &layer);
     /* The message has path and key, but not the layer. */
     if (status != LS_OK && !strstr(ls_last_error(), "layer \""))
-        return ls_fail_within(status, "layer \"%s\" (%s)", who.name, who.class_name);
+        return ls_fail_within(status, "layer \"%s\" (%s)", label.name, label.class_name);
     LS_TRY(status);
-    layer.options.name = strcmp(who.name, "?") == 0 ? NULL : who.name;
+    layer.options.name = strcmp(label.name, "?") == 0 ? NULL : label.name;
     *out = layer;
     return LS_OK;
 }

@@ -1,5 +1,4 @@
-/* Writes a model as Keras 3 saves it: a .keras archive of the model's JSON and its weights. Uses
- * the same tables as the reader; fails for what Keras cannot express. */
+/* Writes a .keras archive, with the tables of the reader; fails for what Keras cannot express. */
 #include <string.h>
 
 #include "base/status.h"
@@ -42,7 +41,7 @@ static json_t *last_axes(int count)
     return list;
 }
 
-/* Sizes of a sample, after a null for the batch if with_batch. */
+/* with_batch: after a null for the batch */
 static json_t *sizes(const ls_shape *shape, bool with_batch)
 {
     json_t *list = json_array();
@@ -85,16 +84,14 @@ static json_t *initializer(const ls_initializer *i)
 
 static ls_status no_word(const ls_model_layer *layer, const char *what)
 {
-    return ls_fail(LS_ERR_UNSUPPORTED,
-                   "layer \"%s\" (%s): Keras has no %s; the weights alone can be written as .weights.h5", layer->name,
-                   ls_layer_info_of(layer->spec.kind)->class_name, what);
+    return ls_fail(LS_ERR_UNSUPPORTED, "layer \"%s\" (%s): Keras has no %s; write the weights alone, as .weights.h5",
+                   layer->name, ls_layer_info_of(layer->spec.kind)->class_name, what);
 }
 
 /* Leaves *out NULL if the key should be omitted. */
 static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, json_t **out)
 {
-    const ls_layer_options *o = &layer->spec.options;
-    const void *field = (const char *)o + k->offset;
+    const void *field = (const char *)&layer->spec.options + k->offset;
     switch (k->rule) {
     case NAME:
         *out = json_string(layer->name);
@@ -106,11 +103,8 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case AXIS:
         *out = json_integer(*(const int64_t *)field ? *(const int64_t *)field : k->rule == AXIS ? -1 : 1);
         break;
-    case I64_FIRST:
-        *out = json_integer(o->first);
-        break;
-    case I64_SECOND:
-        *out = json_integer(o->second);
+    case ARGUMENT:
+        *out = json_integer(*(const int64_t *)field);
         break;
     case PAIR:
     case PAIR_OR_NULL:
@@ -129,17 +123,17 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         *out = *(const double *)field == 0 ? json_null() : real(*(const double *)field);
         break;
     case PADDING:
-        if (o->padding == LS_EXPLICIT)
+        if (*(const ls_padding *)field == LS_EXPLICIT)
             return no_word(layer, "padding of each side in this layer");
-        *out = json_string(o->padding == LS_SAME ? "same" : "valid");
+        *out = json_string(*(const ls_padding *)field == LS_SAME ? "same" : "valid");
         break;
     case SIDES:
-        *out = sides(o->zero_padding);
+        *out = sides(field);
         break;
     case ACTIVATION:
-        if (o->activation == LS_GELU_TANH)
+        if (*(const ls_activation *)field == LS_GELU_TANH)
             return no_word(layer, "name for the approximate GELU");
-        *out = json_string(ls_activation_name(o->activation));
+        *out = json_string(ls_activation_name(*(const ls_activation *)field));
         break;
     case INITIALIZER:
         if (((const ls_initializer *)field)->kind != LS_INIT_DEFAULT)
@@ -149,7 +143,7 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         *out = regularizer(field);
         break;
     case LAST_AXES:
-        *out = last_axes(o->last_axes > 0 ? o->last_axes : 1);
+        *out = last_axes(*(const int *)field > 0 ? *(const int *)field : 1);
         break;
     case SIZES:
         *out = sizes(&layer->output, false);

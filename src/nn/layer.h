@@ -1,28 +1,10 @@
-/* One layer: names of its kind, checking of its spec, its variables, and the nodes of one call.
- * Independent of models. A spec must be *settled* before use: positional arguments moved to their
- * options and defaults filled in. */
+/* One layer, independent of models. A spec must be *resolved* before use: positional arguments
+ * moved to their options and defaults filled in. */
 #ifndef LS_NN_LAYER_H
 #define LS_NN_LAYER_H
 
 #include "graph/node.h"
 #include "lockstep/nn.h"
-
-typedef struct ls_layer_info {
-    const char *class_name; /* Keras's name: "MaxPooling2D" */
-    const char *base;       /* prefix of default names: "max_pooling2d" */
-    const char *function;   /* our constructor: "ls_max_pool2d" */
-    const char *places[4];  /* names of the positional arguments */
-    bool many;              /* takes several inputs */
-} ls_layer_info;
-
-/* Returns names by kind. LS_LAYER_NONE and unknown kinds have the class name "?". */
-const ls_layer_info *ls_layer_info_of(ls_layer_kind kind);
-
-/* Checks a spec and writes the settled one. Error messages name option and value; the caller adds
- * the layer. */
-ls_status ls_layer_settle(const ls_layer *spec, ls_layer *out);
-
-/* ---- Variables ---- */
 
 #define LS_MAX_WEIGHTS 4
 
@@ -34,14 +16,6 @@ typedef struct ls_weight {
     bool trainable;
 } ls_weight;
 
-/* Checks a weight that a custom model requests directly. */
-ls_status ls_weight_check(const ls_weight *weight);
-
-/* Lists the variables of a settled layer called on `input` (merging layers: the first input). */
-ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *input, ls_weight out[LS_MAX_WEIGHTS], size_t *count);
-
-/* ---- Calls ---- */
-
 typedef struct ls_layer_pass {
     ls_tensor *const *inputs;
     size_t input_count;
@@ -52,7 +26,39 @@ typedef struct ls_layer_pass {
     ls_tensor *updates[2]; /* output; NULL: none */
 } ls_layer_pass;
 
-/* Adds the nodes of one call of a settled layer. */
+/* A row of a table in layer_*.c. Messages of its functions name option and value; the caller adds
+ * the layer. */
+typedef struct ls_layer_info {
+    ls_layer_kind kind;
+    const char *class_name;    /* Keras's name: "MaxPooling2D" */
+    const char *base;          /* prefix of default names: "max_pooling2d" */
+    const char *function;      /* our constructor: "ls_max_pool2d" */
+    const char *positional[4]; /* names of the positional arguments */
+    /* Checks the options and fills in defaults; NULL: it has none. */
+    ls_status (*resolve)(ls_layer *layer);
+    /* Lists the variables for an input of shape x; axis 0 is the batch. NULL: none. */
+    ls_status (*weights)(const ls_layer *layer, const ls_shape *x, ls_weight out[LS_MAX_WEIGHTS], size_t *count);
+    /* Adds the nodes of one call; *out may be an error tensor. NULL: an input. */
+    ls_status (*call)(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out);
+    bool many;        /* takes several inputs */
+    bool elementwise; /* computes each element by itself and has no weights */
+    bool random;      /* draws random numbers in training */
+} ls_layer_info;
+
+/* Returns the row of a kind. LS_LAYER_NONE and unknown kinds have the class name "?". */
+const ls_layer_info *ls_layer_info_of(ls_layer_kind kind);
+
+ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out);
+
+/* Ignores names, devices, initializers and regularizers. */
+bool ls_layer_is_same(const ls_layer *a, const ls_layer *b);
+
+/* Checks a weight that a custom model requests directly. */
+ls_status ls_weight_check(const ls_weight *weight);
+
+/* Lists the variables of a resolved layer called on `input` (merging layers: the first input). */
+ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *input, ls_weight out[LS_MAX_WEIGHTS], size_t *count);
+
 ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out);
 
 /* Keras's name; NULL: unknown activation */

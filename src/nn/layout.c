@@ -1,5 +1,4 @@
-/* Variables in files: Keras's names, and copies between orders of axes. The other styles are in
- * layout_torch.c and layout_hdf5.c. */
+/* Keras's names, and copies between orders of axes. */
 #include "nn/layout.h"
 
 #include <string.h>
@@ -21,60 +20,59 @@ bool ls_weight_style_ignores(ls_weight_style style, const char *name)
     return false;
 }
 
-static ls_status keras_places(const ls_model *model, ls_weight_place *places)
+static ls_status keras_weights(const ls_model *model, ls_stored_weight *stored)
 {
     for (size_t i = 0; i < model->variable_count; i++) {
-        places[i].shape = ls_model_variable(model, i)->shape;
-        places[i].name = strdup(ls_model_variable_name(model, i));
-        if (!places[i].name)
+        stored[i].shape = ls_model_variable(model, i)->shape;
+        stored[i].name = strdup(ls_model_variable_name(model, i));
+        if (!stored[i].name)
             return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", model->variable_count);
     }
     return LS_OK;
 }
 
-ls_status ls_places_make(const ls_model *model, ls_weight_style style, ls_weight_place **out)
+ls_status ls_stored_weights_make(const ls_model *model, ls_weight_style style, ls_stored_weight **out)
 {
-    ls_weight_place *places = calloc(model->variable_count + 1, sizeof *places);
-    if (!places)
+    ls_stored_weight *stored = calloc(model->variable_count + 1, sizeof *stored);
+    if (!stored)
         return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", model->variable_count);
-    ls_status status = style == LS_STYLE_TORCH  ? ls_torch_places(model, places)
-                       : style == LS_STYLE_HDF5 ? ls_hdf5_places(model, places)
-                                                : keras_places(model, places);
+    ls_status status = style == LS_STYLE_TORCH  ? ls_torch_weights(model, stored)
+                       : style == LS_STYLE_HDF5 ? ls_hdf5_weights(model, stored)
+                                                : keras_weights(model, stored);
     if (status != LS_OK) {
-        ls_places_free(places, model);
+        ls_stored_weights_free(stored, model);
         return status;
     }
-    *out = places;
+    *out = stored;
     return LS_OK;
 }
 
-void ls_places_free(ls_weight_place *places, const ls_model *model)
+void ls_stored_weights_free(ls_stored_weight *stored, const ls_model *model)
 {
-    for (size_t i = 0; places && i < model->variable_count; i++)
-        free(places[i].name);
-    free(places);
+    for (size_t i = 0; stored && i < model->variable_count; i++)
+        free(stored[i].name);
+    free(stored);
 }
 
-/* Iterates over the file's elements in order and computes the index of each in the variable. */
-void ls_place_copy(const ls_weight_place *place, size_t item, const void *from, void *to, bool to_file)
+void ls_stored_weight_copy(const ls_stored_weight *stored, size_t item, const void *from, void *to, bool to_file)
 {
     int64_t stride[LS_MAX_RANK], at[LS_MAX_RANK] = { 0 }, size[LS_MAX_RANK], count = 1, own = 0;
-    int rank = place->view.rank;
+    int rank = stored->view.rank;
     for (int i = rank - 1; i >= 0; i--) {
         stride[i] = count;
-        count *= place->view.dims[i];
+        count *= stored->view.dims[i];
     }
     for (int i = 0; i < rank; i++)
-        size[i] = place->view.dims[place->axes[i]];
+        size[i] = stored->view.dims[stored->axes[i]];
     for (int64_t k = 0; k < count; k++) {
         size_t in_file = (size_t)k * item, in_variable = (size_t)own * item;
         memcpy((char *)to + (to_file ? in_file : in_variable), (const char *)from + (to_file ? in_variable : in_file),
                item);
-        for (int i = rank - 1; i >= 0; i--) { /* advances the index, last axis first */
-            own += stride[place->axes[i]];
+        for (int i = rank - 1; i >= 0; i--) {
+            own += stride[stored->axes[i]];
             if (++at[i] < size[i])
                 break;
-            own -= at[i] * stride[place->axes[i]];
+            own -= at[i] * stride[stored->axes[i]];
             at[i] = 0;
         }
     }

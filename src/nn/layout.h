@@ -11,34 +11,30 @@ typedef enum ls_weight_style {
     LS_STYLE_HDF5,  /* "layers/conv2d/vars/0" */
 } ls_weight_style;
 
-/* One variable in a file. */
-typedef struct ls_weight_place {
+typedef struct ls_stored_weight {
     char *name;
     ls_shape shape; /* in the file */
     /* Axes of the variable's row-major elements. Rank 0: the file has the same element order. */
     ls_shape view;
     int axes[LS_MAX_RANK]; /* axis i' of the file is axis axes[i'] of `view` */
-} ls_weight_place;
+} ls_stored_weight;
 
-/* Creates one entry per variable of the model. Free with ls_places_free. */
-ls_status ls_places_make(const ls_model *model, ls_weight_style style, ls_weight_place **out);
-void ls_places_free(ls_weight_place *places, const ls_model *model);
+/* Returns one entry per variable of the model; free with ls_stored_weights_free. */
+ls_status ls_stored_weights_make(const ls_model *model, ls_weight_style style, ls_stored_weight **out);
+void ls_stored_weights_free(ls_stored_weight *stored, const ls_model *model);
 
 /* Copies elements of `item` bytes from the variable's order to the file's (to_file), or back. */
-void ls_place_copy(const ls_weight_place *place, size_t item, const void *from, void *to, bool to_file);
+void ls_stored_weight_copy(const ls_stored_weight *stored, size_t item, const void *from, void *to, bool to_file);
 
-/* Whether files of this style may have an array of this name that is not a weight, such as a
- * counter or optimizer state. */
+/* Whether an array of this name is a counter or optimizer state instead of a weight. */
 bool ls_weight_style_ignores(ls_weight_style style, const char *name);
 
-/* Fill in the other two styles (layout_torch.c, layout_hdf5.c). Fail if the style cannot represent
- * a weight. */
-ls_status ls_torch_places(const ls_model *model, ls_weight_place *places);
-ls_status ls_hdf5_places(const ls_model *model, ls_weight_place *places);
+/* Fill in one style. Fail if it cannot represent a weight. */
+ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored);
+ls_status ls_hdf5_weights(const ls_model *model, ls_stored_weight *stored);
 
-/* The order of Keras's model.layers, and the layers' groups in Keras's HDF5 files
- * ("layers/dense_1"), indexed by layer number; NULL: the layer has no group. The caller frees each
- * group, even after a failure (layout_hdf5.c). */
+/* Return the order of Keras's model.layers; and the layers' groups in HDF5 files ("layers/dense_1")
+ * by layer number, NULL: none. The caller frees each group, even after a failure. */
 ls_status ls_keras_order(const ls_model *model, size_t *order);
 ls_status ls_keras_groups(const ls_model *model, char **groups);
 

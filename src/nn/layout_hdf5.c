@@ -1,7 +1,6 @@
 /* Keras's HDF5 files: a layer's variables are at layers/CLASS/vars/0, 1, ..., where CLASS is the
- * class name in lower case with a counter ("dense", "dense_1") in the order of model.layers. In a
- * Functional model that order differs from creation order: layers far from the outputs come
- * first. */
+ * class name in lower case with a counter in the order of model.layers. In a Functional model,
+ * layers far from the outputs come first. */
 #include "nn/layout.h"
 
 #include <string.h>
@@ -32,7 +31,7 @@ static void meet(walk *w, int call, size_t *height)
         *index = ++w->met;
 }
 
-/* Depth first, inputs in order; iterative because models may be deep. */
+/* Depth first; iterative because models may be deep. */
 static void walk_from(walk *w, int output)
 {
     size_t height = 0;
@@ -80,7 +79,7 @@ static bool is_before(const walk *w, size_t a, size_t b)
 
 static void sort_layers(const walk *w, size_t *order)
 {
-    for (size_t i = 0; i < w->model->layer_count; i++) { /* insertion sort: nearly sorted input */
+    for (size_t i = 0; i < w->model->layer_count; i++) { /* insertion sort */
         size_t k = i;
         for (; k > 0 && is_before(w, i, order[k - 1]); k--)
             order[k] = order[k - 1];
@@ -135,10 +134,11 @@ ls_status ls_keras_groups(const ls_model *model, char **groups)
     size_t *order = calloc(model->layer_count + 1, sizeof *order);
     ls_status status = LS_OK;
     if (model->kind == LS_MODEL_CUSTOM)
-        status = ls_fail(LS_ERR_UNSUPPORTED,
-                         "model \"%s\" is a function: Keras's HDF5 files have Sequential and Functional models; use "
-                         ".safetensors or .npz",
-                         model->name);
+        status =
+            ls_fail(LS_ERR_UNSUPPORTED,
+                    "model \"%s\" is a custom model; Keras's HDF5 files hold only Sequential and Functional ones; use "
+                    ".safetensors or .npz",
+                    model->name);
     else if (!order)
         status = ls_fail(LS_ERR_MEMORY, "no memory for the order of %zu layers", model->layer_count);
     else
@@ -158,16 +158,16 @@ ls_status ls_keras_groups(const ls_model *model, char **groups)
     return status;
 }
 
-ls_status ls_hdf5_places(const ls_model *model, ls_weight_place *places)
+ls_status ls_hdf5_weights(const ls_model *model, ls_stored_weight *stored)
 {
     char **groups = calloc(model->layer_count + 1, sizeof *groups);
     ls_status status =
         groups ? ls_keras_groups(model, groups) : ls_fail(LS_ERR_MEMORY, "no memory for %zu names", model->layer_count);
     for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
         ls_text text = { 0 };
-        places[i].shape = ls_model_variable(model, i)->shape;
+        stored[i].shape = ls_model_variable(model, i)->shape;
         ls_text_add(&text, "%s/vars/%zu", groups[model->variables[i].layer->number], model->variables[i].index);
-        status = ls_text_take(&text, &places[i].name);
+        status = ls_text_take(&text, &stored[i].name);
     }
     for (size_t i = 0; groups && i < model->layer_count; i++)
         free(groups[i]);

@@ -1,6 +1,5 @@
-/* PyTorch's names and layouts. Convolution kernels are [O,I,H,W], linear weights [out,in].
- * PyTorch's images are [C,H,W], so the output of a Flatten has another order there: the input axes
- * of the layers after it are permuted, until a layer mixes them. */
+/* PyTorch's names and layouts. PyTorch's images are [C,H,W], so the output of a Flatten has another
+ * order there: the input axes of the layers after it are permuted, until a layer mixes them. */
 #include "nn/layout.h"
 
 #include <stdio.h>
@@ -25,8 +24,7 @@ static const char *weight_name(const char *name)
 
 #define MOST_NAME 64
 
-/* Translates Keras's layer names in residual networks to torchvision's: "conv2_block1_0_bn" to
- * "layer1.0.downsample.1". Returns false for other names. */
+/* "conv2_block1_0_bn" becomes "layer1.0.downsample.1". Returns false for other names. */
 static bool torchvision_name(const char *name, char out[MOST_NAME])
 {
     static const struct {
@@ -50,7 +48,6 @@ static bool torchvision_name(const char *name, char out[MOST_NAME])
     return true;
 }
 
-/* True only if every layer with weights has a torchvision name. */
 static bool is_torchvision(const ls_model *model)
 {
     char name[MOST_NAME];
@@ -64,9 +61,9 @@ static bool is_torchvision(const ls_model *model)
     return begins;
 }
 
-/* own: the variable's name in the model, used unchanged for a custom model's own weights. */
-static ls_status name_place(const ls_model_layer *layer, const char *weight, const char *own, bool torchvision,
-                            ls_weight_place *place)
+/* own: name of the variable, for a custom model's own weights */
+static ls_status name_weight(const ls_model_layer *layer, const char *weight, const char *own, bool torchvision,
+                             ls_stored_weight *stored)
 {
     char name[MOST_NAME];
     ls_text text = { 0 };
@@ -75,7 +72,7 @@ static ls_status name_place(const ls_model_layer *layer, const char *weight, con
         ls_text_put(&text, own);
     else
         ls_text_add(&text, "%s.%s", known ? name : layer->name, weight_name(weight));
-    return ls_text_take(&text, &place->name);
+    return ls_text_take(&text, &stored->name);
 }
 
 /* ---- Element order ---- */
@@ -83,33 +80,25 @@ static ls_status name_place(const ls_model_layer *layer, const char *weight, con
 /* The image whose Flatten produced a call's last axis; rank 0: none. */
 typedef ls_shape image;
 
-static bool is_elementwise(ls_layer_kind kind)
-{
-    return kind == LS_LAYER_DROPOUT || kind == LS_LAYER_ACTIVATION || kind == LS_LAYER_RELU ||
-           kind == LS_LAYER_LEAKY_RELU || kind == LS_LAYER_RESCALING;
-}
-
 static bool is_norm(ls_layer_kind kind)
 {
     return kind == LS_LAYER_BATCH_NORMALIZATION || kind == LS_LAYER_LAYER_NORMALIZATION;
 }
 
-static ls_status no_place(const ls_model_layer *layer, const char *where)
+static ls_status cannot_convert(const ls_model_layer *layer, const char *where)
 {
     return ls_fail(LS_ERR_UNSUPPORTED,
-                   "layer \"%s\" (%s) %s, whose order of elements is another in PyTorch: these weights have no place "
-                   "there; use the layout keras",
+                   "layer \"%s\" (%s) %s, whose elements PyTorch orders in another way, so these weights cannot be "
+                   "converted; use the layout keras",
                    layer->name, ls_layer_info_of(layer->spec.kind)->class_name, where);
 }
 
-/* Whether shape is [batch,H,W,C] with more than one channel and more than one pixel, so that their
- * order matters. */
+/* [batch,H,W,C] with several channels and pixels, whose order matters. */
 static bool is_image(const ls_shape *shape)
 {
     return shape->rank == 4 && shape->dims[3] > 1 && shape->dims[1] * shape->dims[2] > 1;
 }
 
-/* Derives the image of a call's output from those of its inputs. */
 static ls_status image_of_call(const ls_model *model, const ls_model_call *call, const image *images, image *out)
 {
     const ls_model_layer *layer = call->layer;
@@ -124,17 +113,17 @@ static ls_status image_of_call(const ls_model *model, const ls_model_call *call,
         return LS_OK;
     }
     if (reshapes && (is_image(shape) || is_image(&layer->output)))
-        return no_place(layer, "has images in it");
+        return cannot_convert(layer, "has images in it");
     bool any = false;
     for (size_t i = 0; i < call->input_count; i++)
         any = any || images[call->inputs[i]].rank > 0;
     if (!any || layer->spec.kind == LS_LAYER_DENSE)
         return LS_OK;
-    if (is_elementwise(layer->spec.kind) || is_norm(layer->spec.kind)) {
+    if (ls_layer_info_of(layer->spec.kind)->elementwise || is_norm(layer->spec.kind)) {
         *out = *in;
         return LS_OK;
     }
-    return no_place(layer, "comes after a Flatten of images");
+    return cannot_convert(layer, "comes after a Flatten of images");
 }
 
 /* Finds the image of each layer's input. All calls of a layer with weights must agree. */
@@ -150,51 +139,50 @@ static ls_status find_images(const ls_model *model, image *of_layers)
         const image *in = &images[call->inputs[0]];
         image *of_layer = &of_layers[call->layer->number];
         if (status == LS_OK && call->number > 0 && call->layer->weight_count > 0 && !ls_shape_equal(in, of_layer))
-            status = no_place(call->layer, "is called on a Flatten of images and on something else");
+            status = cannot_convert(call->layer, "is called on a Flatten of images and on something else");
         *of_layer = *in;
     }
     free(images);
     return status;
 }
 
-/* Permutes a flattened axis [H,W,C], or [H,W,C,out], to PyTorch's order. */
-static void move_image(const image *image, const ls_shape *variable, bool dense, ls_weight_place *place)
+static void move_image(const image *image, const ls_shape *variable, bool dense, ls_stored_weight *stored)
 {
-    place->view = *image;
+    stored->view = *image;
     if (dense) {
-        place->view.dims[3] = variable->dims[1];
-        place->view.rank = 4;
-        memcpy(place->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
+        stored->view.dims[3] = variable->dims[1];
+        stored->view.rank = 4;
+        memcpy(stored->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
     } else {
-        memcpy(place->axes, (int[]){ 2, 0, 1 }, 3 * sizeof(int));
+        memcpy(stored->axes, (int[]){ 2, 0, 1 }, 3 * sizeof(int));
     }
 }
 
-static void order_place(const ls_model_layer *layer, const char *weight, const image *image, ls_weight_place *place)
+static void order_weight(const ls_model_layer *layer, const char *weight, const image *image, ls_stored_weight *stored)
 {
-    ls_shape own = place->shape;
+    ls_shape own = stored->shape;
     bool kernel = layer->spec.kind != LS_LAYER_NONE && strcmp(weight, "kernel") == 0;
     /* Depthwise kernels [H,W,C,m]: output channel c m + i belongs to input channel c. */
     if (kernel && own.rank == 4) {
-        place->view = own;
-        memcpy(place->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
-        place->shape = LS_SHAPE(own.dims[3], own.dims[2], own.dims[0], own.dims[1]);
+        stored->view = own;
+        memcpy(stored->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
+        stored->shape = LS_SHAPE(own.dims[3], own.dims[2], own.dims[0], own.dims[1]);
         if (layer->spec.kind == LS_LAYER_DEPTHWISE_CONV2D) {
-            memcpy(place->axes, (int[]){ 2, 3, 0, 1 }, 4 * sizeof(int));
-            place->shape = LS_SHAPE(own.dims[2] * own.dims[3], 1, own.dims[0], own.dims[1]);
+            memcpy(stored->axes, (int[]){ 2, 3, 0, 1 }, 4 * sizeof(int));
+            stored->shape = LS_SHAPE(own.dims[2] * own.dims[3], 1, own.dims[0], own.dims[1]);
         }
     } else if (kernel && own.rank == 2) {
-        place->view = own;
-        memcpy(place->axes, (int[]){ 1, 0 }, 2 * sizeof(int));
-        place->shape = LS_SHAPE(own.dims[1], own.dims[0]);
+        stored->view = own;
+        memcpy(stored->axes, (int[]){ 1, 0 }, 2 * sizeof(int));
+        stored->shape = LS_SHAPE(own.dims[1], own.dims[0]);
         if (image->rank > 0)
-            move_image(image, &own, true, place);
+            move_image(image, &own, true, stored);
     } else if (is_norm(layer->spec.kind) && own.rank == 1 && image->rank > 0) {
-        move_image(image, &own, false, place);
+        move_image(image, &own, false, stored);
     }
 }
 
-ls_status ls_torch_places(const ls_model *model, ls_weight_place *places)
+ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored)
 {
     bool torchvision = is_torchvision(model);
     image *images = calloc(model->layer_count + 1, sizeof *images);
@@ -203,9 +191,9 @@ ls_status ls_torch_places(const ls_model *model, ls_weight_place *places)
     for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
         const ls_model_layer *layer = model->variables[i].layer;
         const char *weight = layer->weight[model->variables[i].index].name;
-        places[i].shape = ls_model_variable(model, i)->shape;
-        order_place(layer, weight, &images[layer->number], &places[i]);
-        status = name_place(layer, weight, ls_model_variable_name(model, i), torchvision, &places[i]);
+        stored[i].shape = ls_model_variable(model, i)->shape;
+        order_weight(layer, weight, &images[layer->number], &stored[i]);
+        status = name_weight(layer, weight, ls_model_variable_name(model, i), torchvision, &stored[i]);
     }
     free(images);
     return status;

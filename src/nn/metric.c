@@ -21,8 +21,8 @@
 
 typedef struct metric_info {
     const char *name;
-    bool places;    /* takes k */
-    bool threshold; /* takes a threshold */
+    bool takes_k;
+    bool threshold;
 } metric_info;
 
 static const metric_info kinds[] = {
@@ -30,7 +30,7 @@ static const metric_info kinds[] = {
     [LS_METRIC_BINARY_ACCURACY] = { .name = "binary_accuracy", .threshold = true },
     [LS_METRIC_CATEGORICAL_ACCURACY] = { .name = "categorical_accuracy" },
     [LS_METRIC_SPARSE_CATEGORICAL_ACCURACY] = { .name = "sparse_categorical_accuracy" },
-    [LS_METRIC_TOP_K] = { .name = "top_k_categorical_accuracy", .places = true },
+    [LS_METRIC_TOP_K] = { .name = "top_k_categorical_accuracy", .takes_k = true },
     [LS_METRIC_MEAN] = { .name = "mean" },
     [LS_METRIC_MEAN_SQUARED_ERROR] = { .name = "mean_squared_error" },
     [LS_METRIC_MEAN_ABSOLUTE_ERROR] = { .name = "mean_absolute_error" },
@@ -60,38 +60,38 @@ size_t ls_metric_sums_count(const ls_metric *metric)
 static ls_status check_spec(const ls_metric *metric)
 {
     if (!is_known(metric))
-        return ls_fail(LS_ERR_INVALID, "there is no metric number %d", (int)metric->kind);
+        return ls_fail(LS_ERR_INVALID, "there is no metric number %d; use LS_METRIC_ACCURACY, ...", (int)metric->kind);
     const metric_info *info = &kinds[metric->kind];
     if ((metric->function != NULL) != (metric->kind == LS_METRIC_CUSTOM))
-        return metric->function ? ls_fail(LS_ERR_INVALID, "%s takes no function: ls_custom_metric does", info->name)
-                                : ls_fail(LS_ERR_INVALID, "a custom metric needs a function");
-    if (metric->k != 0 && !info->places)
-        return ls_fail(LS_ERR_INVALID, "%s has no k", info->name);
+        return metric->function ? ls_fail(LS_ERR_INVALID, "%s takes no function; use ls_custom_metric", info->name)
+                                : ls_fail(LS_ERR_INVALID, "the function of a custom metric is NULL");
+    if (metric->k != 0 && !info->takes_k)
+        return ls_fail(LS_ERR_INVALID, "%s has no option k; only ls_top_k has it", info->name);
     if (metric->k < 0)
-        return ls_fail(LS_ERR_INVALID, "%s: k is %lld, at least 1 is needed", info->name, (long long)metric->k);
+        return ls_fail(LS_ERR_INVALID, "%s: k is %lld; it must be at least 1", info->name, (long long)metric->k);
     if (metric->threshold != 0 && !info->threshold)
-        return ls_fail(LS_ERR_INVALID, "%s has no threshold", info->name);
+        return ls_fail(LS_ERR_INVALID, "%s has no option threshold", info->name);
     if (!(metric->threshold >= -1e30 && metric->threshold <= 1e30))
-        return ls_fail(LS_ERR_INVALID, "%s: the threshold is %g", info->name, metric->threshold);
+        return ls_fail(LS_ERR_INVALID, "%s: the threshold is %g; it must be a finite number", info->name,
+                       metric->threshold);
     return LS_OK;
 }
 
 /* ---- Sums ---- */
 
-/* Reshapes [N] to [N,1]. */
 static ls_tensor *column(ls_tensor *x)
 {
     return ls_op_with_last_axis(x);
 }
 
-/* Returns the sums of a and b over samples, both [N], as a vector of two. */
+/* Returns the sums of two [N] as a vector of two. */
 static ls_tensor *two_sums(ls_tensor *a, ls_tensor *b)
 {
     ls_tensor *columns[] = { column(a), column(b) };
     return ls_op_reduce_sum(ls_op_concat(columns, 2, 1), LS_AXES(0), false);
 }
 
-/* Values are [N] or [N,...]; averages the further axes. weights NULL: 1 each. */
+/* Averages the axes after the first. weights NULL: 1 each. */
 static ls_tensor *weighted_mean_sums(ls_tensor *values, ls_tensor *weights)
 {
     values = ls_sample_means(ls_op_cast(values, LS_F64));
@@ -128,7 +128,7 @@ static ls_tensor *binary_matches(const char *what, ls_tensor *targets, ls_tensor
     return ls_op_compare(ls_op_cast(targets, LS_F64), LS_EQUAL, above(predictions, threshold));
 }
 
-/* Returns int64 labels from one-hot rows, or from labels of any supported form. */
+/* Returns int64 labels, also from one-hot rows. */
 static ls_tensor *labels_of(const char *what, bool sparse, ls_tensor *targets, ls_tensor *predictions)
 {
     if (sparse) {
@@ -155,15 +155,14 @@ static ls_tensor *top_k_matches(const char *what, int64_t k, ls_tensor *targets,
     int64_t classes = predictions->shape.dims[predictions->shape.rank - 1];
     if (k > classes)
         k = classes;
-    ls_tensor *place = ls_op_one_hot(labels, LS_F64, classes), *zero = ls_scalar_like(predictions, 0);
-    ls_tensor *is_label = ls_op_compare(place, LS_EQUAL, ls_scalar_like(place, 1));
+    ls_tensor *one_hot = ls_op_one_hot(labels, LS_F64, classes), *zero = ls_scalar_like(predictions, 0);
+    ls_tensor *is_label = ls_op_compare(one_hot, LS_EQUAL, ls_scalar_like(one_hot, 1));
     ls_tensor *score = ls_op_reduce_sum(ls_op_select(is_label, predictions, zero), LS_AXES(-1), true);
     ls_tensor *not_above = ls_op_cast(ls_op_compare(predictions, LS_LESS_EQUAL, score), LS_F64);
     ls_tensor *hit = above(ls_op_reduce_sum(not_above, LS_AXES(-1), false), (double)(classes - k));
-    return ls_op_mul(hit, ls_op_reduce_sum(place, LS_AXES(-1), false));
+    return ls_op_mul(hit, ls_op_reduce_sum(one_hot, LS_AXES(-1), false));
 }
 
-/* Chooses the kind of accuracy by the shapes, as Keras does. */
 static ls_tensor *accuracy(const ls_metric *metric, ls_tensor *targets, ls_tensor *predictions, double threshold)
 {
     ls_metric_kind kind = metric->kind;
@@ -175,7 +174,8 @@ static ls_tensor *accuracy(const ls_metric *metric, ls_tensor *targets, ls_tenso
                : ls_targets_are_labels(targets, predictions) ? LS_METRIC_SPARSE_CATEGORICAL_ACCURACY
                                                              : LS_METRIC_CATEGORICAL_ACCURACY;
         if (!binary && metric->threshold != 0)
-            return ls_spec_error(predictions->graph, what, LS_ERR_INVALID, "a threshold makes no sense for classes");
+            return ls_spec_error(predictions->graph, what, LS_ERR_INVALID,
+                                 "a threshold is set, but the predictions are classes; remove it");
     }
     if (kind == LS_METRIC_BINARY_ACCURACY)
         return binary_matches(what, targets, predictions, threshold);
@@ -193,13 +193,11 @@ static ls_tensor *distance(const ls_metric *metric, ls_tensor *targets, ls_tenso
 
 /* ---- Positives and negatives ---- */
 
-/* Reshapes [N,...] to [N,L]. */
 static ls_tensor *rows(ls_tensor *x)
 {
     return ls_tensor_is_error(x) ? x : ls_op_reshape(x, LS_SHAPE(x->shape.dims[0], LS_REMAINING));
 }
 
-/* Sums over a sample's values, times its weight. */
 static ls_tensor *sample_weight(ls_tensor *counts, ls_tensor *weights)
 {
     ls_tensor *sums = ls_sample_sums(counts);
@@ -241,13 +239,13 @@ static ls_tensor *bucket_sums(ls_tensor *targets, ls_tensor *predictions, ls_ten
     ls_tensor *which = ls_op_concat(parts, 2, 2); /* [N,L,2] */
     if (weights)
         which = ls_op_mul(which, weights);
-    ls_tensor *places = ls_op_one_hot(rows(bucket_of(predictions)), LS_F64, BUCKETS); /* [N,L,200] */
-    if (ls_tensor_is_error(places))
-        return places;
-    ls_shape shape = places->shape;
+    ls_tensor *buckets = ls_op_one_hot(rows(bucket_of(predictions)), LS_F64, BUCKETS); /* [N,L,200] */
+    if (ls_tensor_is_error(buckets))
+        return buckets;
+    ls_shape shape = buckets->shape;
     shape.dims[2] = 1;
     shape.dims[shape.rank++] = BUCKETS;
-    ls_tensor *each = ls_op_mul(ls_op_with_last_axis(which), ls_op_reshape(places, shape));
+    ls_tensor *each = ls_op_mul(ls_op_with_last_axis(which), ls_op_reshape(buckets, shape));
     return ls_op_reshape(ls_op_reduce_sum(each, LS_AXES(0, 1), false), LS_SHAPE(2 * BUCKETS));
 }
 
@@ -305,8 +303,7 @@ static double share(double part, double whole)
     return whole == 0 ? 0 : part / whole;
 }
 
-/* Area under the curve of true-positive rate over false-positive rate, by trapezoids between
- * thresholds. */
+/* By trapezoids between thresholds. */
 static double area(const double *positives, const double *negatives)
 {
     double all_positives = 0, all_negatives = 0, area = 0;
@@ -374,7 +371,7 @@ ls_tensor *ls_metric_state_update(const ls_metric_state *state, ls_tensor *targe
     if (!state || !state->sums)
         return predictions && !ls_tensor_is_error(predictions)
                    ? ls_spec_error(predictions->graph, "metric", LS_ERR_INVALID,
-                                   "a metric's state is needed (ls_metric_state_make)")
+                                   "the state of the metric is NULL; make it with ls_metric_state_make")
                    : predictions;
     if (ls_tensor_is_error(state->sums))
         return state->sums;
@@ -397,16 +394,18 @@ ls_metric_state ls_metric_state_of(ls_metric metric, ls_tensor *targets, ls_tens
     return state;
 }
 
-/* Reads the current sums. The caller frees *out. */
+/* The caller frees *out. */
 static ls_status read_sums(const ls_metric_state *state, double **out)
 {
     const ls_tensor *wrong = !state ? NULL : state->sums ? state->sums : state->update;
     if (!wrong)
-        return ls_fail(LS_ERR_INVALID, "a metric's state is needed (ls_metric_state_of, ls_metric_state_make)");
+        return ls_fail(LS_ERR_INVALID,
+                       "the state of the metric is NULL; make it with ls_metric_state_of or ls_metric_state_make");
     if (wrong->op == LS_OP_ERROR)
         return ls_fail(wrong->status, "%s", wrong->message);
     if (!state->sums)
-        return ls_fail(LS_ERR_INVALID, "the metric's state has no sums");
+        return ls_fail(LS_ERR_INVALID,
+                       "the state of the metric has no sums; make it with ls_metric_state_of or ls_metric_state_make");
     size_t count = ls_metric_sums_count(&state->metric);
     double *sums = calloc(count, sizeof(*sums));
     if (!sums)
@@ -429,7 +428,7 @@ ls_status ls_metric_state_result(const ls_metric_state *state, double *out)
     if (out)
         *out = ls_metric_result(&state->metric, sums);
     free(sums);
-    return out ? LS_OK : ls_fail(LS_ERR_INVALID, "ls_metric_state_result: no place for the result was given");
+    return out ? LS_OK : ls_fail(LS_ERR_INVALID, "ls_metric_state_result: the result pointer (out) is NULL");
 }
 
 ls_status ls_metric_state_reset(const ls_metric_state *state)

@@ -15,9 +15,10 @@ static ls_status create(ls_context *ctx, ls_model_kind kind, const char *name, l
     static const char *const names[] = { "sequential", "functional", "model" };
     static const char *const calls[] = { "ls_sequential", "ls_functional_begin", "ls_custom" };
     if (!ctx || !out)
-        return ls_fail(LS_ERR_INVALID, "a model needs a context and a place to be put");
+        return ls_fail(LS_ERR_INVALID, "the context or the model pointer (out) is NULL");
     if (name && !ls_is_utf8(name))
-        return ls_fail(LS_ERR_INVALID, "%s: the name \"%s\" is not UTF-8: no file could hold it", calls[kind], name);
+        return ls_fail(LS_ERR_INVALID, "%s: the name \"%s\" is not UTF-8, so no file could store it; use another",
+                       calls[kind], name);
     LS_TRY(ls_context_begin(ctx, calls[kind]));
     ls_model *model = calloc(1, sizeof(*model));
     if (!model)
@@ -74,7 +75,6 @@ void ls_model_destroy(ls_model *model)
     free(model);
 }
 
-/* Records the first error while building the model. */
 static ls_status keep_error(ls_model *model, ls_status status)
 {
     if (status != LS_OK && model->status == LS_OK) {
@@ -96,7 +96,7 @@ ls_status ls_model_need_ready(const ls_model *model, const char *what)
     if (model->status != LS_OK)
         return kept_error(model);
     if (!model->ready)
-        return ls_fail(LS_ERR_STATE, "%s: model \"%s\" is not finished: ls_functional_end comes first", what,
+        return ls_fail(LS_ERR_STATE, "%s: model \"%s\" is not finished; call ls_functional_end first", what,
                        model->name);
     return LS_OK;
 }
@@ -125,11 +125,12 @@ static ls_status check_name(const char *what, const char *name)
     for (const char *c = name; *c; c++)
         good = good && (unsigned char)*c > ' ' && *c != ':' && *c != '"' && *c != '/';
     return good ? LS_OK
-                : ls_fail(LS_ERR_INVALID,
-                          "\"%s\" is no name of a %s: it is UTF-8, without space, slash, colon or quote", name, what);
+                : ls_fail(
+                      LS_ERR_INVALID,
+                      "\"%s\" is not a valid name of a %s; it must be UTF-8 without spaces, slashes, colons and quotes",
+                      name, what);
 }
 
-/* Returns the first free name of "conv2d", "conv2d_1", ... */
 static const char *free_name(ls_model *model, ls_layer_kind kind, int64_t from)
 {
     const char *base = ls_layer_info_of(kind)->base;
@@ -141,57 +142,36 @@ static const char *free_name(ls_model *model, ls_layer_kind kind, int64_t from)
     }
 }
 
-/* Compares specs except for pointers, which a stored spec replaces by the model's copies. */
-static bool same_spec(const ls_layer *a, const ls_layer *b)
-{
-    const ls_layer_options *x = &a->options, *y = &b->options;
-    bool same = a->kind == b->kind && x->first == y->first && x->second == y->second && x->third == y->third &&
-                x->fourth == y->fourth && x->activation == y->activation && x->no_bias == y->no_bias &&
-                x->frozen == y->frozen && x->groups == y->groups && x->depth_multiplier == y->depth_multiplier &&
-                x->padding == y->padding && x->keepdims == y->keepdims && x->momentum == y->momentum &&
-                x->statistics == y->statistics && x->epsilon == y->epsilon && x->no_center == y->no_center &&
-                x->no_scale == y->no_scale && x->last_axes == y->last_axes && x->rate == y->rate &&
-                x->negative_slope == y->negative_slope && x->max_value == y->max_value &&
-                x->threshold == y->threshold && x->scale_by == y->scale_by && x->offset == y->offset &&
-                x->axis == y->axis && x->dtype == y->dtype && ls_shape_equal(&x->shape, &y->shape);
-    for (int i = 0; same && i < 2; i++)
-        same = x->kernel_size[i] == y->kernel_size[i] && x->strides[i] == y->strides[i] &&
-               x->dilation_rate[i] == y->dilation_rate[i] && x->pool_size[i] == y->pool_size[i];
-    for (int i = 0; same && i < 4; i++)
-        same = x->zero_padding[i] == y->zero_padding[i];
-    return same;
-}
-
-static ls_status use_again(ls_model_layer *layer, const ls_layer *settled, bool share)
+static ls_status use_again(ls_model_layer *layer, const ls_layer *resolved, bool share)
 {
     if (!share)
-        return ls_fail(LS_ERR_INVALID, "the name is taken by another layer of the model");
-    if (!same_spec(&layer->spec, settled))
-        return ls_fail(LS_ERR_INVALID, "it was called before as another layer, a %s with other options",
+        return ls_fail(LS_ERR_INVALID, "another layer of the model has this name; choose another");
+    if (!ls_layer_is_same(&layer->spec, resolved))
+        return ls_fail(LS_ERR_INVALID, "a %s with other options was called before by this name; choose another name",
                        ls_layer_info_of(layer->spec.kind)->class_name);
     return LS_OK;
 }
 
-static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t unnamed, ls_model_layer **out)
+static ls_status make_layer(ls_model *model, const ls_layer *resolved, int64_t unnamed, ls_model_layer **out)
 {
     int index = LS_ANY_DEVICE;
-    if (settled->options.device)
-        LS_TRY(ls_context_device(model->context, settled->options.device, &index));
+    if (resolved->options.device)
+        LS_TRY(ls_context_device(model->context, resolved->options.device, &index));
     LS_TRY(ls_grow(&model->layers, model->layer_count, &model->layer_room, sizeof(*model->layers)));
     ls_model_layer *layer = calloc(1, sizeof(*layer));
-    const char *name = settled->options.name ? ls_arena_strdup(&model->arena, settled->options.name)
-                                             : free_name(model, settled->kind, unnamed);
+    const char *name = resolved->options.name ? ls_arena_strdup(&model->arena, resolved->options.name)
+                                              : free_name(model, resolved->kind, unnamed);
     if (!layer || !name) {
         free(layer);
         return ls_fail(LS_ERR_MEMORY, "no memory for a layer");
     }
     *layer =
-        (ls_model_layer){ .spec = *settled, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
+        (ls_model_layer){ .spec = *resolved, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
     layer->spec.options.name = name;
     layer->spec.options.device = NULL; /* owned by the caller; the index replaces it */
     layer->device = index;
     /* Uses the same counter as random ops added to the graph directly. */
-    if (settled->kind == LS_LAYER_DROPOUT)
+    if (ls_layer_info_of(resolved->kind)->random)
         layer->random = model->graph->random_count++;
     model->layers[model->layer_count++] = layer;
     *out = layer;
@@ -200,17 +180,17 @@ static ls_status make_layer(ls_model *model, const ls_layer *settled, int64_t un
 
 static ls_status add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out)
 {
-    ls_layer settled;
-    LS_TRY(ls_layer_settle(spec, &settled));
-    if (settled.options.name)
-        LS_TRY(check_name("layer", settled.options.name));
+    ls_layer resolved;
+    LS_TRY(ls_layer_resolve(spec, &resolved));
+    if (resolved.options.name)
+        LS_TRY(check_name("layer", resolved.options.name));
     ls_model_layer *known =
-        settled.options.name ? find_layer(model, settled.options.name) : find_unnamed(model, settled.kind, unnamed);
+        resolved.options.name ? find_layer(model, resolved.options.name) : find_unnamed(model, resolved.kind, unnamed);
     if (known) {
         *out = known;
-        return use_again(known, &settled, share);
+        return use_again(known, &resolved, share);
     }
-    return make_layer(model, &settled, unnamed, out);
+    return make_layer(model, &resolved, unnamed, out);
 }
 
 ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out)
@@ -219,7 +199,7 @@ ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unna
     if (status == LS_OK)
         return LS_OK;
     const char *name = spec->options.name ? spec->options.name : ls_layer_info_of(spec->kind)->base;
-    return ls_layer_blame(spec->kind, name, NULL, 0, status);
+    return ls_layer_fail_within(spec->kind, name, NULL, 0, status);
 }
 
 static ls_status make_weight(ls_model *model, const char *name, const ls_weight *weight, ls_model_layer **out)
@@ -251,14 +231,15 @@ ls_status ls_model_add_weight(ls_model *model, const char *name, const ls_weight
     ls_model_layer *known = find_layer(model, name);
     if (!known)
         return making ? make_weight(model, name, weight, out)
-                      : ls_fail(LS_ERR_STATE, "it was not asked for when the model was made");
+                      : ls_fail(LS_ERR_STATE, "the weight was not requested when the model was made; the function must "
+                                              "request the same weights every time");
     if (known->spec.kind != LS_LAYER_NONE)
-        return ls_fail(LS_ERR_INVALID, "the name is that of a layer (%s)",
+        return ls_fail(LS_ERR_INVALID, "a layer (%s) has this name; choose another",
                        ls_layer_info_of(known->spec.kind)->class_name);
     if (!ls_shape_equal(&known->weight[0].shape, &weight->shape) || known->weight[0].trainable != weight->trainable)
-        return ls_fail(LS_ERR_INVALID, "it was asked for before as a %s weight of shape %s, now as a %s one of %s",
-                       known->weight[0].trainable ? "trainable" : "fixed",
-                       ls_shape_format(&known->weight[0].shape, before), weight->trainable ? "trainable" : "fixed",
+        return ls_fail(LS_ERR_INVALID, "the weight was requested before as %s with shape %s, now as %s with shape %s",
+                       known->weight[0].trainable ? "trainable" : "frozen",
+                       ls_shape_format(&known->weight[0].shape, before), weight->trainable ? "trainable" : "frozen",
                        ls_shape_format(&weight->shape, now));
     *out = known;
     return LS_OK;
@@ -281,15 +262,15 @@ static ls_status add_input(ls_model *model, const ls_layer *spec, ls_model_layer
 {
     ls_model_layer *layer;
     if (spec->kind != LS_LAYER_INPUT)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\": an input is made by ls_input, this is a %s", model->name,
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": an input must be made by ls_input; this is a %s", model->name,
                        ls_layer_info_of(spec->kind)->class_name);
     LS_TRY(new_layer(model, spec, &layer));
     LS_TRY(ls_grow(&model->inputs, model->input_count, &model->input_room, sizeof(*model->inputs)));
-    const ls_shape *sizes = &layer->spec.options.shape;
+    const ls_shape *sizes = &layer->spec.input.shape;
     layer->output = (ls_shape){ .rank = sizes->rank + 1, .dims = { LS_BATCH } };
     for (int i = 0; i < sizes->rank; i++)
         layer->output.dims[i + 1] = sizes->dims[i];
-    layer->output_dtype = layer->spec.options.dtype;
+    layer->output_dtype = layer->spec.input.dtype;
     layer->built = true;
     model->inputs[model->input_count++] = layer;
     *out = layer;
@@ -325,18 +306,18 @@ static ls_status add_call(ls_model *model, ls_model_layer *layer, const ls_symbo
 static ls_status check_symbols(const ls_model *model, const ls_symbol *symbols, size_t count)
 {
     if (!symbols || count == 0)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\": a layer is called on nothing", model->name);
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": a layer is called without an input", model->name);
     for (size_t i = 0; i < count; i++)
         if (symbols[i].model != model || symbols[i].index < 0 || (size_t)symbols[i].index >= model->call_count)
             return ls_fail(LS_ERR_INVALID, "model \"%s\": symbol %zu belongs to another model", model->name, i);
     return LS_OK;
 }
 
-/* Whether layers and symbols may still be added. */
 static bool open_for_calls(ls_model *model)
 {
     if (model->status == LS_OK && model->ready)
-        keep_error(model, ls_fail(LS_ERR_STATE, "model \"%s\" is finished: no layer can be added", model->name));
+        keep_error(model,
+                   ls_fail(LS_ERR_STATE, "model \"%s\" is finished; add layers before ls_functional_end", model->name));
     return model->status == LS_OK;
 }
 
@@ -373,7 +354,7 @@ ls_symbol ls_symbol_input(ls_model *model, ls_layer input)
         ls_tensor *value = ls_op_input(model->draft, NULL, layer->output_dtype, layer->output);
         status = ls_tensor_check(value);
         status = status == LS_OK ? add_call(model, layer, NULL, 0, value, &index)
-                                 : ls_layer_blame(LS_LAYER_INPUT, layer->name, NULL, 0, status);
+                                 : ls_layer_fail_within(LS_LAYER_INPUT, layer->name, NULL, 0, status);
     }
     return status == LS_OK ? (ls_symbol){ model, index } : symbol_error(model, status);
 }
@@ -413,7 +394,7 @@ ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t
     return status == LS_OK ? (ls_symbol){ model, index } : symbol_error(model, status);
 }
 
-/* Fails if a layer does not lead to an output: its variables would never be trained. */
+/* A layer without an output would never be trained. */
 static ls_status check_needed(ls_model *model)
 {
     for (size_t i = 0; i < model->output_count; i++)
@@ -421,8 +402,10 @@ static ls_status check_needed(ls_model *model)
     for (size_t c = model->call_count; c-- > 0;) {
         const ls_model_call *at = &model->calls[c];
         if (!at->needed && at->layer->spec.kind != LS_LAYER_INPUT)
-            return ls_fail(LS_ERR_INVALID, "model \"%s\": layer \"%s\" (%s) leads to no output", model->name,
-                           at->layer->name, ls_layer_info_of(at->layer->spec.kind)->class_name);
+            return ls_fail(
+                LS_ERR_INVALID,
+                "model \"%s\": layer \"%s\" (%s) leads to no output; add its output to ls_functional_end or remove it",
+                model->name, at->layer->name, ls_layer_info_of(at->layer->spec.kind)->class_name);
         for (size_t i = 0; at->needed && i < at->input_count; i++)
             model->calls[at->inputs[i]].needed = true;
     }
@@ -432,9 +415,9 @@ static ls_status check_needed(ls_model *model)
 static ls_status finish(ls_model *model, const ls_symbol *outputs, size_t count)
 {
     if (model->input_count == 0)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\" has no input", model->name);
+        return ls_fail(LS_ERR_INVALID, "model \"%s\" has no input; add one with ls_symbol_input", model->name);
     if (!outputs || count == 0)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\" has no output", model->name);
+        return ls_fail(LS_ERR_INVALID, "model \"%s\" has no output; pass one to ls_functional_end", model->name);
     LS_TRY(check_symbols(model, outputs, count));
     model->outputs = calloc(count, sizeof(*model->outputs));
     model->output_shapes = calloc(count, sizeof(*model->output_shapes));
@@ -472,11 +455,13 @@ ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_layer *
     LS_OWN_FP_MODE;
     ls_model *model;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_sequential: no place for the model was given");
+        return ls_fail(LS_ERR_INVALID, "ls_sequential: the model pointer (out) is NULL");
     if (!layers || count == 0)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\": a sequential model needs layers", name ? name : "sequential");
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": a sequential model must have layers; there are none",
+                       name ? name : "sequential");
     if (layers[0].kind != LS_LAYER_INPUT)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\": a sequential model starts with ls_input(...), this one with %s",
+        return ls_fail(LS_ERR_INVALID,
+                       "model \"%s\": a sequential model must start with ls_input(...); this one starts with %s",
                        name ? name : "sequential", ls_layer_info_of(layers[0].kind)->function);
     LS_TRY(create(ctx, LS_MODEL_SEQUENTIAL, name, &model));
     ls_symbol x = ls_symbol_input(model, layers[0]);
@@ -504,7 +489,6 @@ static ls_status draft_custom(ls_model *model, bool training, ls_tensor **inputs
     return status;
 }
 
-/* Uses Keras's names for the outputs of a subclassed model. */
 static ls_status name_outputs(ls_model *model)
 {
     const char **names = ls_arena_alloc(&model->arena, model->output_count * sizeof(*names));
@@ -545,9 +529,9 @@ ls_status ls_custom(ls_context *ctx, const char *name, const ls_layer *inputs, s
     LS_OWN_FP_MODE;
     ls_model *model;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_custom: no place for the model was given");
+        return ls_fail(LS_ERR_INVALID, "ls_custom: the model pointer (out) is NULL");
     if (!inputs || input_count == 0 || output_count == 0 || !function)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\": a custom model needs inputs, outputs and a function",
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": a custom model must have inputs, outputs and a function",
                        name ? name : "model");
     LS_TRY(create(ctx, LS_MODEL_CUSTOM, name, &model));
     model->function = function;

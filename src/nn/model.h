@@ -1,9 +1,7 @@
-/* Models: layers with their variables, and how to call them.
- *
- * The variables live in the model's graph and get memory and initial values on first use. Shapes
- * are inferred by tracing the model once in another graph, the *draft*, in which inputs stand in
- * for variables. The draft is then discarded, so the model's own graph holds only variables until
- * the model is traced there. */
+/* Models: layers with their variables, and how to call them. The variables live in the model's
+ * graph and get memory and initial values on first use. Shapes are inferred by tracing the model
+ * once in another graph, the *draft*, where inputs stand in for variables, so the model's graph
+ * holds only variables until it is traced. */
 #ifndef LS_NN_MODEL_H
 #define LS_NN_MODEL_H
 
@@ -14,15 +12,15 @@ typedef enum ls_model_kind { LS_MODEL_SEQUENTIAL, LS_MODEL_FUNCTIONAL, LS_MODEL_
 
 typedef struct ls_model_layer {
     ls_layer
-        /* Settled. The name is the model's copy; the device is below. LS_LAYER_NONE: a weight that
+        /* Resolved. The name is the model's copy; the device is below. LS_LAYER_NONE: a weight that
          * belongs to the model itself. */
         spec;
     const char *name;
     int64_t number; /* creation order within the model; keys initial values */
-    /* Index among the layers of its kind that the user did not name; -1: the user named it. */
+    /* index among the unnamed layers of its kind; -1: the user named it */
     int64_t unnamed;
     int device; /* index in the context, or LS_ANY_DEVICE */
-    /* Dropout: keys its masks, together with the number of the call within a trace. */
+    /* keys random numbers, with the number of the call within a trace */
     int64_t random;
     bool built;
     ls_weight weight[LS_MAX_WEIGHTS];
@@ -30,13 +28,12 @@ typedef struct ls_model_layer {
     size_t weight_count;
     ls_shape output; /* of the last call */
     ls_dtype output_dtype;
-    /* State of the current trace: the tensors used in place of the variables, and the calls so
-     * far. */
+    /* The current trace: tensors in place of the variables, and calls so far. */
     ls_tensor *stand_in[LS_MAX_WEIGHTS];
     int64_t calls;
 } ls_model_layer;
 
-/* One call of a layer in a sequential or functional model. A symbol is the index of a call. */
+/* One call of a layer; a symbol is the index of a call. */
 typedef struct ls_model_call {
     ls_model_layer *layer;
     int64_t number; /* index among the calls of its layer */
@@ -66,7 +63,7 @@ struct ls_model {
     size_t layer_count, layer_room;
     ls_model_variable_at *variables;
     size_t variable_count, variable_room;
-    ls_tensor **trainable; /* list for users; NULL: not built yet */
+    ls_tensor **trainable; /* NULL: not listed yet */
     ls_model_call *calls;  /* unused in custom models */
     size_t call_count, call_room;
 
@@ -80,14 +77,12 @@ struct ls_model {
     ls_call_function function;
     void *user;
 
-    /* Name of the call that is using the model; until it returns the model must not be compiled or
-     * destroyed. */
+    /* Call that is using the model, which must not be compiled or destroyed meanwhile. */
     const char *at_work;
-    struct ls_job *job; /* State of the train layer for a compiled model; drop_job destroys it. */
+    struct ls_job *job; /* of the train layer, if compiled; drop_job destroys it */
     void (*drop_job)(void *job);
 };
 
-/* Returns the graph to claim before using a model (graph/claim.h). */
 static inline ls_graph *ls_model_claimed(const ls_model *model)
 {
     return model ? model->graph : NULL;
@@ -101,18 +96,18 @@ struct ls_call {
     int64_t unnamed[LS_LAYER_KINDS]; /* unnamed layers so far, by kind */
     ls_tensor **updates;
     size_t update_count, update_room;
-    /* Per sample: total size of layer outputs that are not just a reshaped input. */
+    /* Bytes per sample of layer outputs that are not a reshaped input. */
     double activation_bytes;
 };
 
 /* ---- Building (model.c) ---- */
 
-/* Finds or creates the layer of a spec. `share`: if the name is taken by an equal layer, returns
- * that layer instead of failing. */
+ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out);
+
+/* Finds or creates the layer of a spec. `share`: an equal layer of that name is not an error. */
 ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out);
 
-/* Finds or creates a weight that belongs to the model itself: a layer of kind LS_LAYER_NONE with
- * one weight. */
+/* Finds or creates a weight of the model itself: a layer of kind LS_LAYER_NONE. */
 ls_status ls_model_add_weight(ls_model *model, const char *name, const ls_weight *weight, bool making,
                               ls_model_layer **out);
 
@@ -121,15 +116,13 @@ ls_status ls_model_add_weight(ls_model *model, const char *name, const ls_weight
 void ls_call_begin(ls_call *call, ls_model *model, ls_graph *graph, bool training, bool making);
 void ls_call_end(ls_call *call); /* frees what was not taken over */
 
-/* Adds the nodes of one call. Error messages name the layer and its input shapes. */
+/* Adds the nodes of one call. */
 ls_status ls_call_apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *inputs, size_t count, ls_tensor **out);
 
-/* Fails with the last error, prefixed by `layer "conv2d" (Conv2D): ` and followed by " on (batch,
- * 28, 28)" if there are inputs. */
-ls_status ls_layer_blame(ls_layer_kind kind, const char *name, ls_tensor *const *inputs, size_t count,
-                         ls_status status);
+/* Adds `layer "conv2d" (Conv2D) on (batch, 28, 28): ` to the last error. */
+ls_status ls_layer_fail_within(ls_layer_kind kind, const char *name, ls_tensor *const *inputs, size_t count,
+                               ls_status status);
 
-/* Adds all nodes of the model for these inputs of `call`'s graph. */
 ls_status ls_model_run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs);
 
 ls_status ls_model_make_inputs(const ls_model *model, ls_graph *graph, ls_tensor **out);

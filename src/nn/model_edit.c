@@ -1,6 +1,4 @@
-/* Settings of a finished model that can change until it is first traced: devices of layers,
- * statistics of batch norms. Built-in models and Keras files specify neither; this lets users set
- * them as in a model written by hand. */
+/* Settings of a finished model, such as a built-in one, that can change until it is first traced. */
 #include <string.h>
 
 #include "base/names.h"
@@ -15,7 +13,7 @@ static ls_status need_untraced(const ls_model *model, const char *call)
     LS_TRY(ls_context_begin(model->context, call));
     if (model->job)
         return ls_fail(LS_ERR_STATE,
-                       "%s: model \"%s\" is compiled, or has predicted; call this first, on a model that is new", call,
+                       "%s: model \"%s\" is already compiled, traced or used to predict; call this before", call,
                        model->name);
     if (model->graph->node_count > model->variable_count)
         return ls_fail(LS_ERR_STATE,
@@ -56,14 +54,13 @@ static ls_status find_range(const ls_model *model, const char *first, const char
     if (last)
         LS_TRY(find_layer(model, last, to));
     if (*from > *to)
-        return ls_fail(LS_ERR_INVALID,
-                       "model \"%s\": layer \"%s\" comes after \"%s\"; a range is named in the model's order",
+        return ls_fail(LS_ERR_INVALID, "model \"%s\": layer \"%s\" comes after \"%s\"; name the earlier layer first",
                        model->name, model->layers[*from]->name, model->layers[*to]->name);
     return LS_OK;
 }
 
-/* Allocates memory on the new device for variables that already have memory, so that the device's
- * limits apply. Allocates all of it before anything changes. */
+/* Allocates memory for variables that have some, before anything changes, so that the device's
+ * limits apply. */
 static ls_status take_blocks(ls_model *model, size_t from, size_t to, int device, struct ls_block **blocks)
 {
     for (size_t v = 0; v < model->variable_count; v++) {
@@ -98,7 +95,7 @@ static void move_layers(ls_model *model, size_t from, size_t to, int device, str
         model->layers[i]->device = device;
 }
 
-static ls_status place(ls_model *model, size_t from, size_t to, int device)
+static ls_status place_layers(ls_model *model, size_t from, size_t to, int device)
 {
     struct ls_block **blocks = calloc(model->variable_count + 1, sizeof(*blocks));
     ls_status status = blocks ? take_blocks(model, from, to, device, blocks)
@@ -121,7 +118,7 @@ ls_status ls_model_set_device(ls_model *model, const char *first_layer, const ch
         return ls_fail(LS_ERR_INVALID, "ls_model_set_device: the device is NULL");
     LS_TRY(ls_fail_within(ls_context_device(model->context, device, &index), "ls_model_set_device"));
     LS_TRY(find_range(model, first_layer, last_layer, &from, &to));
-    return place(model, from, to, index);
+    return place_layers(model, from, to, index);
 }
 
 /* ---- Statistics of batch norms ---- */
@@ -131,15 +128,18 @@ ls_status ls_model_set_norm_statistics(ls_model *model, ls_norm_statistics stati
     LS_CLAIM(ls_model_claimed(model));
     LS_TRY(need_untraced(model, "ls_model_set_norm_statistics"));
     if ((unsigned)statistics > LS_PER_LANE)
-        return ls_fail(LS_ERR_INVALID, "ls_model_set_norm_statistics: there are no statistics %d", (int)statistics);
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_model_set_norm_statistics: there are no statistics %d; use LS_PER_BATCH or LS_PER_LANE",
+                       (int)statistics);
     if (model->kind == LS_MODEL_CUSTOM)
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "ls_model_set_norm_statistics: model \"%s\" is a custom one: its function gives each batch norm "
-                       "its .statistics",
-                       model->name);
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "ls_model_set_norm_statistics: model \"%s\" is a custom model; set .statistics of each batch norm "
+            "in its function",
+            model->name);
     for (size_t i = 0; i < model->layer_count; i++)
         if (model->layers[i]->spec.kind == LS_LAYER_BATCH_NORMALIZATION)
-            model->layers[i]->spec.options.statistics = statistics;
+            model->layers[i]->spec.norm.statistics = statistics;
     return LS_OK;
 }
 
@@ -149,8 +149,8 @@ size_t ls_model_norm_count(const ls_model *model, ls_norm_statistics statistics)
     size_t count = 0;
     for (size_t i = 0; model && i < model->layer_count; i++) {
         const ls_layer *spec = &model->layers[i]->spec;
-        count += spec->kind == LS_LAYER_BATCH_NORMALIZATION && !spec->options.frozen &&
-                 spec->options.statistics == statistics;
+        count +=
+            spec->kind == LS_LAYER_BATCH_NORMALIZATION && !spec->options.frozen && spec->norm.statistics == statistics;
     }
     return count;
 }

@@ -1,9 +1,6 @@
-/* Optimizers as state nodes: a spec and gradients become one tensor; running it updates every
- * variable. Slots, the step and, with gradient accumulation, sums of gradients are variables of the
- * graph.
- *
- * The order is Keras's: accumulate, clip, decay weights, update. Gradients are whole tensors here,
- * joined over all samples and devices, so norms are computed once over the whole batch. */
+/* Optimizers: a spec and gradients become one tensor; running it updates every variable. The order
+ * is Keras's: accumulate, clip, decay weights, update. Gradients are joined over all samples and
+ * devices, so norms are those of the whole batch. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +18,11 @@ enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, RHO = 8, EPSILON = 16, START = 32 
 
 typedef struct optimizer_info {
     const char *name;
-    ls_apply_rule rule; /* SGD with momentum uses another (choose_rule) */
+    ls_apply_rule rule; /* SGD with momentum: see choose_rule */
     const char *slots[2];
     unsigned takes; /* options beyond those that all kinds have */
-    /* Default options. A learning rate of 0 means that the user must set one.
-     * initial_accumulator_value is the initial value of the first slot. */
+    /* defaults; a learning rate of 0: the user must set one. initial_accumulator_value: of the
+     * first slot */
     ls_optimizer_options defaults;
 } optimizer_info;
 
@@ -71,10 +68,9 @@ static ls_status check_range(const char *what, const char *option, double value,
 {
     if (value >= low && value <= high)
         return LS_OK;
-    return ls_fail(LS_ERR_INVALID, "%s: %s is %g, it must be from %g to %g", what, option, value, low, high);
+    return ls_fail(LS_ERR_INVALID, "%s: %s is %g; it must be from %g to %g", what, option, value, low, high);
 }
 
-/* Rejects options that the kind would ignore. */
 static ls_status check_taken(const ls_optimizer *optimizer)
 {
     const ls_optimizer_options *o = &optimizer->options;
@@ -96,7 +92,7 @@ static ls_status check_taken(const ls_optimizer *optimizer)
         if (options[i].given && !(info->takes & options[i].flag))
             return ls_fail(LS_ERR_INVALID, "%s has no option %s", info->name, options[i].name);
     if (o->nesterov && o->momentum == 0)
-        return ls_fail(LS_ERR_INVALID, "%s: nesterov needs a momentum", info->name);
+        return ls_fail(LS_ERR_INVALID, "%s: nesterov is set without momentum; set .momentum", info->name);
     return LS_OK;
 }
 
@@ -125,7 +121,7 @@ static ls_status check_recipe(const char *what, const recipe *r)
     LS_TRY(check_range(what, "weight_decay", r->apply.weight_decay, 0, highest));
     LS_TRY(check_range(what, "initial_accumulator_value", r->start, 0, highest));
     if (r->every < 1)
-        return ls_fail(LS_ERR_INVALID, "%s: gradient_accumulation_steps is %lld, at least 1 is needed", what,
+        return ls_fail(LS_ERR_INVALID, "%s: gradient_accumulation_steps is %lld; it must be at least 1", what,
                        (long long)r->every);
     return check_clipping(what, r);
 }
@@ -142,7 +138,8 @@ static void choose_rule(bool nesterov, recipe *r)
 static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
 {
     if (!is_known(optimizer->kind))
-        return ls_fail(LS_ERR_INVALID, "there is no optimizer number %d", (int)optimizer->kind);
+        return ls_fail(LS_ERR_INVALID, "there is no optimizer number %d; use a constructor such as ls_adam",
+                       (int)optimizer->kind);
     const optimizer_info *info = &kinds[optimizer->kind];
     const ls_optimizer_options *o = &optimizer->options, *d = &info->defaults;
     LS_TRY(check_taken(optimizer));
@@ -162,13 +159,13 @@ static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
                               .weight_decay = ls_spec_number(o->weight_decay, d->weight_decay) };
     choose_rule(o->nesterov, r);
     if (r->scheduled && o->learning_rate != 0)
-        return ls_fail(LS_ERR_INVALID, "%s: a learning rate (%g) and a schedule: only one can be given", info->name,
+        return ls_fail(LS_ERR_INVALID, "%s: a learning rate (%g) and a schedule are both set; set only one", info->name,
                        r->rate);
     if (!r->scheduled && o->schedule.rate != 0)
-        return ls_fail(LS_ERR_INVALID, "%s: a constant rate is written .learning_rate = %g", info->name,
+        return ls_fail(LS_ERR_INVALID, "%s: the schedule is constant; set .learning_rate = %g instead", info->name,
                        o->schedule.rate);
     if (!r->scheduled && o->learning_rate == 0 && d->learning_rate == 0)
-        return ls_fail(LS_ERR_INVALID, "%s: the learning rate must be given", info->name);
+        return ls_fail(LS_ERR_INVALID, "%s: the learning rate is not set; set .learning_rate", info->name);
     return check_recipe(info->name, r);
 }
 
@@ -177,7 +174,7 @@ ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t
     LS_OWN_FP_MODE;
     recipe r;
     if (!optimizer || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_optimizer_rate: an optimizer and a place for the rate are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_optimizer_rate: the optimizer or the rate pointer (out) is NULL");
     LS_TRY(resolve(optimizer, &r));
     if (r.scheduled)
         return ls_schedule_rate(&optimizer->options.schedule, step, batch_size, out);
@@ -231,7 +228,8 @@ static ls_status check_variable(const application *app, size_t i, ls_tensor *gra
     if (variable->op == LS_OP_ERROR)
         return ls_fail(variable->status, "%s", variable->message);
     if (variable->op != LS_OP_variable || !ls_dtype_is_real(variable->dtype))
-        return ls_fail(LS_ERR_INVALID, "%s is no variable of floats", ls_node_label(variable, label));
+        return ls_fail(LS_ERR_INVALID, "%s is not a variable of type float32 or float64",
+                       ls_node_label(variable, label));
     if (variable->graph != app->graph || (gradient && gradient->graph && gradient->graph != app->graph))
         return ls_fail(LS_ERR_INVALID, "%s or its gradient belongs to another graph", ls_node_label(variable, label));
     if (!gradient)
@@ -240,7 +238,7 @@ static ls_status check_variable(const application *app, size_t i, ls_tensor *gra
         return ls_fail(gradient->status, "%s", gradient->message);
     if (gradient->per_sample || gradient->dtype != variable->dtype ||
         !ls_shape_equal(&gradient->shape, &variable->shape))
-        return ls_fail(LS_ERR_SHAPE, "%s is %s %s, its gradient %s %s", ls_node_label(variable, label),
+        return ls_fail(LS_ERR_SHAPE, "%s is %s %s, but its gradient is %s %s", ls_node_label(variable, label),
                        ls_dtype_name(variable->dtype), ls_shape_format(&variable->shape, a),
                        ls_dtype_name(gradient->dtype), ls_shape_format(&gradient->shape, b));
     return LS_OK;
@@ -252,7 +250,7 @@ static ls_status choose_pairs(application *app, ls_tensor *const *gradients, ls_
     for (size_t i = 0; i < count; i++) {
         LS_TRY(check_variable(app, i, gradients[i], variables[i]));
         if (!gradients[i]) {
-            ls_spec_warn(app->graph, "%s: %s has no gradient and is left as it is", app->name,
+            ls_spec_warn(app->graph, "%s: %s has no gradient and does not change", app->name,
                          ls_node_label(variables[i], label));
             continue;
         }
@@ -291,8 +289,7 @@ static void release(application *app)
 
 /* ---- State ---- */
 
-/* A name given by the user identifies the optimizer: its existing state is reused. Without a name,
- * each call creates new state. */
+/* State with a name given by the user is reused; without one, each call creates new state. */
 static ls_status choose_name(application *app, const ls_optimizer *optimizer)
 {
     const char *given = optimizer->options.name;
@@ -323,7 +320,8 @@ static ls_status get_state(application *app, const char *of, const char *what, l
     if (ls_tensor_is_error(found))
         status = ls_fail(found->status, "%s", found->message);
     else if (found->op != LS_OP_variable || found->dtype != dtype || !ls_shape_equal(&found->shape, &shape))
-        status = ls_fail(LS_ERR_INVALID, "\"%s\" is there, but is not this optimizer's", name);
+        status =
+            ls_fail(LS_ERR_INVALID, "\"%s\" exists, but does not belong to this optimizer; choose another .name", name);
     free(name);
     *out = found;
     app->all[app->all_count++] = found;
@@ -358,15 +356,14 @@ static ls_status get_all_state(application *app)
 
 /* ---- Learning rate and step ---- */
 
-/* Returns the rate as a scalar: the caller's tensor, or, with a schedule, an input that must be
- * fed. NULL: a constant rate. */
+/* NULL: a constant rate. With a schedule it is an input that must be fed. */
 static ls_status find_rate(application *app, ls_tensor *given, ls_tensor **out)
 {
     *out = given;
     if (given && given->op == LS_OP_ERROR)
         return ls_fail(given->status, "%s", given->message);
     if (given && (given->graph != app->graph || given->shape.rank != 0 || !ls_dtype_is_real(given->dtype)))
-        return ls_fail(LS_ERR_SHAPE, "the learning rate must be a scalar of floats of the same graph");
+        return ls_fail(LS_ERR_SHAPE, "the learning rate must be a float scalar of the same graph");
     if (given || !app->r.scheduled)
         return LS_OK;
     char *name = NULL;
@@ -397,7 +394,6 @@ static ls_status make_rates(application *app, ls_tensor *given)
 
 /* ---- Accumulation ---- */
 
-/* Whether a run of these gradients has a batch whose samples can be counted. */
 static ls_status has_batch(application *app, bool *out)
 {
     ls_tensor **order = NULL;
@@ -415,16 +411,14 @@ static ls_tensor *integer(const application *app, int64_t value)
     return ls_op_scalar(app->graph, LS_I64, (double)value);
 }
 
-/* Selects `done` if this batch completes an update, else `not_yet`. */
 static ls_tensor *when_last(const application *app, ls_tensor *done, ls_tensor *not_yet)
 {
     return ls_op_select(app->last, done, not_yet);
 }
 
-/* Replaces gradients by means over all samples of the batches since the last update: sums of
- * gradient times samples, divided by the total number of samples. Batches may therefore differ in
- * size. Gradients that depend on no batch count as one sample. Sums are kept after an update; the
- * next batch resets them. */
+/* Replaces gradients by means over all samples since the last update, so that batches may differ in
+ * size. Gradients that depend on no batch count as one sample. The next batch, not the update,
+ * resets the sums. */
 static ls_status accumulate(application *app)
 {
     bool counted = false;
@@ -455,9 +449,8 @@ static ls_tensor *sum_of_squares(ls_tensor *gradient)
     return ls_op_reduce_sum(ls_op_square(ls_op_cast(gradient, LS_F64)), LS_ALL_AXES, false);
 }
 
-/* Returns most / norm if the norm is larger, else exactly 1. The factor is always finite, so
- * clipping does not spread a non-finite gradient to others; the run then fails and names that
- * gradient. */
+/* Returns most / norm if the norm is larger, else exactly 1. It is always finite, so that a
+ * non-finite gradient does not spread and the run can name it. */
 static ls_tensor *clip_factor(ls_tensor *norm, double most)
 {
     ls_tensor *limit = ls_scalar_like(norm, most);
@@ -469,8 +462,7 @@ static ls_tensor *times(ls_tensor *gradient, ls_tensor *factor)
     return ls_op_mul(gradient, ls_op_cast(factor, gradient->dtype));
 }
 
-/* Clips by the norm over all variables. The norm before clipping can be fetched as
- * "<optimizer>/global_norm". */
+/* The norm before clipping can be fetched as "<optimizer>/global_norm". */
 static ls_status clip_by_global_norm(application *app)
 {
     char *name = NULL;
@@ -481,7 +473,7 @@ static ls_status clip_by_global_norm(application *app)
     for (size_t i = 0; i < app->count; i++)
         app->gradients[i] = times(app->gradients[i], factor);
     if (app->again)
-        return LS_OK; /* the first call registered the name */
+        return LS_OK; /* registered by the first call */
     LS_TRY(ls_state_name(app->name, NULL, "global_norm", &name));
     ls_status status = ls_name_state(norm, name);
     free(name);
@@ -528,7 +520,6 @@ ls_optimizer ls_optimizer_without_clipping(ls_optimizer optimizer)
 
 /* ---- Updates ---- */
 
-/* Updates variable and slots in place; with accumulation, only in the last batch. */
 static void update(application *app, size_t i)
 {
     ls_tensor *v = app->variables[i];
@@ -619,7 +610,7 @@ ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *cons
 {
     application app = { .graph = count ? ls_graph_of(variables, (int)count) : NULL };
     if (!app.graph)
-        return ls_fail(LS_ERR_INVALID, "there is no variable to train");
+        return ls_fail(LS_ERR_INVALID, "the graph has no trainable variable");
     ls_status status = make_all(&app, optimizer, variables, count);
     if (status == LS_OK) {
         *out = (ls_optimizer_state){ .name = app.name, .all = app.all, .count = app.all_count, .every = app.r.every };
@@ -660,7 +651,6 @@ ls_status ls_optimizer_state_step(const ls_optimizer_state *state, int64_t *out)
 
 /* ---- Minimize ---- */
 
-/* Finds the trainable variables that the loss depends on, and their gradients. */
 static ls_status find_gradients(ls_tensor *loss, ls_tensor **variables, ls_tensor **gradients, size_t *count)
 {
     const ls_graph *graph = loss->graph;

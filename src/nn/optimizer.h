@@ -5,8 +5,7 @@
 #include "graph/node.h"
 #include "lockstep/nn.h"
 
-/* Variables that are not trained, in creation order: slots and gradient sums of each variable; the
- * step is last. The graph owns the tensors. */
+/* The state in creation order, the step last. The graph owns the tensors. */
 typedef struct ls_optimizer_state {
     char *name;
     ls_tensor **all;
@@ -17,11 +16,10 @@ typedef struct ls_optimizer_state {
     int64_t every; /* batches per update */
 } ls_optimizer_state;
 
-/* Checks the options of an optimizer. */
 ls_status ls_optimizer_check(const ls_optimizer *optimizer);
 
-/* Creates the state for all these variables, before gradients are known. An optimizer of the same
- * name that is applied later to some or all of them uses this state. */
+/* Creates the state before gradients are known; an optimizer of the same name that is applied later
+ * uses it. */
 ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count,
                                   ls_optimizer_state *out);
 void ls_optimizer_state_free(ls_optimizer_state *state);
@@ -29,13 +27,12 @@ void ls_optimizer_state_free(ls_optimizer_state *state);
 /* Returns the number of batches applied so far, the step that schedules use. */
 ls_status ls_optimizer_state_step(const ls_optimizer_state *state, int64_t *out);
 
-/* ls_apply_gradients for gradients from another run, whose samples cannot be counted here:
- * `samples` is their number, an i64 scalar. NULL: count the samples of this run. */
+/* ls_apply_gradients for gradients of another run with that number of samples, an i64 scalar. NULL:
+ * count the samples of this run. */
 ls_tensor *ls_apply_gradients_of(ls_optimizer optimizer, ls_tensor *const *gradients, ls_tensor *const *variables,
                                  size_t count, ls_tensor *learning_rate, ls_tensor *samples);
 
-/* Clips gradients as the optimizer would, with norms over all of them, for gradients that are
- * applied elsewhere in parts. Skips NULL gradients. Apply the result with
+/* Clips gradients that are applied elsewhere in parts; skips NULL. Apply the result with
  * ls_optimizer_without_clipping, so that it is not clipped twice. */
 ls_status ls_optimizer_clip(const ls_optimizer *optimizer, ls_tensor **gradients, size_t count);
 ls_optimizer ls_optimizer_without_clipping(ls_optimizer optimizer);

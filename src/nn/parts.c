@@ -127,8 +127,8 @@ static ls_tensor *without_last_axis(ls_tensor *x)
     return ls_op_reshape(x, shape);
 }
 
-/* If targets are class numbers instead of one-hot rows, or the reverse, names the loss or metric
- * that accepts them. */
+/* Names the loss or metric that accepts these targets, if they are class numbers or one-hot rows by
+ * mistake. */
 static void advise_form(const char *what, const ls_tensor *targets, const ls_tensor *predictions, char text[160])
 {
     bool sparse = strncmp(what, "sparse_", 7) == 0, one_hot = strncmp(what, "categorical_", 12) == 0;
@@ -155,7 +155,7 @@ ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **pred
     if (error || !t || !p)
         return error;
     if (!ls_dtype_is_real(p->dtype))
-        return ls_spec_error(p->graph, what, LS_ERR_DTYPE, "predictions are %s; float32 or float64 is needed",
+        return ls_spec_error(p->graph, what, LS_ERR_DTYPE, "predictions are %s; they must be float32 or float64",
                              ls_dtype_name(p->dtype));
     t = ls_op_cast(t, p->dtype);
     if (t->shape.rank == p->shape.rank + 1 && has_single_last_axis(t))
@@ -169,8 +169,8 @@ ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **pred
     return NULL;
 }
 
-/* Casts real class numbers to integers. Values that are not integers become -1, which every loss
- * rejects; a plain cast would turn NaN into class 0 and 1.5 into class 1. */
+/* Values that are not integers become -1, which every loss rejects; a cast would turn NaN into
+ * class 0. */
 static ls_tensor *whole_labels(ls_tensor *t)
 {
     ls_tensor *cast = ls_op_cast(t, LS_I64);
@@ -208,7 +208,8 @@ ls_tensor *ls_match_weights(const char *what, ls_tensor *weights, ls_dtype dtype
     if (weights->shape.rank == 2 && has_single_last_axis(weights))
         weights = without_last_axis(weights);
     if (weights->shape.rank > 1)
-        return ls_spec_error(weights->graph, what, LS_ERR_SHAPE, "weights have shape %s: one weight a sample is needed",
+        return ls_spec_error(weights->graph, what, LS_ERR_SHAPE,
+                             "weights have shape %s; there must be one weight per sample",
                              ls_shape_format(&weights->shape, text));
     return ls_op_cast(weights, dtype);
 }
@@ -239,20 +240,21 @@ ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *p
 {
     char text[LS_SHAPE_TEXT];
     if (!values)
-        return ls_spec_error(predictions->graph, what, LS_ERR_INVALID, "its function returned NULL");
+        return ls_spec_error(predictions->graph, what, LS_ERR_INVALID, "the function returned NULL");
     if (ls_tensor_is_error(values))
         return values;
     if (values->graph != predictions->graph)
         return ls_spec_error(predictions->graph, what, LS_ERR_INVALID,
-                             "its function returned a tensor of another graph");
+                             "the function returned a tensor of another graph");
     bool samples = values->shape.rank > 0 && predictions->shape.rank > 0 &&
                    values->per_sample == predictions->per_sample && values->shape.dims[0] == predictions->shape.dims[0];
     if (!samples)
         return ls_spec_error(predictions->graph, what, LS_ERR_SHAPE,
-                             "its function returned a value of shape %s; one for each sample is needed",
+                             "the function returned a value of shape %s; it must return one for each sample",
                              ls_shape_format(&values->shape, text));
     if (!ls_dtype_is_real(values->dtype) && values->dtype != LS_BOOL)
-        return ls_spec_error(predictions->graph, what, LS_ERR_DTYPE, "its function returned values of type %s",
+        return ls_spec_error(predictions->graph, what, LS_ERR_DTYPE,
+                             "the function returned values of type %s; they must be float32 or float64",
                              ls_dtype_name(values->dtype));
     return ls_sample_means(values->dtype == LS_BOOL ? ls_op_cast(values, LS_F32) : values);
 }

@@ -1,5 +1,4 @@
-/* Helpers that optimizers, losses and metrics share: option defaults, unique names, matching of
- * targets to predictions, sample weights. */
+/* Helpers that optimizers, losses and metrics share. */
 #ifndef LS_NN_PARTS_H
 #define LS_NN_PARTS_H
 
@@ -12,7 +11,6 @@ static inline double ls_spec_number(double given, double otherwise)
     return given == 0 ? otherwise : given == LS_ZERO ? 0 : given;
 }
 
-/* Fails and returns an error tensor for `what`, for builders. */
 ls_tensor *ls_spec_error(ls_graph *graph, const char *what, ls_status status, const char *format, ...) LS_PRINTF(4, 5);
 
 /* Returns "base", or the first of "base_1", "base_2", ... such that the graph has no tensor
@@ -25,33 +23,28 @@ ls_status ls_state_name(const char *owner, const char *of, const char *what, cha
 /* Names a tensor without the prefix of open name scopes. */
 ls_status ls_name_state(ls_tensor *tensor, const char *name);
 
-/* Creates a variable that is not trained, with every element `start`. The name gets no prefix from
- * open name scopes. */
+/* Creates an untrained variable with every element `start`, without a prefix of name scopes. */
 ls_tensor *ls_state_variable(ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape, double start);
 
-/* Logs a warning in the graph's context. */
 void ls_spec_warn(const ls_graph *graph, const char *format, ...) LS_PRINTF(2, 3);
 
 /* Returns an error tensor if one of the two is an error or NULL, else NULL. */
 ls_tensor *ls_pair_error(const char *what, ls_tensor *targets, ls_tensor *predictions);
 
-/* Casts targets to the predictions' type and gives both the same rank by Keras's rule: if only one
- * has a last axis of size 1, adds it to the other; [N] and [N] both become [N,1]. Other differences
- * of shape are errors. */
+/* Casts targets to the predictions' type and gives both the same rank, as Keras does: adds a last
+ * axis of size 1 that only one has; [N] and [N] become [N,1]. */
 ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **predictions);
 
-/* Converts labels for the classes of the predictions' last axis: drops a last axis of size 1, casts
- * floats and bools to int64. */
+/* Drops a last axis of size 1; casts floats and bools to int64. */
 ls_tensor *ls_match_labels(const char *what, ls_tensor *labels, ls_tensor *predictions);
 
 /* Whether the shapes suggest sparse labels rather than one-hot rows (Keras's rule). */
 bool ls_targets_are_labels(const ls_tensor *targets, const ls_tensor *predictions);
 
-/* Converts one weight per sample ([N], [N,1] or a scalar) to [N] (or the scalar) of `dtype`. */
+/* Converts weights to [N], or a scalar, of `dtype`. */
 ls_tensor *ls_match_weights(const char *what, ls_tensor *weights, ls_dtype dtype);
 
-/* Checks what a user's function computed from these predictions and returns one value per
- * sample. */
+/* Checks what a user's function returned; returns one value per sample. */
 ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *predictions);
 
 /* Mean or sum over all axes but the first. */

@@ -53,7 +53,8 @@ ls_schedule ls_rates_by_batch_size(const int64_t *batch_sizes, const double *rat
 static ls_status exponential(const ls_schedule *s, double step, double *out)
 {
     if (s->steps < 1)
-        return ls_fail(LS_ERR_INVALID, "exponential decay over %lld steps: at least 1 is needed", (long long)s->steps);
+        return ls_fail(LS_ERR_INVALID, "exponential decay over %lld steps; it must have at least 1",
+                       (long long)s->steps);
     double exponent = step / (double)s->steps;
     *out = s->rate * ls_pow(s->decay, s->staircase ? floor(exponent) : exponent);
     return LS_OK;
@@ -63,7 +64,7 @@ static ls_status cosine(const ls_schedule *s, double step, double *out)
 {
     if (s->steps < 1 || s->warmup < 0)
         return ls_fail(LS_ERR_INVALID,
-                       "cosine decay over %lld steps after %lld of warm-up: at least 1 and 0 are needed",
+                       "cosine decay over %lld steps after %lld of warm-up; they must be at least 1 and 0",
                        (long long)s->steps, (long long)s->warmup);
     double warmup = (double)s->warmup, steps = (double)s->steps;
     if (step < warmup) {
@@ -78,7 +79,7 @@ static ls_status cosine(const ls_schedule *s, double step, double *out)
 static ls_status check_table(const ls_schedule *s, const char *what, int least)
 {
     if (s->count < least || s->count > LS_SCHEDULE_POINTS)
-        return ls_fail(LS_ERR_INVALID, "%s of %d rates: %d to %d are possible", what, s->count, least,
+        return ls_fail(LS_ERR_INVALID, "%s of %d rates; it can have %d to %d", what, s->count, least,
                        LS_SCHEDULE_POINTS);
     return LS_OK;
 }
@@ -108,7 +109,7 @@ static ls_status by_batch(const ls_schedule *s, int64_t batch_size, double *out)
     ls_text known = { 0 };
     for (int i = 0; i < s->count; i++)
         ls_text_add(&known, "%s%lld", i ? ", " : "", (long long)s->boundaries[i]);
-    ls_status status = ls_fail(LS_ERR_NOT_FOUND, "no learning rate is known for batch size %lld; there is one for %s",
+    ls_status status = ls_fail(LS_ERR_NOT_FOUND, "there is no learning rate for batch size %lld; there is one for %s",
                                (long long)batch_size, ls_text_get(&known));
     ls_text_free(&known);
     return status;
@@ -119,9 +120,9 @@ ls_status ls_schedule_rate(const ls_schedule *schedule, int64_t step, int64_t ba
     LS_OWN_FP_MODE;
     double rate = 0;
     if (!schedule || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_schedule_rate: a schedule and a place for the rate are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_schedule_rate: the schedule or the rate pointer (out) is NULL");
     if (step < 0)
-        return ls_fail(LS_ERR_INVALID, "ls_schedule_rate: step %lld; steps are counted from 0", (long long)step);
+        return ls_fail(LS_ERR_INVALID, "ls_schedule_rate: the step is %lld; it must be at least 0", (long long)step);
     switch (schedule->kind) {
     case LS_SCHEDULE_CONSTANT:
         rate = schedule->rate;
@@ -139,7 +140,8 @@ ls_status ls_schedule_rate(const ls_schedule *schedule, int64_t step, int64_t ba
         LS_TRY(by_batch(schedule, batch_size, &rate));
         break;
     default:
-        return ls_fail(LS_ERR_INVALID, "there is no schedule number %d", (int)schedule->kind);
+        return ls_fail(LS_ERR_INVALID, "there is no schedule number %d; use a function such as ls_cosine_decay",
+                       (int)schedule->kind);
     }
     if (!(rate >= 0 && rate <= 1e30))
         return ls_fail(LS_ERR_INVALID, "the schedule gives the learning rate %g at step %lld", rate, (long long)step);

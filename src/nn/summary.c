@@ -67,7 +67,7 @@ static int64_t parameters(const ls_model_layer *layer)
     return sum;
 }
 
-/* Formats every input of every call of the layer, one per line: a[0][0], b[1][0]. */
+/* One per line: a[0][0], b[1][0]. */
 static void put_connections(ls_text *text, const ls_model *model, const ls_model_layer *layer)
 {
     bool any = false;
@@ -103,7 +103,7 @@ static ls_status add_row(table *t, const ls_model *model, const ls_model_layer *
     return status;
 }
 
-/* Length of the longest piece that cannot be broken: a line, or either of a name and its type. */
+/* Longest piece that cannot be broken: a line, or a name or its type. */
 static size_t widest(const char *text, bool breaks)
 {
     size_t most = 0;
@@ -207,7 +207,7 @@ static bool is_chain(const ls_model *model)
     return true;
 }
 
-/* Computes FLOPs and activation bytes per sample by tracing the model in a temporary graph. */
+/* Traces the model in a temporary graph. */
 static ls_status cost(ls_model *model, double *flops, double *bytes)
 {
     ls_graph *draft;
@@ -255,7 +255,7 @@ ls_status ls_model_summary(ls_model *model, char **out)
     double flops = 0, bytes = 0;
     LS_TRY(ls_model_need_ready(model, "ls_model_summary"));
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_model_summary: no place for the text was given");
+        return ls_fail(LS_ERR_INVALID, "ls_model_summary: the text pointer (out) is NULL");
     LS_TRY(cost(model, &flops, &bytes));
     table t = { .columns = is_chain(model) ? FROM : COLUMNS };
     ls_text text = { 0 };

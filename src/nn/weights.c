@@ -28,27 +28,27 @@ typedef struct moved {
     size_t bytes;
 } moved;
 
-static ls_status move_all(const ls_model *model, const ls_weight_place *places, moved *out)
+static ls_status move_all(const ls_model *model, const ls_stored_weight *stored, moved *out)
 {
-    size_t place = 0;
+    size_t offset = 0;
     for (size_t i = 0; i < model->variable_count; i++)
-        out->bytes += places[i].view.rank > 0 ? state_of(model, i)->bytes : 0;
+        out->bytes += stored[i].view.rank > 0 ? state_of(model, i)->bytes : 0;
     if (out->bytes == 0)
         return LS_OK;
     out->data = malloc(out->bytes);
     if (!out->data)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", out->bytes);
     for (size_t i = 0; i < model->variable_count; i++) {
-        if (places[i].view.rank == 0)
+        if (stored[i].view.rank == 0)
             continue;
-        ls_place_copy(&places[i], ls_dtype_bytes(ls_model_variable(model, i)->dtype), state_of(model, i)->data,
-                      out->data + place, true);
-        place += state_of(model, i)->bytes;
+        ls_stored_weight_copy(&stored[i], ls_dtype_bytes(ls_model_variable(model, i)->dtype), state_of(model, i)->data,
+                              out->data + offset, true);
+        offset += state_of(model, i)->bytes;
     }
     return LS_OK;
 }
 
-/* Lists Keras's groups with the names of the layers; the root group has the model's name. */
+/* The root group has the model's name. */
 static ls_status group_pairs(const ls_model *model, char **groups, ls_safetensors_pair *pairs, size_t *count)
 {
     LS_TRY(ls_keras_groups(model, groups));
@@ -90,24 +90,24 @@ static ls_status write_entries(const ls_model *model, const char *path, ls_tenso
     return ls_tensors_write(path, format, entries, model->variable_count, metadata, 3);
 }
 
-static ls_status save(const ls_model *model, const char *path, ls_tensor_format format, const ls_weight_place *places)
+static ls_status save(const ls_model *model, const char *path, ls_tensor_format format, const ls_stored_weight *stored)
 {
-    size_t count = model->variable_count, place = 0;
+    size_t count = model->variable_count, offset = 0;
     moved moved = { 0 };
     ls_safetensors_entry *entries = calloc(count ? count : 1, sizeof(*entries));
     ls_status status = entries ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", count);
     for (size_t i = 0; i < count && status == LS_OK; i++)
         status = ls_variable_sync_to_host(state_of(model, i));
     if (status == LS_OK)
-        status = move_all(model, places, &moved);
+        status = move_all(model, stored, &moved);
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         const ls_variable *state = state_of(model, i);
-        bool moves = places[i].view.rank > 0;
-        entries[i] = (ls_safetensors_entry){ .name = places[i].name,
+        bool moves = stored[i].view.rank > 0;
+        entries[i] = (ls_safetensors_entry){ .name = stored[i].name,
                                              .dtype = ls_model_variable(model, i)->dtype,
-                                             .shape = places[i].shape,
-                                             .data = moves ? moved.data + place : state->data };
-        place += moves ? state->bytes : 0;
+                                             .shape = stored[i].shape,
+                                             .data = moves ? moved.data + offset : state->data };
+        offset += moves ? state->bytes : 0;
     }
     if (status == LS_OK)
         status = write_entries(model, path, format, entries);
@@ -119,7 +119,8 @@ static ls_status save(const ls_model *model, const char *path, ls_tensor_format 
 static ls_status check_layout(ls_layout layout, const char *call)
 {
     if ((unsigned)layout > LS_LAYOUT_TORCH)
-        return ls_fail(LS_ERR_INVALID, "%s: there is no layout %d", call, (int)layout);
+        return ls_fail(LS_ERR_INVALID, "%s: there is no layout %d; use LS_LAYOUT_AUTO, _KERAS or _TORCH", call,
+                       (int)layout);
     return LS_OK;
 }
 
@@ -133,7 +134,7 @@ static ls_status find_style(const char *path, ls_tensor_format format, ls_layout
 {
     if (is_hdf5(format) && layout == LS_LAYOUT_TORCH)
         return ls_fail(LS_ERR_INVALID,
-                       "'%s': Keras's files have Keras's layout; PyTorch's goes with .safetensors and .npz", path);
+                       "'%s': Keras's files have Keras's layout; use .safetensors or .npz for PyTorch's", path);
     *out = is_hdf5(format) ? LS_STYLE_HDF5 : layout == LS_LAYOUT_TORCH ? LS_STYLE_TORCH : LS_STYLE_KERAS;
     return LS_OK;
 }
@@ -145,14 +146,14 @@ static bool ends_in_weights_h5(const char *path)
     return length >= sizeof ending - 1 && strcmp(path + length - (sizeof ending - 1), ending) == 0;
 }
 
-/* Chooses the format by the file name; the default is safetensors. */
 static ls_status format_to_write(const char *path, ls_tensor_format *out)
 {
     LS_TRY(ls_tensors_format_of(path, LS_TENSORS_WRITE, out));
     if (*out == LS_TENSORS_NPY)
-        return ls_fail(LS_ERR_INVALID, "'%s': an .npy file has one array, weights are several: write an .npz", path);
+        return ls_fail(LS_ERR_INVALID, "'%s': an .npy file holds one array, but a model has several; write an .npz",
+                       path);
     if (*out == LS_TENSORS_HDF5 && !ends_in_weights_h5(path))
-        return ls_fail(LS_ERR_INVALID, "'%s': Keras wants names of such files to end in .weights.h5", path);
+        return ls_fail(LS_ERR_INVALID, "'%s': Keras reads only names that end in .weights.h5; use such a name", path);
     if (*out == LS_TENSORS_UNKNOWN)
         *out = LS_TENSORS_SAFETENSORS;
     return LS_OK;
@@ -163,7 +164,7 @@ ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls
     LS_CLAIM(ls_model_claimed(model));
     ls_tensor_format format;
     ls_weight_style style;
-    ls_weight_place *places;
+    ls_stored_weight *stored;
     LS_TRY(ls_model_need_ready(model, "ls_model_save_weights"));
     LS_TRY(ls_graph_fill(model->graph));
     if (!path)
@@ -171,23 +172,23 @@ ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls
     LS_TRY(check_layout(options.layout, "ls_model_save_weights"));
     LS_TRY(format_to_write(path, &format));
     LS_TRY(find_style(path, format, options.layout, &style));
-    LS_TRY(ls_places_make(model, style, &places));
-    ls_status status = save(model, options.dry_run ? "/dev/null" : path, format, places);
-    ls_places_free(places, model);
+    LS_TRY(ls_stored_weights_make(model, style, &stored));
+    ls_status status = save(model, options.dry_run ? "/dev/null" : path, format, stored);
+    ls_stored_weights_free(stored, model);
     return status;
 }
 
 /* ---- Loading ---- */
 
-static ls_status check_entry(const ls_tensor *variable, const ls_weight_place *place, const ls_safetensors_entry *entry,
-                             const char *path)
+static ls_status check_entry(const ls_tensor *variable, const ls_stored_weight *stored,
+                             const ls_safetensors_entry *entry, const char *path)
 {
     char have[LS_SHAPE_TEXT], need[LS_SHAPE_TEXT];
-    if (!ls_shape_equal(&place->shape, &entry->shape))
-        return ls_fail(LS_ERR_SHAPE, "%s: \"%s\" has shape %s, the model needs %s", path, entry->name,
-                       ls_shape_format(&entry->shape, have), ls_shape_format(&place->shape, need));
+    if (!ls_shape_equal(&stored->shape, &entry->shape))
+        return ls_fail(LS_ERR_SHAPE, "%s: \"%s\" has shape %s; the model needs %s", path, entry->name,
+                       ls_shape_format(&entry->shape, have), ls_shape_format(&stored->shape, need));
     if (variable->dtype != entry->dtype)
-        return ls_fail(LS_ERR_DTYPE, "%s: \"%s\" is %s, the model needs %s", path, entry->name,
+        return ls_fail(LS_ERR_DTYPE, "%s: \"%s\" is %s; the model needs %s", path, entry->name,
                        ls_dtype_name(entry->dtype), ls_dtype_name(variable->dtype));
     return LS_OK;
 }
@@ -202,24 +203,23 @@ static void list_name(ls_text *text, size_t found, const char *name)
         ls_text_put(text, ", ...");
 }
 
-/* A file being read. `entries` has the array of each variable, or NULL. */
+/* `entries` has the array of each variable, or NULL. */
 typedef struct reading {
     const ls_model *model;
     const char *path;
     ls_tensors file;
     ls_weight_style style;
-    ls_weight_place *places;
+    ls_stored_weight *stored;
     const ls_safetensors_entry **entries;
     bool *wanted; /* by array of the file: it belongs to a variable */
 } reading;
 
-/* Returns the number of variables found in the file. */
 static size_t match(reading *r)
 {
     size_t found = 0;
     memset(r->wanted, 0, r->file.count * sizeof *r->wanted);
     for (size_t i = 0; i < r->model->variable_count; i++) {
-        r->entries[i] = ls_tensors_find(&r->file, r->places[i].name);
+        r->entries[i] = ls_tensors_find(&r->file, r->stored[i].name);
         if (!r->entries[i])
             continue;
         r->wanted[r->entries[i] - r->file.entries] = true;
@@ -228,7 +228,6 @@ static size_t match(reading *r)
     return found;
 }
 
-/* Fails if there are names on one side only. */
 static ls_status check_names(const reading *r)
 {
     const ls_model *model = r->model;
@@ -236,7 +235,7 @@ static ls_status check_names(const reading *r)
     size_t missing_count = 0, extra_count = 0;
     for (size_t i = 0; i < model->variable_count; i++)
         if (!r->entries[i])
-            list_name(&missing, missing_count++, r->places[i].name);
+            list_name(&missing, missing_count++, r->stored[i].name);
     for (size_t i = 0; i < r->file.count; i++)
         if (!r->wanted[i] && !ls_weight_style_ignores(r->style, r->file.entries[i].name))
             list_name(&extra, extra_count++, r->file.entries[i].name);
@@ -258,10 +257,10 @@ static ls_status check_names(const reading *r)
 
 static ls_status use_style(reading *r, ls_weight_style style)
 {
-    ls_places_free(r->places, r->model);
-    r->places = NULL;
+    ls_stored_weights_free(r->stored, r->model);
+    r->stored = NULL;
     r->style = style;
-    LS_TRY(ls_places_make(r->model, style, &r->places));
+    LS_TRY(ls_stored_weights_make(r->model, style, &r->stored));
     match(r);
     return LS_OK;
 }
@@ -280,12 +279,12 @@ static ls_status choose_style(reading *r, ls_layout layout)
     return use_style(r, LS_STYLE_KERAS);
 }
 
-/* Permutes elements to the variable's order, in the file's buffer. */
+/* Permutes in the file's buffer. */
 static ls_status move_back(const reading *r)
 {
     size_t most = 0;
     for (size_t i = 0; i < r->model->variable_count; i++)
-        if (r->places[i].view.rank > 0 && r->entries[i]->bytes > most)
+        if (r->stored[i].view.rank > 0 && r->entries[i]->bytes > most)
             most = r->entries[i]->bytes;
     if (most == 0)
         return LS_OK;
@@ -294,9 +293,9 @@ static ls_status move_back(const reading *r)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", most);
     for (size_t i = 0; i < r->model->variable_count; i++) {
         const ls_safetensors_entry *entry = r->entries[i];
-        if (r->places[i].view.rank == 0)
+        if (r->stored[i].view.rank == 0)
             continue;
-        ls_place_copy(&r->places[i], ls_dtype_bytes(entry->dtype), entry->data, room, false);
+        ls_stored_weight_copy(&r->stored[i], ls_dtype_bytes(entry->dtype), entry->data, room, false);
         memcpy((void *)entry->data, room, entry->bytes);
     }
     free(room);
@@ -309,7 +308,7 @@ static ls_status read_variables(reading *r, ls_layout layout, ls_safetensors_ent
     LS_TRY(choose_style(r, layout));
     LS_TRY(check_names(r));
     for (size_t i = 0; i < model->variable_count; i++)
-        LS_TRY(check_entry(ls_model_variable(model, i), &r->places[i], r->entries[i], r->path));
+        LS_TRY(check_entry(ls_model_variable(model, i), &r->stored[i], r->entries[i], r->path));
     LS_TRY(move_back(r));
     for (size_t i = 0; i < model->variable_count; i++) {
         out[i] = *r->entries[i];
@@ -329,7 +328,7 @@ ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout lay
     ls_status status = variables && r.entries && r.wanted
                            ? read_variables(&r, layout, variables)
                            : ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", model->variable_count);
-    ls_places_free(r.places, model);
+    ls_stored_weights_free(r.stored, model);
     free(r.entries);
     free(r.wanted);
     ls_weights weights = { .file = r.file, .entries = variables };
@@ -383,7 +382,7 @@ ls_status ls_model_weights_sha256(const ls_model *model, char hex[65])
     LS_TRY(ls_model_need_ready(model, "ls_model_weights_sha256"));
     LS_TRY(ls_graph_fill(model->graph));
     if (!hex)
-        return ls_fail(LS_ERR_INVALID, "ls_model_weights_sha256: no place for the hash was given");
+        return ls_fail(LS_ERR_INVALID, "ls_model_weights_sha256: the hash pointer (hex) is NULL");
     LS_TRY(ls_sha256_begin(&hash));
     for (int trainable = 1; trainable >= 0; trainable--)
         for (size_t i = 0; i < model->variable_count; i++) {

@@ -37,7 +37,7 @@ static double value_of(const ls_safetensors_entry *entry, int64_t index)
     return ((const uint8_t *)entry->data)[index];
 }
 
-/* Absolute difference; NaN if exactly one is NaN. */
+/* NaN if exactly one is. */
 static double distance(double a, double b)
 {
     if (isnan(a) && isnan(b))
@@ -51,14 +51,14 @@ static bool is_farther(double a, double b)
 }
 
 /* Formats the index of an element: "(0, 3, 1)". */
-static void format_place(const ls_shape *shape, int64_t index, char out[LS_SHAPE_TEXT])
+static void format_index(const ls_shape *shape, int64_t index, char out[LS_SHAPE_TEXT])
 {
-    ls_shape place = { .rank = shape->rank };
+    ls_shape at = { .rank = shape->rank };
     for (int i = shape->rank - 1; i >= 0; i--) {
-        place.dims[i] = index % shape->dims[i];
+        at.dims[i] = index % shape->dims[i];
         index /= shape->dims[i];
     }
-    ls_shape_format(&place, out);
+    ls_shape_format(&at, out);
 }
 
 static void put_value(ls_text *text, const ls_safetensors_entry *entry, int64_t index)
@@ -98,7 +98,7 @@ static void compare_elements(findings *f, const ls_safetensors_entry *a, const l
     ls_text_add(f->text, " %" PRId64 " of %" PRId64 " elements differ", differing, count);
     if (differing > 0) {
         char at[LS_SHAPE_TEXT];
-        format_place(&a->shape, worst, at);
+        format_index(&a->shape, worst, at);
         ls_text_add(f->text, ", the most by %.6g at %s: ", largest, at);
         put_value(f->text, a, worst);
         ls_text_put(f->text, " and ");
@@ -162,7 +162,7 @@ static const ls_safetensors_entry *find(const side *side, const char *name)
     return NULL;
 }
 
-/* Reports this instead of listing all names: two layouts of one model have no names in common. */
+/* Two layouts of one model have no names in common: no list of them. */
 static void no_name_in_both(ls_text *text, const side *a, const side *b)
 {
     ls_text_free(text);
@@ -215,7 +215,7 @@ ls_status ls_weights_diff(const char *a, const char *b, const ls_model *model, b
     ls_weights first = { 0 }, second = { 0 };
     side sides[2];
     if (!a || !b || !equal || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_weights_diff: two paths and places for the results are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_weights_diff: a path or a result pointer is NULL");
     if (model)
         LS_TRY(ls_model_need_ready(model, "ls_weights_diff"));
     ls_status status = open_side(model, a, &first, &sides[0]);

@@ -163,7 +163,7 @@ static ls_status replay(const tool_settings *settings, tool_session *session, in
     LS_TRY(tool_fit_options(settings, session, &options));
     if (settings->resume) {
         LS_TRY(ls_checkpoint_restore(session->model, settings->resume));
-        options.go_on = true;
+        options.continue_last = true;
     }
     options.stop = tool_catch_signals();
     ls_status status = ls_replay_with(session->model, session->train, settings->files[0], options, &replayed);

@@ -141,11 +141,9 @@ ls_status tool_fit_options(const tool_settings *settings, tool_session *session,
         .resume = settings->resume,
         .allow_other_bits = settings->allow_other_bits,
         .audit = settings->audit,
-        .trace = settings->trace,
-        .trace_first = settings->trace_first,
-        .trace_last = settings->trace_last,
-        .record = settings->record,
-        .journal = settings->journal,
+        .trace = { settings->trace, settings->trace_first, settings->trace_last },
+        .record.path = settings->record,
+        .async.journal = settings->journal,
     };
     return count_epochs(settings, session, &out->epochs);
 }
@@ -187,7 +185,7 @@ static ls_status fit(const tool_settings *settings, tool_session *session, ls_hi
     LS_TRY(describe_call(settings, &call));
     ls_status status = tool_make_callbacks(settings, validates, &callbacks);
     if (status == LS_OK) {
-        options.record_own = call;
+        options.record.own = call;
         options.callbacks = callbacks.list;
         options.callback_count = callbacks.count;
         options.history = history;

@@ -181,13 +181,13 @@ static void wrong_calls_are_refused(void **state)
     test_refused(ls_loss_value(ls_mean_squared_error(), whole, p, NULL), "do not fit");
     test_refused(ls_loss_value(ls_sparse_categorical_crossentropy(), labels, p, NULL), "do not fit");
     test_refused(ls_loss_value(ls_mean_squared_error(), labels, labels, NULL), "predictions are int64");
-    test_refused(ls_loss_value(ls_huber(.from_logits = true), p, p, NULL), "knows no logits");
-    test_refused(ls_loss_value(ls_mean_squared_error(.delta = 2), p, p, NULL), "has no delta");
+    test_refused(ls_loss_value(ls_huber(.from_logits = true), p, p, NULL), "has no option from_logits");
+    test_refused(ls_loss_value(ls_mean_squared_error(.delta = 2), p, p, NULL), "has no option delta");
     test_refused(ls_loss_value(ls_huber(.delta = -2), p, p, NULL), "delta is -2");
     test_refused(ls_loss_value(ls_huber(.reduction = (ls_reduction)9), p, p, NULL), "no reduction number 9");
     test_refused(ls_loss_value((ls_loss){ .kind = 77 }, p, p, NULL), "no loss number 77");
     test_refused(ls_loss_value((ls_loss){ .kind = LS_LOSS_NONE }, p, p, NULL), "no loss number 0");
-    test_refused(ls_loss_value(ls_mean_squared_error(), p, p, w), "one weight a sample");
+    test_refused(ls_loss_value(ls_mean_squared_error(), p, p, w), "one weight per sample");
     test_refused(ls_loss_value(ls_mean_squared_error(), NULL, p, NULL), "the targets are NULL");
     test_refused(ls_loss_value(ls_mean_squared_error(), p, NULL, NULL), "the predictions are NULL");
     assert_null(ls_loss_value(ls_mean_squared_error(), NULL, NULL, NULL));

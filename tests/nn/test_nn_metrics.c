@@ -318,15 +318,15 @@ static void wrong_calls_are_refused(void **state)
     test_refused(ls_metric_sums(auc, y, p, NULL), "do not fit");
     test_refused(ls_metric_sums(ls_metric_of(LS_METRIC_PRECISION), labels, p, NULL), "do not fit");
     test_refused(ls_metric_sums(ls_top_k(-1), labels, p, NULL), "k is -1");
-    test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_AUC, .k = 3 }, p, p, NULL), "auc has no k");
+    test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_AUC, .k = 3 }, p, p, NULL), "auc has no option k");
     test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_AUC, .threshold = 0.3 }, p, p, NULL),
-                 "has no threshold");
+                 "has no option threshold");
     test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_RECALL, .threshold = NAN }, p, p, NULL), "threshold is");
     test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_ACCURACY, .threshold = 0.3 }, labels, p, NULL),
-                 "makes no sense");
+                 "the predictions are classes");
     test_refused(ls_metric_sums(ls_metric_of((ls_metric_kind)99), p, p, NULL), "no metric number 99");
     test_refused(ls_metric_sums(auc, NULL, p, NULL), "the targets are NULL");
-    test_refused(ls_metric_sums(auc, p, p, p), "one weight a sample");
+    test_refused(ls_metric_sums(auc, p, p, p), "one weight per sample");
     ls_metric_state bad = ls_metric_state_of(auc, y, p, NULL);
     double result = 7;
     assert_int_equal(ls_metric_state_result(&bad, &result), LS_ERR_SHAPE);

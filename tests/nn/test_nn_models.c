@@ -132,9 +132,9 @@ static void names_are_counted_as_keras_does(void **state)
     ls_model_destroy(m);
     m = NULL;
     REFUSED(ls_sequential(ctx, "m", &m, ls_input(8), ls_dense(8, .name = "a"), ls_dense(8, .name = "a")),
-            LS_ERR_INVALID, "layer \"a\" (Dense)|taken");
+            LS_ERR_INVALID, "layer \"a\" (Dense)|has this name");
     REFUSED(ls_sequential(ctx, "m", &m, ls_dense(8)), LS_ERR_INVALID, "model \"m\"|ls_input|ls_dense");
-    REFUSED(ls_sequential_with(ctx, "m", NULL, 0, &m), LS_ERR_INVALID, "needs layers");
+    REFUSED(ls_sequential_with(ctx, "m", NULL, 0, &m), LS_ERR_INVALID, "must have layers");
     REFUSED(ls_sequential(NULL, "m", &m, ls_input(8), ls_dense(8)), LS_ERR_INVALID, "context");
     assert_null(m);
 }
@@ -384,7 +384,7 @@ static void custom_models_know_layers_by_name(void **state)
     REFUSED(ls_custom(ctx, "c", &ls_input(4), 1, 1, mode_function, &s, &m), LS_ERR_INVALID,
             "layer \"d\" (Dense)|other options");
     s.mode = 4;
-    REFUSED(ls_custom(ctx, "c", &ls_input(4), 1, 1, mode_function, &s, &m), LS_ERR_INVALID, "output 0 was not set");
+    REFUSED(ls_custom(ctx, "c", &ls_input(4), 1, 1, mode_function, &s, &m), LS_ERR_INVALID, "did not set output 0");
     s.mode = 6;
     REFUSED(ls_custom(ctx, "c", &ls_input(4), 1, 1, mode_function, &s, &m), LS_ERR_SHAPE,
             "layer \"conv2d\" (Conv2D) on (batch, 4)");
@@ -623,15 +623,16 @@ static void built_in_models_refuse_other_sizes(void **state)
     (void)state;
     ls_model *m;
     REFUSED(ls_model_builtin(ctx, "mnist-cnn", &m, .input = LS_SHAPE(9, 28, 1)), LS_ERR_SHAPE,
-            "mnist-cnn|(9, 28, 1)|too small|at least 10");
+            "mnist-cnn|(9, 28, 1)|at least 10");
     REFUSED(ls_model_builtin(ctx, "resnet18", &m, .input = LS_SHAPE(32, 32)), LS_ERR_SHAPE,
             "resnet18|(32, 32)|height, width and channels");
     REFUSED(ls_model_builtin(ctx, "resnet18", &m, .input = LS_SHAPE(32, 0, 3)), LS_ERR_SHAPE,
-            "every size is at least 1");
+            "every size must be at least 1");
     REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = { .rank = 99 }), LS_ERR_SHAPE, "mlp|99");
-    REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = LS_SHAPE(LS_BATCH, 3)), LS_ERR_SHAPE, "every size is at least 1");
-    REFUSED(ls_model_builtin(ctx, "mlp", &m, .classes = -1), LS_ERR_INVALID, "mlp|-1 classes");
-    REFUSED(ls_model_builtin(ctx, "linear", &m, .classes = 3), LS_ERR_INVALID, "linear|3 classes|no classifier");
+    REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = LS_SHAPE(LS_BATCH, 3)), LS_ERR_SHAPE,
+            "every size must be at least 1");
+    REFUSED(ls_model_builtin(ctx, "mlp", &m, .classes = -1), LS_ERR_INVALID, "mlp|classes is -1");
+    REFUSED(ls_model_builtin(ctx, "linear", &m, .classes = 3), LS_ERR_INVALID, "linear|classes is 3|not a classifier");
     REFUSED(ls_model_builtin(ctx, "mlp", &m, .input = LS_SHAPE(INT64_MAX, INT64_MAX)), LS_ERR_OVERFLOW, "overflows");
 }
 

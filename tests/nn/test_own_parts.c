@@ -252,9 +252,12 @@ static void wrong(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, 
 static void wrong_weights_are_told(void **state)
 {
     (void)state;
-    static const char *const words[] = {
-        "name is that of a layer", "\"a/b\" is no name", "at least 1", "asked for before", NULL, "no name"
-    };
+    static const char *const words[] = { "a layer (Dense) has this name",
+                                         "\"a/b\" is not a valid name",
+                                         "at least 1",
+                                         "requested before",
+                                         NULL,
+                                         "name is NULL" };
     ls_context *ctx = open_context(1);
     const ls_layer input = ls_input(WIDTH);
     for (int which = 0; which < 6; which++) {
@@ -352,13 +355,14 @@ static void wrong_functions_are_told(void **state)
           "mine", "returned NULL");
     FAILS(ls_read_scalar(ls_loss_value(ls_custom_loss(whole), t, p, NULL), &value), LS_ERR_SHAPE,
           "one for each sample");
-    FAILS(ls_read_scalar(ls_loss_value(ls_custom_loss(NULL), t, p, NULL), &value), LS_ERR_INVALID, "needs a function");
+    FAILS(ls_read_scalar(ls_loss_value(ls_custom_loss(NULL), t, p, NULL), &value), LS_ERR_INVALID,
+          "function of a custom loss is NULL");
     FAILS(ls_read_scalar(ls_loss_value(ls_mean_squared_error(.function = whole), t, p, NULL), &value), LS_ERR_INVALID,
           "ls_custom_loss");
     FAILS(ls_read_scalar(ls_metric_sums(ls_custom_metric(nothing), t, p, NULL), &value), LS_ERR_INVALID,
           "returned NULL");
     FAILS(ls_read_scalar(ls_metric_sums(ls_custom_metric(NULL), t, p, NULL), &value), LS_ERR_INVALID,
-          "needs a function");
+          "function of a custom metric is NULL");
     ls_graph_destroy(g);
     ls_context_close(ctx);
 }

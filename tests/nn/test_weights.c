@@ -514,7 +514,7 @@ static void archives_that_are_no_kerass_are_refused(void **state)
     static zip_writer z;
     static bytes content;
     ls_model *model = NULL;
-    FAILS(ls_model_from_keras(ctx, FILES "numpy.npz", &model), LS_ERR_DATA, "no .keras archive");
+    FAILS(ls_model_from_keras(ctx, FILES "numpy.npz", &model), LS_ERR_DATA, "not a .keras archive");
     content.count = 0;
     put(&content, "{}", 2);
     z = (zip_writer){ .count = 0 };

@@ -173,8 +173,8 @@ static void layers_take_it(void **state)
     OK(ls_sequential(m.ctx, "net", &model, ls_input(SIDE, SIDE, WIDE), ls_conv2d(4, 3),
                      ls_batch_normalization(.statistics = LS_PER_LANE), ls_flatten(), ls_dense(2)));
     ls_model_destroy(model);
-    FAILS(ls_sequential(m.ctx, "net", &model, ls_input(4), ls_dense(2, .statistics = LS_PER_LANE)), LS_ERR_INVALID,
-          "statistics");
+    FAILS(ls_sequential(m.ctx, "net", &model, ls_input(4), ls_layer_normalization(.statistics = LS_PER_LANE)),
+          LS_ERR_INVALID, "statistics");
     FAILS(ls_sequential(m.ctx, "net", &model, ls_input(4), ls_batch_normalization(.statistics = (ls_norm_statistics)3)),
           LS_ERR_INVALID, "statistics 3");
     machine_close(&m);

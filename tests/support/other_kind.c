@@ -587,10 +587,10 @@ void other_training_close(other_training *t)
     ls_context_close(t->ctx);
 }
 
-ls_status other_training_fit(other_training *t, const char *devices, int64_t max_steps, bool go_on)
+ls_status other_training_fit(other_training *t, const char *devices, int64_t max_steps, bool continue_last)
 {
     return ls_fit(t->model, t->data, .epochs = 2, .batch_size = 5, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
-                  .max_steps = max_steps, .go_on = go_on, .strategy = ls_mirrored(.devices = devices));
+                  .max_steps = max_steps, .continue_last = continue_last, .strategy = ls_mirrored(.devices = devices));
 }
 
 void other_training_hash(ls_context *ctx, const char *devices, int64_t steps, char hex[65])

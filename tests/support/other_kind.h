@@ -55,7 +55,7 @@ typedef struct other_training {
 /* The context is closed with it. wide: a layer that is large enough for each device to join a part of its gradient. */
 void other_training_open(other_training *t, ls_context *ctx, bool wide);
 void other_training_close(other_training *t);
-ls_status other_training_fit(other_training *t, const char *devices, int64_t max_steps, bool go_on);
+ls_status other_training_fit(other_training *t, const char *devices, int64_t max_steps, bool continue_last);
 
 /* After so many steps on these devices; the context is closed. */
 void other_training_hash(ls_context *ctx, const char *devices, int64_t steps, char hex[65]);

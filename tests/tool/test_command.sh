@@ -133,8 +133,8 @@ missing_data() {
 }
 check "missing data: which files, and where they were looked for" missing_data
 check "data of another shape" refuses 1 '' evaluate mnist-cnn --data synthetic:5x5x1,classes=10,count=4
-check "an input too small" refuses 1 'mnist-cnn.* too small: height and width are at least 10' summary mnist-cnn --input 9x9x1
-check "classes of no classifier" refuses 1 'linear.* no classifier' summary linear --classes 3
+check "an input too small" refuses 1 'mnist-cnn.* height and width must be at least 10' summary mnist-cnn --input 9x9x1
+check "classes of no classifier" refuses 1 'linear.* classes is 3, but the model is not a classifier' summary linear --classes 3
 check "a layer that is not there, the nearest is named" \
     refuses 1 '--place: .* no layer "dens_1"; did you mean dense_1\?' train mlp --data synthetic --place dense..dens_1=cpu:1
 check "weights that are not there" refuses 1 'no.safetensors' evaluate mlp --data $SMALL --weights "$TMP/no.safetensors"

@@ -62,15 +62,16 @@ static void close_trained(trained *t)
 }
 
 /* A fit to the end of the second epoch, or up to a step. */
-static ls_status fit_with(trained *t, ls_strategy strategy, int64_t max_steps, bool go_on)
+static ls_status fit_with(trained *t, ls_strategy strategy, int64_t max_steps, bool continue_last)
 {
     return ls_fit(t->model, t->data, .epochs = 2, .batch_size = BATCH, .lanes = LANES, .seed = 3,
-                  .verbose = LS_VERBOSE_SILENT, .max_steps = max_steps, .go_on = go_on, .strategy = strategy);
+                  .verbose = LS_VERBOSE_SILENT, .max_steps = max_steps, .continue_last = continue_last,
+                  .strategy = strategy);
 }
 
-static ls_status fit(trained *t, const char *devices, int64_t max_steps, bool go_on)
+static ls_status fit(trained *t, const char *devices, int64_t max_steps, bool continue_last)
 {
-    return fit_with(t, ls_mirrored(.devices = devices), max_steps, go_on);
+    return fit_with(t, ls_mirrored(.devices = devices), max_steps, continue_last);
 }
 
 static void hash_of(trained *t, char hex[65])
@@ -308,14 +309,16 @@ static void going_on_is_checked(void **state)
     expect_hash(0, end);
     open_trained(&t, 1, true, NULL);
     OK(fit(&t, "gpu:0", 3, false));
-    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = 4, .lanes = LANES, .seed = 3, .go_on = true),
+    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = 4, .lanes = LANES, .seed = 3, .continue_last = true),
           LS_ERR_INVALID, "behind step 3 of epoch 1", "batches of 5", "batches of 4");
-    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .lanes = LANES, .go_on = true), LS_ERR_INVALID,
-          "seed 3", "seed 0");
-    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .lanes = LANES + 1, .seed = 3, .go_on = true),
-          LS_ERR_INVALID, "other bits");
-    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .seed = 3, .go_on = true, .initial_epoch = 1),
-          LS_ERR_INVALID, "initial_epoch");
+    FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .lanes = LANES, .continue_last = true),
+          LS_ERR_INVALID, "seed 3", "seed 0");
+    FAILS(
+        ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .lanes = LANES + 1, .seed = 3, .continue_last = true),
+        LS_ERR_INVALID, "other bits");
+    FAILS(
+        ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .seed = 3, .continue_last = true, .initial_epoch = 1),
+        LS_ERR_INVALID, "initial_epoch");
     OK(fit(&t, "gpu:0", STEPS, true));
     OK(fit(&t, "gpu:0", 0, true));
     must_equal(&t, end, "in three parts");

@@ -75,7 +75,7 @@ static ls_fit_options options(const fitted *f, ls_strategy strategy)
                              .lanes = LANES,
                              .verbose = LS_VERBOSE_SILENT,
                              .strategy = strategy,
-                             .trace = f->path };
+                             .trace.path = f->path };
 }
 
 /* ---- Reading ---- */
@@ -294,8 +294,8 @@ static void some_steps_alone(void **state)
     fitted f;
     open_fitted(&f, 0, 2, false);
     ls_fit_options o = options(&f, ls_mirrored());
-    o.trace_first = 3;
-    o.trace_last = 5;
+    o.trace.first_step = 3;
+    o.trace.last_step = 5;
     OK(ls_fit_with(f.model, f.data, o));
     read_file(&f);
     for (int64_t step = 1; step <= 2 * STEPS; step++) {
@@ -303,10 +303,10 @@ static void some_steps_alone(void **state)
         assert_int_equal(count(&f, "task", step, NULL) > 0, step >= 3 && step <= 5);
     }
     machine_lacks(f.m.log, "room for");
-    o.trace_first = 6;
+    o.trace.first_step = 6;
     FAILS(ls_fit_with(f.model, f.data, o), LS_ERR_INVALID, "from step 6 to step 5");
-    o.trace_first = -1;
-    FAILS(ls_fit_with(f.model, f.data, o), LS_ERR_INVALID, "trace_first");
+    o.trace.first_step = -1;
+    FAILS(ls_fit_with(f.model, f.data, o), LS_ERR_INVALID, "trace.first_step");
     close_fitted(&f);
 }
 
@@ -345,11 +345,11 @@ static void a_file_that_cannot_be_written(void **state)
     open_fitted(&f, 0, 1, false);
     OK(ls_model_state_sha256(f.model, before));
     ls_fit_options o = options(&f, ls_one_device());
-    o.trace = "/no/such/folder/trace.json";
+    o.trace.path = "/no/such/folder/trace.json";
     FAILS(ls_fit_with(f.model, f.data, o), LS_ERR_NOT_FOUND, "the timeline", "/no/such/folder");
     OK(ls_model_state_sha256(f.model, after));
     assert_string_equal(after, before);
-    o.trace = NULL; /* and the next fit knows nothing of it */
+    o.trace.path = NULL; /* and the next fit knows nothing of it */
     OK(ls_fit_with(f.model, f.data, o));
     close_fitted(&f);
 }
@@ -362,7 +362,7 @@ static void bits_do_not_depend_on_it(void **state)
         fitted f;
         open_fitted(&f, 0, 2, false);
         ls_fit_options o = options(&f, ls_mirrored());
-        o.trace = traced ? f.path : NULL;
+        o.trace.path = traced ? f.path : NULL;
         OK(ls_fit_with(f.model, f.data, o));
         OK(ls_model_state_sha256(f.model, hex[traced]));
         close_fitted(&f);
@@ -445,7 +445,7 @@ static void the_log_has_them(void **state)
     int epochs = 0, ends = 0;
     open_fitted(&f, 0, 2, false);
     ls_fit_options o = options(&f, ls_mirrored());
-    o.trace = NULL;
+    o.trace.path = NULL;
     o.log = f.path;
     OK(ls_fit_with(f.model, f.data, o));
     FILE *log = fopen(f.path, "r");

@@ -77,9 +77,9 @@ static ls_status models(ls_context *ctx, ls_model **out)
                                 ls_zero_padding2d(2),
                                 ls_embedding(100, 8),
                                 ls_rescaling(2, { .offset = -1 }),
-                                ls_dense(4, { .kernel_initializer = { .kind = LS_INIT_HE_NORMAL },
-                                              .kernel_regularizer = { .l2 = 0.1 },
-                                              .frozen = true }) };
+                                ls_dense(4, { .frozen = true,
+                                              .kernel_initializer = { .kind = LS_INIT_HE_NORMAL },
+                                              .kernel_regularizer = { .l2 = 0.1 } }) };
     LS_CHECK(ls_model_builtin(ctx, "resnet18", out));
     LS_CHECK(ls_model_builtin(ctx, "resnet18", out, { .input = LS_SHAPE(32, 32, 3), .classes = 10 }));
     LS_CHECK(ls_functional_begin(ctx, "net", out));
@@ -123,6 +123,7 @@ static ls_status training(ls_model *model, ls_dataset *data)
                                                        ls_custom_metric(difference)) }));
     LS_CHECK(ls_fit(model, data));
     LS_CHECK(ls_fit(model, data, { .strategy = ls_mirrored("cpu:0-1"), .lanes = 8 }));
+    LS_CHECK(ls_fit(model, data, { .trace = { .path = "trace.json" }, .async = { .journal = "" } }));
     const ls_callback callbacks[] = {
         ls_early_stopping({ .monitor = "loss", .patience = 3 }),
         ls_csv_logger("log.csv", { .append = true }),

@@ -45,6 +45,19 @@ call_without_options() {
     $1 -std=c11 $WARNINGS -Iinclude -fsyntax-only "$TMP/calls.c"
 }
 
+# An option of another family of layers is a compile error that names the option.
+# refuses_foreign_options COMPILER
+refuses_foreign_options() {
+    for call in 'ls_dense(3, .strides = { 2, 2 })' 'ls_flatten(.no_bias = true)' 'ls_dropout(0.5, .axis = 1)' \
+        'ls_max_pool2d(2, .groups = 2)' 'ls_relu(.momentum = 0.9)' 'ls_add(.activation = LS_RELU)'; do
+        option=${call#*.}
+        printf '#include <lockstep.h>\nls_layer layer(void);\nls_layer layer(void)\n{\n    return %s;\n}\n' "$call" \
+            >"$TMP/foreign.c"
+        ! $1 -std=c11 $WARNINGS -Iinclude -fsyntax-only "$TMP/foreign.c" >"$TMP/out" 2>&1 || { echo "compiles: $call"; return 1; }
+        grep -q "${option%% *}" "$TMP/out" || { cat "$TMP/out"; return 1; }
+    done
+}
+
 write_calls
 HEADERS=$(cd include && echo lockstep.h lockstep/*.h)
 case $CC in
@@ -58,6 +71,7 @@ for compiler in $COMPILERS; do
             check "$header alone as C11 with $compiler" compiles "$compiler" c c11 "$header"
         done
         check "options may be left out with $compiler" call_without_options "$compiler"
+        check "options of another family do not compile with $compiler" refuses_foreign_options "$compiler"
     else
         skip "headers as C11" "no $compiler"
     fi

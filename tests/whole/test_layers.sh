@@ -21,6 +21,20 @@ violations() {
                 return layer
             return layer "/" (next_part != "" ? next_part : layer == "train" ? "job" : "transport")
         }
+        # Public headers that are not named like their layer.
+        function layer_of(header) {
+            if (header == "layer")
+                return "nn"
+            if (header == "callback" || header == "loop")
+                return "train"
+            if (header == "backend")
+                return "device" # the interface that devices are added by
+            if (header == "strategy")
+                return "run" # how runs are spread over devices
+            if (header == "cluster")
+                return "fabric" # how they are spread over processes
+            return header == "cplusplus" ? "tool" : header
+        }
         function bad(why) {
             print FILENAME ":" FNR ": includes " path ": " why
             found = 1
@@ -31,14 +45,7 @@ violations() {
             if (part[1] == "include") {
                 own = part[3]
                 sub(/\.h$/, "", own)
-                if (FILENAME == "include/lockstep.h" || FILENAME == "include/lockstep/cplusplus.h")
-                    own = "tool"
-                if (FILENAME == "include/lockstep/backend.h")
-                    own = "device" # the interface that devices are added by
-                if (FILENAME == "include/lockstep/strategy.h")
-                    own = "run" # how runs are spread over devices
-                if (FILENAME == "include/lockstep/cluster.h")
-                    own = "fabric" # how they are spread over processes
+                own = FILENAME == "include/lockstep.h" ? "tool" : layer_of(own)
             }
             own = room(own, part[1] == "src" ? part[3] : "")
             if (!(own in rank)) {
@@ -61,15 +68,7 @@ violations() {
             if (first == "lockstep") {
                 first = substr(path, slash + 1)
                 sub(/\.h$/, "", first)
-                if (first == "backend")
-                    first = "device"
-                if (first == "strategy")
-                    first = "run"
-                if (first == "cluster")
-                    first = "fabric"
-                if (first == "cplusplus")
-                    first = "tool"
-                first = room(first, "")
+                first = room(layer_of(first), "")
                 if (!(first in rank)) {
                     bad("no layer is named " first)
                     next

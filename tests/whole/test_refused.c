@@ -134,7 +134,7 @@ static void names_that_no_file_could_hold_are_refused(void **state)
     assert_int_equal(ls_sequential(ctx, "caf\xe9", &model, ls_input(2), ls_dense(1)), LS_ERR_INVALID);
     assert_non_null(strstr(ls_last_error(), "not UTF-8"));
     assert_int_equal(ls_sequential(ctx, "m", &model, ls_input(2), ls_dense(1, .name = "caf\xe9")), LS_ERR_INVALID);
-    assert_non_null(strstr(ls_last_error(), "is no name of a layer: it is UTF-8"));
+    assert_non_null(strstr(ls_last_error(), "is not a valid name of a layer; it must be UTF-8"));
     assert_null(model);
     OK(ls_sequential(ctx, "caf\xc3\xa9", &model, ls_input(2), ls_dense(1, .name = "caf\xc3\xa9")));
     ls_model_destroy(model);

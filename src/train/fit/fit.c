@@ -461,7 +461,7 @@ static ls_status evaluate_checkpoints(ls_fit_state *f, ls_dataset *data)
 static ls_status gather_timelines(ls_fit_state *f)
 {
     ls_peers *peers = ls_fit_context(f)->peers;
-    if (!f->options->trace || !peers)
+    if (!f->options->trace.path || !peers)
         return LS_OK;
     LS_TRY(ls_timeline_gather(f->job->timeline, peers));
     return promote_to_chief(f);
@@ -519,14 +519,14 @@ static void close_times(ls_fit_state *f, const ls_error *failure)
     if (failure->status != LS_OK)
         ls_timeline_failed(job->timeline, failure->message);
     bool writes = f->chief && !ls_peers_is_deposed(ls_fit_context(f)->peers);
-    bool written = writes && ls_timeline_write(job->timeline, f->options->trace, &kept) == LS_OK;
+    bool written = writes && ls_timeline_write(job->timeline, f->options->trace.path, &kept) == LS_OK;
     if (!written && writes)
-        ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace, ls_last_error());
-    else if (written && kept < f->step && (f->options->trace_last == 0 || kept < f->options->trace_last))
+        ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace.path, ls_last_error());
+    else if (written && kept < f->step && (f->options->trace.last_step == 0 || kept < f->options->trace.last_step))
         ls_log_write(log, LS_LOG_WARNING,
                      "the timeline '%s' has room for the steps up to %" PRId64 " of %" PRId64
                      "; the first and last step of a timeline can be chosen",
-                     f->options->trace, kept, f->step);
+                     f->options->trace.path, kept, f->step);
     ls_timeline_destroy(job->timeline);
     job->timeline = NULL;
 }

@@ -12,9 +12,9 @@ static ls_status check(const ls_fit_state *f)
     if (f->steps < 0)
         return ls_fail(LS_ERR_INVALID, "ls_fit: batches are dealt out by their numbers, so parameter servers have to "
                                        "know how many an epoch has: give steps_per_epoch");
-    if (f->options->audit > 0 || f->options->trace)
+    if (f->options->audit > 0 || f->options->trace.path)
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_fit: %s is for processes that run together; asynchronous workers do not",
-                       f->options->trace ? "a timeline" : "an audit");
+                       f->options->trace.path ? "a timeline" : "an audit");
     return LS_OK;
 }
 

@@ -26,11 +26,11 @@ static ls_status check_method(const ls_fit_state *f, const ls_dataset *data)
     if (asynchronous && (ls_comes_from_worker(data) || ls_comes_from_worker(o->validation)))
         return ls_fail(LS_ERR_INVALID, "ls_fit: workers of asynchronous parameter servers read batches of their own: "
                                        "data that only one worker has is not for them");
-    if (o->record && !asynchronous && !ls_is_evaluator(ls_fit_context(f)))
+    if (o->record.path && !asynchronous && !ls_is_evaluator(ls_fit_context(f)))
         return ls_fail(LS_ERR_INVALID,
                        "ls_fit: a record ('%s') is of asynchronous parameter servers: the strategy is "
                        "another, its staleness is 0, or the cluster has no servers",
-                       o->record);
+                       o->record.path);
     return LS_OK;
 }
 
@@ -88,7 +88,7 @@ void ls_fit_begin_job(ls_fit_state *f)
 {
     const ls_fit_options *o = f->options;
     ls_job *job = f->job;
-    if (!o->go_on) {
+    if (!o->continue_last) {
         job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
         ls_tally_clear(&job->tally, job);
     }
@@ -112,9 +112,9 @@ void ls_fit_begin_job(ls_fit_state *f)
 static void open_timeline(ls_fit_state *f)
 {
     const ls_fit_options *o = f->options;
-    if (o->trace && !f->job->timeline &&
-        ls_timeline_create(ls_model_graph(f->job->model), o->trace_first, o->trace_last, &f->job->timeline) != LS_OK)
-        ls_log_write(&ls_fit_context(f)->log, LS_LOG_WARNING, "there is no timeline '%s': %s", o->trace,
+    if (o->trace.path && !f->job->timeline &&
+        ls_timeline_create(ls_model_graph(f->job->model), o->trace.first_step, o->trace.last_step, &f->job->timeline) != LS_OK)
+        ls_log_write(&ls_fit_context(f)->log, LS_LOG_WARNING, "there is no timeline '%s': %s", o->trace.path,
                      ls_last_error());
 }
 
@@ -193,7 +193,7 @@ static ls_status check_going_on(const ls_fit_state *f)
 {
     const ls_job *job = f->job;
     if (f->options->initial_epoch > 0)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: go_on and initial_epoch contradict each other");
+        return ls_fail(LS_ERR_INVALID, "ls_fit: continue_last and initial_epoch contradict each other");
     if (job->fitted > 0 && job->lanes != f->options->lanes)
         return ls_fail(LS_ERR_INVALID,
                        "ls_fit: the last fit was asked for %" PRId64
@@ -233,11 +233,11 @@ static ls_status open_times(ls_fit_state *f)
     LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
     f->job->seconds = seconds;
     f->job->fitting = true;
-    if (!o->trace)
+    if (!o->trace.path)
         return LS_OK;
     if (f->chief)
-        LS_TRY(ls_fail_within(ls_file_try(o->trace), "the timeline"));
-    return ls_timeline_create(graph, o->trace_first, o->trace_last, &f->job->timeline);
+        LS_TRY(ls_fail_within(ls_file_try(o->trace.path), "the timeline"));
+    return ls_timeline_create(graph, o->trace.first_step, o->trace.last_step, &f->job->timeline);
 }
 
 static ls_status open_all(ls_fit_state *f, ls_dataset *data)
@@ -247,7 +247,7 @@ static ls_status open_all(ls_fit_state *f, ls_dataset *data)
     f->job->seconds = NULL;
     LS_TRY(ls_fit_open_data(f, data));
     LS_TRY(open_callbacks(f));
-    if (o->go_on)
+    if (o->continue_last)
         LS_TRY(check_going_on(f));
     LS_TRY(open_times(f));
     ls_fit_begin_job(f);

@@ -18,8 +18,8 @@ static ls_status check_options(const ls_fit_options *o, const char *call)
                    { "validation_batch_size", o->validation_batch_size },
                    { "lanes", o->lanes },
                    { "audit", o->audit },
-                   { "trace_first", o->trace_first },
-                   { "trace_last", o->trace_last } };
+                   { "trace.first_step", o->trace.first_step },
+                   { "trace.last_step", o->trace.last_step } };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i].value < 0)
             return ls_fail(LS_ERR_INVALID, "%s: %s is %" PRId64, call, counts[i].name, counts[i].value);
@@ -28,9 +28,9 @@ static ls_status check_options(const ls_fit_options *o, const char *call)
                        o->validation_split);
     if (o->validation && o->validation_split > 0)
         return ls_fail(LS_ERR_INVALID, "%s: validation data and validation_split contradict each other", call);
-    if (o->trace_last > 0 && o->trace_last < o->trace_first)
-        return ls_fail(LS_ERR_INVALID, "%s: a timeline from step %" PRId64 " to step %" PRId64, call, o->trace_first,
-                       o->trace_last);
+    if (o->trace.last_step > 0 && o->trace.last_step < o->trace.first_step)
+        return ls_fail(LS_ERR_INVALID, "%s: a timeline from step %" PRId64 " to step %" PRId64, call,
+                       o->trace.first_step, o->trace.last_step);
     if (o->class_count > 0 && !o->class_weights)
         return ls_fail(LS_ERR_INVALID, "%s: %zu class weights were announced, but not given", call, o->class_count);
     return LS_OK;

@@ -213,7 +213,7 @@ static ls_status open_replay(replay *r, ls_dataset *data, const char *file)
     const ls_fit_options *o = r->options;
     LS_TRY(ls_replay_schedule_read(file, &r->schedule));
     LS_TRY(ls_fit_set_up(r->job, data, o, "ls_replay", &r->setup));
-    if (!o->go_on)
+    if (!o->continue_last)
         r->job->position = (ls_position){ .epoch = o->initial_epoch, .pass = o->initial_epoch };
     LS_TRY(compare_job(r, file));
     LS_TRY(list_batches(r));

@@ -83,7 +83,7 @@ static ls_status make_head(server *s, ls_record_head *head)
     LS_TRY(ls_state_shard_sha256(s->shard, head->sha256));
     LS_TRY(ls_facts_make(s->session->job, &facts));
     head->job = json_pack("{s:O,s:O,s:O}", "job", facts.job, "fit", facts.fit, "bits", facts.bits);
-    head->own = o->record_own ? json_loads(o->record_own, 0, NULL) : NULL;
+    head->own = o->record.own ? json_loads(o->record.own, 0, NULL) : NULL;
     ls_facts_free(&facts);
     return head->job ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what this job is");
 }
@@ -91,7 +91,7 @@ static ls_status make_head(server *s, ls_record_head *head)
 /* again: the server restarted and continues its file. */
 static ls_status open_record(server *s, bool again)
 {
-    const char *file = s->session->options->record;
+    const char *file = s->session->options->record.path;
     char path[PATH_MAX];
     ls_record_head head;
     if (!file)
@@ -437,7 +437,7 @@ static ls_status send_have(server *s)
 /* Starts the run, or resumes it from the journal. */
 static ls_status begin_run(server *s, const ls_ps_message *message)
 {
-    const char *folder = s->session->options->journal ? s->session->options->journal : getenv("LOCKSTEP_JOURNAL");
+    const char *folder = s->session->options->async.journal ? s->session->options->async.journal : getenv("LOCKSTEP_JOURNAL");
     const ls_journal_reader reader = { begin_again, apply_again, s };
     bool found = false;
     if (s->id[0] == '\0' && message->body && ls_payload_size(message->body) == LS_RUN_ID - 1) {
