@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "check.h"
 #include "expressions.h"
 #include "graph/rules.h"
 #include "run/runs.h"
@@ -36,8 +37,7 @@ static const int lanes[] = { 1, 3 };
 static const int64_t batches[] = { 0, 1, 7, 33 };
 static const int lanes[] = { 1, 3, 5 };
 #endif
-#define DEVICES       2
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+#define DEVICES 2
 static ls_context *reference, *cpu;
 
 /* ---- What ran ---- */

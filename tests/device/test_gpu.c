@@ -17,11 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "gpu.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-#define FLOATS(n)     ((n) * sizeof(float))
-#define BYTES         4096 /* of a bed's buffers */
+#define FLOATS(n) ((n) * sizeof(float))
+#define BYTES     4096 /* of a bed's buffers */
 
 /* Two devices with a buffer each, and a graph to make nodes in. */
 typedef struct bed {

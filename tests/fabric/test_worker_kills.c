@@ -26,6 +26,7 @@
 #include "fabric/mesh/mesh.h"
 #include "lockstep.h"
 #include "nn/model.h"
+#include "samples.h"
 #include "sanitized.h"
 #include "train/job/job.h"
 
@@ -321,10 +322,7 @@ static ls_status train(ls_model *model, const trial *t, outcome *out)
     static uint8_t pixels[SAMPLES * 32 * 32 * 3];
     static int32_t labels[SAMPLES];
     char log[96], folder[96];
-    for (size_t i = 0; i < sizeof(pixels); i++)
-        pixels[i] = (uint8_t)(i * 2654435761u >> 24);
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i * 7 % CLASSES;
+    samples_fill_bytes(pixels, labels, SAMPLES, 32 * 32 * 3, CLASSES);
     snprintf(log, sizeof(log), "%s/log", root);
     snprintf(folder, sizeof(folder), "%s/checkpoints", root);
     ls_callback counter = { .user = out, .on_batch_begin = begin_step, .on_batch_end = end_step };

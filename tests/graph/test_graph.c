@@ -10,31 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "graph/node.h"
 #include "lockstep.h"
+#include "with_graph.h"
 
-/* ---- Fixture and short hands ---- */
-
-static ls_context *ctx;
-static ls_graph *g;
-
-static int set_up(void **state)
-{
-    (void)state;
-    return ls_context_open(NULL, &ctx) != LS_OK || ls_graph_create(ctx, &g) != LS_OK;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    ls_graph_destroy(g);
-    ls_context_close(ctx);
-    return 0;
-}
-
-#define WITH_GRAPH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-#define OK(call)         assert_string_equal((call) == LS_OK ? "" : ls_last_error(), "")
-#define F32(...)         ls_op_fill(g, LS_F32, LS_SHAPE(__VA_ARGS__), 1)
+#define F32(...) ls_op_fill(g, LS_F32, LS_SHAPE(__VA_ARGS__), 1)
 
 static ls_tensor *find(const char *name)
 {

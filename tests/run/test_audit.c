@@ -13,6 +13,7 @@
 #include "lockstep/backend.h"
 #include "nn/model.h"
 #include "run/runs.h"
+#include "samples.h"
 
 #define SAMPLES  24
 #define FEATURES 6
@@ -28,10 +29,7 @@ static ls_status fit(ls_context *ctx, const fault *f)
     static int32_t labels[SAMPLES];
     ls_model *model = NULL;
     ls_runs *runs = NULL;
-    for (int i = 0; i < SAMPLES * FEATURES; i++)
-        features[i] = (uint8_t)(i * 2654435761u >> 24);
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i % 3;
+    samples_fill_bytes(features, labels, SAMPLES, FEATURES, 3);
     ls_status status = ls_sequential(ctx, "net", &model, ls_input(FEATURES), ls_dense(8), ls_batch_normalization(),
                                      ls_relu(), ls_dense(3, .activation = LS_SOFTMAX));
     if (status == LS_OK)

@@ -24,11 +24,11 @@
 
 #include "backend/cpu/simd.h"
 #include "base/philox.h"
+#include "check.h"
 #include "networks.h"
 #include "sanitized.h"
 
-#define STEPS         (SANITIZED ? 2 : 3)
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+#define STEPS (SANITIZED ? 2 : 3)
 
 static const int64_t batches[] = { 1, 7, 32, 33, 100 };
 static const int lane_counts[] = { 1, 2, 3, 5, 8, 32 };

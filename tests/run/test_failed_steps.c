@@ -11,10 +11,9 @@
 #include <string.h>
 
 #include "bed.h"
+#include "check.h"
 #include "lockstep.h"
 #include "sanitized.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 /* ---- Steps that fail ---- */
 

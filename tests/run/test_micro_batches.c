@@ -16,12 +16,11 @@
 
 #include "backend/cpu/simd.h"
 #include "base/sha256.h"
+#include "check.h"
 #include "expressions.h"
 #include "graph/rules.h"
 #include "networks.h"
 #include "sanitized.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 /* ---- Ways to cut a lane ---- */
 

@@ -12,12 +12,11 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "check.h"
 #include "lockstep/device.h"
 #include "lockstep/run.h"
 #include "backend/cpu/cpu.h"
 #include "run/runs.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 static uint32_t draw(uint32_t stream, uint32_t i)
 {

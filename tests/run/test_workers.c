@@ -26,16 +26,6 @@
 #define CLASSES 4
 #define MOST    8
 
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static int make_data(void **state)
-{
-    (void)state;
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    return 0;
-}
-
 /* ---- A cluster in one process ---- */
 
 typedef struct cluster {
@@ -225,10 +215,7 @@ static ls_status make_model(ls_context *ctx, net kind, bool clips, ls_model **mo
 {
     ls_norm_statistics by = kind == NORMED_BY_LANE ? LS_PER_LANE : LS_PER_BATCH;
     ls_status status =
-        kind == PLAIN
-            ? ls_sequential(ctx, "plain", model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3, .activation = LS_RELU),
-                            ls_max_pool2d(2), ls_flatten(), ls_dropout(0.25), ls_dense(16, .activation = LS_RELU),
-                            ls_dense(CLASSES, .activation = LS_SOFTMAX))
+        kind == PLAIN ? samples_plain_model(ctx, SIDE, CLASSES, model)
         : kind == LARGE
             ? ls_sequential(ctx, "large", model, ls_input(SIDE, SIDE, 1), ls_flatten(),
                             ls_dense(300, .activation = LS_RELU), ls_dense(CLASSES, .activation = LS_SOFTMAX))
@@ -240,10 +227,7 @@ static ls_status make_model(ls_context *ctx, net kind, bool clips, ls_model **mo
                             ls_dense(CLASSES, .activation = LS_SOFTMAX))
         : kind == SHORTCUT ? ls_custom(ctx, "shortcut", &ls_input(SIDE, SIDE, 1), 1, 1, around, NULL, model)
         : kind == GATHERED ? ls_custom(ctx, "gathered", &ls_input(SIDE, SIDE, 1), 1, 1, centred, NULL, model)
-                           : ls_sequential(ctx, "normed", model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3),
-                                           ls_batch_normalization(.statistics = by), ls_relu(), ls_conv2d(8, 3),
-                                           ls_batch_normalization(.statistics = by), ls_relu(),
-                                           ls_global_average_pool2d(), ls_dense(CLASSES, .activation = LS_SOFTMAX));
+                           : samples_normed_model(ctx, SIDE, CLASSES, by, model);
     if (status == LS_OK)
         status = ls_compile(*model, .optimizer = ls_adam(.global_clipnorm = clips ? 0.5 : 0),
                             .loss = ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(ls_accuracy()));
@@ -252,7 +236,7 @@ static ls_status make_model(ls_context *ctx, net kind, bool clips, ls_model **mo
 
 static ls_dataset *data(void)
 {
-    return samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    return samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 static ls_status weigh(void *user, ls_model *model, const ls_logs *logs, bool *stop)
@@ -611,5 +595,5 @@ int main(void)
         cmocka_unit_test(a_signal_to_one_ends_all_at_one_step),
         cmocka_unit_test(different_jobs_are_told),
     };
-    return cmocka_run_group_tests(tests, make_data, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

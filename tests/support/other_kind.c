@@ -565,8 +565,6 @@ ls_status other_two_steps(ls_context *ctx, char hash[65])
 
 void other_training_open(other_training *t, ls_context *ctx, bool wide)
 {
-    static uint8_t pixels[SAMPLES * SIDE * SIDE];
-    static int32_t labels[SAMPLES];
     t->ctx = ctx;
     if (wide)
         OK(ls_sequential(ctx, "wide", &t->model, ls_input(SIDE, SIDE, 1), ls_flatten(),
@@ -576,8 +574,7 @@ void other_training_open(other_training *t, ls_context *ctx, bool wide)
                          ls_batch_normalization(), ls_flatten(), ls_dropout(0.25), ls_dense(8, .activation = LS_RELU),
                          ls_dense(CLASSES, .activation = LS_SOFTMAX)));
     OK(ls_compile(t->model, .optimizer = wide ? ls_sgd() : ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    t->data = samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    t->data = samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 void other_training_close(other_training *t)

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "fabric/messages/messenger.h"
 #include "fabric/transport/unix.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "train/server/batch_queue.h"
@@ -153,8 +154,6 @@ static void each_batch_is_dealt_once(void **state)
 }
 
 /* ---- The journal ---- */
-
-static char folder[64];
 
 typedef struct memory {
     int begun, pushes;
@@ -456,14 +455,8 @@ static void the_last_letter_is_read(void **state)
     ls_messenger_close(two);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/lockstep-async-XXXXXX");
-    return mkdtemp(folder) ? 0 : 1;
-}
-
-static int remove_folder(void **state)
+/* Nothing is left in it. */
+static int remove_empty_folder(void **state)
 {
     (void)state;
     return rmdir(folder);
@@ -486,5 +479,5 @@ int main(void)
         { "the last letter is read over unix", the_last_letter_is_read, NULL, NULL, "unix" },
         { "the last letter is read over shm", the_last_letter_is_read, NULL, NULL, "shm" },
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, remove_empty_folder);
 }

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
@@ -25,7 +26,6 @@
 #define SAMPLES 40
 
 static json_t *reference;
-static char folder[] = "/tmp/lockstep-callbacks-XXXXXX";
 static float x[SAMPLES * 3], y[SAMPLES];
 static int32_t kinds[SAMPLES];
 
@@ -35,7 +35,7 @@ static int set_up(void **state)
     json_error_t error;
     reference = json_load_file("tests/reference/callbacks.json", 0, &error);
     assert_non_null(reference);
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(make_folder(state), 0);
     for (int i = 0; i < SAMPLES; i++) {
         kinds[i] = i * 7 % 3;
         y[i] = (float)(i % 5) / 5;
@@ -47,20 +47,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
-    char command[128];
     json_decref(reference);
-    snprintf(command, sizeof(command), "rm -r '%s'", folder);
-    return system(command);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][128];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-    return path;
+    return remove_folder(state);
 }
 
 static ls_context *open_context(ls_log_sink sink, void *user)

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
@@ -26,11 +27,6 @@
 static float pixels[SAMPLES * SIDE * SIDE];
 static int32_t labels[SAMPLES];
 
-static void make_data(void)
-{
-    samples_of_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-}
-
 static ls_dataset *images(int first, int count)
 {
     return ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(count, SIDE, SIDE, 1), pixels + first * SIDE * SIDE),
@@ -38,38 +34,6 @@ static ls_dataset *images(int first, int count)
 }
 
 /* ---- Folders ---- */
-
-static char folder[64];
-
-static void remove_tree(const char *path)
-{
-    char command[256];
-    snprintf(command, sizeof(command), "rm -rf '%s'", path);
-    assert_int_equal(system(command), 0);
-}
-
-static int fresh_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/lockstep-checkpoint-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int no_folder(void **state)
-{
-    (void)state;
-    remove_tree(folder);
-    return 0;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][256];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof(path[next]), "%s/%s", folder, name);
-    return path[next];
-}
 
 static bool exists(const char *name)
 {
@@ -324,7 +288,7 @@ static void resume_from_every_step(const way *at)
         found = NULL;
     }
     ls_history_destroy(history);
-    remove_tree(folder);
+    assert_int_equal(remove_tree(folder), 0);
 }
 
 static void a_run_goes_on_from_any_step_on_any_devices(void **state)
@@ -364,7 +328,7 @@ static void files_are_canonical(void **state)
             data[i] = now;
             bytes[i] = count;
         }
-        remove_tree(folder);
+        assert_int_equal(remove_tree(folder), 0);
     }
     for (int i = 0; i < 3; i++)
         free(data[i]);
@@ -670,8 +634,8 @@ static void restoring_by_hand(void **state)
 
 int main(void)
 {
-    make_data();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fresh_folder, no_folder)
+    samples_fill_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(a_run_goes_on_from_any_step_on_any_devices),
         TEST(files_are_canonical),

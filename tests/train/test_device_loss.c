@@ -22,16 +22,6 @@
 #define CLASSES 3
 #define LANES   5
 
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static int make_data(void **state)
-{
-    (void)state;
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    return 0;
-}
-
 /* ---- One training ---- */
 
 typedef struct trained {
@@ -51,7 +41,7 @@ static void open_trained(trained *t, int gpus, bool copies, const char *second)
                      ls_dense(CLASSES, .activation = LS_SOFTMAX, .device = second)));
     OK(ls_compile(t->model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
                   .metrics = ls_metrics(ls_accuracy())));
-    t->data = samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    t->data = samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 static void close_trained(trained *t)
@@ -336,5 +326,5 @@ int main(void)
         cmocka_unit_test(what_the_host_has_is_not_lost),
         cmocka_unit_test(going_on_is_checked),
     };
-    return cmocka_run_group_tests(tests, make_data, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,16 +18,6 @@
 #define SIDE    8
 #define CLASSES 4
 
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static int make_data(void **state)
-{
-    (void)state;
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    return 0;
-}
-
 /* ---- One training ---- */
 
 typedef struct job {
@@ -55,7 +45,7 @@ static ls_model *make_model(ls_context *ctx, const job *j)
 
 static ls_dataset *data(void)
 {
-    return samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    return samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 static void open_machine(machine *m, const job *j)
@@ -362,5 +352,5 @@ int main(void)
         cmocka_unit_test(bad_strategies_are_refused),
         cmocka_unit_test(training_and_validation_fit_one_after_the_other),
     };
-    return cmocka_run_group_tests(tests, make_data, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

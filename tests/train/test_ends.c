@@ -18,14 +18,14 @@
 
 #include "base/sha256.h"
 #include "base/status.h"
+#include "check.h"
 #include "lockstep.h"
 #include "sanitized.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-#define SIDE          6
-#define CLASSES       4
-#define MOST          1000
-#define LIMIT         (SANITIZED ? 240 : 30) /* seconds, for one kind on one set of cores */
+#define SIDE    6
+#define CLASSES 4
+#define MOST    1000
+#define LIMIT   (SANITIZED ? 240 : 30) /* seconds, for one kind on one set of cores */
 
 static const int batches[] = { 1, 7, 33, 128, 256, 512, MOST }, lanes_list[] = { 0, 1, 2, 3, 32, 64, 128 },
                  devices_list[] = { 1, 2, 3, 8 };

@@ -27,21 +27,13 @@ static int32_t kinds[SAMPLES];
 static int make_data(void **state)
 {
     (void)state;
-    ls_philox_key key = ls_random_key(1, LS_RANDOM_TEST, 0, 0);
-    for (int s = 0; s < SAMPLES; s++) {
-        kinds[s] = s * 7 % CLASSES;
-        for (int i = 0; i < SIDE * SIDE; i++)
-            pixels[s * SIDE * SIDE + i] =
-                (float)(ls_random_block(key, 0, (uint32_t)s, (uint32_t)i).word[0] % 1000) / 500 - 1 +
-                (float)(i % CLASSES == kinds[s]);
-    }
+    samples_fill_floats(pixels, kinds, SAMPLES, SIDE * SIDE, CLASSES);
     return 0;
 }
 
 static ls_dataset *data_of(int64_t batch)
 {
-    ls_dataset *d = samples_dataset(LS_F32, pixels, kinds, SAMPLES, SIDE);
-    return ls_batch(d, batch, false);
+    return ls_batch(samples_of_floats(SAMPLES, SIDE, CLASSES), batch, false);
 }
 
 static ls_model *make_model(ls_context *ctx)

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/philox.h"
 #include "base/text.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "nn/model.h"
 #include "samples.h"
@@ -38,7 +39,7 @@
 
 static float pixels[SAMPLES * SIDE * SIDE];
 static int32_t labels[SAMPLES];
-static char folder[200], file[256];
+static char file[128];
 
 /* ---- The job ---- */
 
@@ -66,7 +67,7 @@ static ls_dataset *make_data(const trial *t)
     if (t->generated)
         return ls_from_generator(generate, NULL,
                                  LS_ELEMENT(LS_SPEC(LS_F32, LS_SHAPE(SIDE, SIDE, 1)), LS_SPEC(LS_I32, LS_SCALAR)));
-    return samples_dataset(LS_F32, pixels, labels, SAMPLES, SIDE);
+    return samples_of_floats(SAMPLES, SIDE, CLASSES);
 }
 
 static void make_model(const trial *t, int cpus, ls_context **ctx, ls_model **model)
@@ -574,13 +575,8 @@ static void calls_are_checked(void **state)
 static int prepare(void **state)
 {
     (void)state;
-    const char *base = getenv("TMPDIR");
-    for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
-        pixels[i] = (float)((unsigned)i * 2654435761u >> 24) / 256;
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i * 7 % CLASSES;
-    snprintf(folder, sizeof(folder), "%s/lockstep-replay-XXXXXX", base ? base : "/tmp");
-    if (!mkdtemp(folder))
+    samples_fill_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
+    if (make_folder(state) != 0)
         return -1;
     snprintf(file, sizeof(file), "%s/run.record", folder);
     return 0;

@@ -20,16 +20,6 @@
 #define SIDE    8
 #define CLASSES 4
 
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static int make_data(void **state)
-{
-    (void)state;
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    return 0;
-}
-
 /* ---- One training ---- */
 
 typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, NETS } net;
@@ -54,15 +44,8 @@ static ls_model *make_model(ls_context *ctx, net kind)
 {
     ls_model *model = NULL;
     ls_norm_statistics by = kind == NORMED_BY_LANE ? LS_PER_LANE : LS_PER_BATCH;
-    if (kind == PLAIN)
-        OK(ls_sequential(ctx, "plain", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3, .activation = LS_RELU),
-                         ls_max_pool2d(2), ls_flatten(), ls_dropout(0.25), ls_dense(16, .activation = LS_RELU),
-                         ls_dense(CLASSES, .activation = LS_SOFTMAX)));
-    else
-        OK(ls_sequential(ctx, "normed", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3),
-                         ls_batch_normalization(.statistics = by), ls_relu(), ls_conv2d(8, 3),
-                         ls_batch_normalization(.statistics = by), ls_relu(), ls_global_average_pool2d(),
-                         ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    OK(kind == PLAIN ? samples_plain_model(ctx, SIDE, CLASSES, &model)
+                     : samples_normed_model(ctx, SIDE, CLASSES, by, &model));
     OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
                   .metrics = ls_metrics(ls_accuracy())));
     return model;
@@ -70,7 +53,7 @@ static ls_model *make_model(ls_context *ctx, net kind)
 
 static ls_dataset *data(void)
 {
-    return samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    return samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 static void open_machine(machine *m, const job *j)
@@ -605,5 +588,5 @@ int main(void)
         cmocka_unit_test(shares_follow_the_speed_of_devices),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
-    return cmocka_run_group_tests(tests, make_data, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

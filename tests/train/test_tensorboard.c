@@ -15,6 +15,7 @@
 
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
@@ -22,7 +23,6 @@
 #include "train/checkpoint/state_list.h"
 #include "train/fit/evaluate.h"
 
-static char folder[] = "/tmp/lockstep-tensorboard-XXXXXX";
 static float x[10];
 
 static int set_up(void **state)
@@ -30,15 +30,7 @@ static int set_up(void **state)
     (void)state;
     for (int i = 0; i < 10; i++)
         x[i] = (float)(i % 4) / 4;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof(command), "rm -r '%s'", folder);
-    return system(command);
+    return make_folder(state);
 }
 
 static void checksums_are_castagnoli_s(void **state)
@@ -435,5 +427,5 @@ int main(void)
         cmocka_unit_test(a_resumed_run_has_one_log),       cmocka_unit_test(a_damaged_state_is_refused),
         cmocka_unit_test(a_full_disk_leaves_whole_events), cmocka_unit_test(a_folder_that_cannot_be_made_is_told_first),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_folder);
 }

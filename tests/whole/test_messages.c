@@ -8,13 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
 #include "lockstep.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) != LS_OK)                                                                                           \
-            fail_msg("%s", ls_last_error());                                                                           \
-    } while (0)
 
 /* The call fails with this status, and its message has this text. */
 #define SAYS(call, status, text)                                                                                       \

@@ -9,13 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
 #include "lockstep.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) != LS_OK)                                                                                           \
-            fail_msg("%s", ls_last_error());                                                                           \
-    } while (0)
 
 enum { SAMPLES = 8, CLASSES = 3 };
 

@@ -24,15 +24,15 @@
 #include "base/philox.h"
 #include "base/sha256.h"
 #include "base/status.h"
+#include "check.h"
 #include "lockstep.h"
 #include "sanitized.h"
 #include "skip.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-#define LANES         3 /* lanes are part of a job */
-#define CLASSES       10
-#define WORDS         50
-#define HEX           65
+#define LANES   3 /* lanes are part of a job */
+#define CLASSES 10
+#define WORDS   50
+#define HEX     65
 
 /* ---- Models ---- */
 
