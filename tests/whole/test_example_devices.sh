@@ -60,7 +60,7 @@ build_for_gpus() {
         -Dls_context_create=example_context_create -Dls_context_open=example_context_open -c examples/devices.c \
         -o "$TMP/devices.o" &&
         $CC -std=c11 -D_GNU_SOURCE ${SANITIZE:+-fsanitize=$SANITIZE} -Iinclude -Itests/support -Isrc "$TMP/devices.o" \
-            tests/support/example_gpu.c tests/support/gpu.c "$LS_BUILD/liblockstep.a" $libs -lm -lpthread -o "$TMP/devices"
+            tests/support/example_gpu.c tests/support/gpu*.c "$LS_BUILD/liblockstep.a" $libs -lm -lpthread -o "$TMP/devices"
 }
 check "it is compiled for the test GPUs" build_for_gpus
 check "on GPUs it runs" run_example "$TMP/devices"
