@@ -141,7 +141,7 @@ static void signs_of_zero(void **state)
         assert_true(signbit(y[0]) && !signbit(y[1]));
         tables[t]->elu(y, x, 0.3f, 2);
         assert_true(signbit(y[0]) && !signbit(y[1]));
-        tables[t]->maximum(y, x, (float[]){ 0.0f, -0.0f }, 2); /* of equals the first */
+        tables[t]->maximum(y, x, (float[]){ 0.0f, -0.0f }, 2); /* the first of equals */
         assert_true(signbit(y[0]) && !signbit(y[1]));
         tables[t]->minimum(y, x, (float[]){ 0.0f, -0.0f }, 2);
         assert_true(signbit(y[0]) && !signbit(y[1]));
@@ -784,7 +784,7 @@ static void batch_norm_forward(void **state)
     }
 }
 
-/* mask 0: no ReLU; 1: one behind the norm; 2: one whose output is y (any array: here the residual) */
+/* mask 0: no ReLU; 1: one after the norm; 2: one whose output is y (any array: here the residual) */
 static float passed(const norm_case *v, size_t i, int mask)
 {
     size_t j = i % v->c;

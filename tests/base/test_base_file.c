@@ -183,7 +183,7 @@ static void a_reader_never_sees_half_a_file(void **state)
     assert_int_equal(atomic_load(&w.torn), 0);
 }
 
-/* What a killed process left goes when the file is written again; what a living one writes stays. */
+/* Temporary files of a killed process are removed when the file is written again; those of a living one stay. */
 static void left_temporaries_are_cleaned(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void left_temporaries_are_cleaned(void **state)
         assert_true(fd >= 0);
         if (i == 1) {
             living = fd;
-            assert_int_equal(flock(fd, LOCK_EX), 0); /* as whoever writes it does */
+            assert_int_equal(flock(fd, LOCK_EX), 0); /* as a writer does */
         } else {
             close(fd);
         }

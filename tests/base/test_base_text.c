@@ -308,9 +308,9 @@ static void ties_and_transpositions(void **state)
 {
     (void)state;
     static const char *const tie[] = { "cat", "bat", "hat" };
-    assert_string_equal(ls_nearest_name("rat", tie, 3), "cat"); /* of equals the first */
+    assert_string_equal(ls_nearest_name("rat", tie, 3), "cat"); /* the first of equals */
     static const char *const swap[] = { "Abdcx", "abcd" };
-    assert_string_equal(ls_nearest_name("abdc", swap, 2), "abcd"); /* two swapped letters are one change */
+    assert_string_equal(ls_nearest_name("abdc", swap, 2), "abcd"); /* two swapped characters are one change */
     static const char *const letter_case[] = { "axam", "ADAm" };
     assert_string_equal(ls_nearest_name("adam", letter_case, 2), "axam");
     static const char *const one_case[] = { "axam", "Adam" };

@@ -195,7 +195,7 @@ static void many_and_large(void **state)
 
 /* ---- Files that are wrong ---- */
 
-/* A file of a header and so many bytes of data. */
+/* A file with a header and this number of bytes of data. */
 static size_t compose(char *file, const char *header, size_t data_bytes)
 {
     uint64_t size = strlen(header);
@@ -519,7 +519,7 @@ static void *few_allocations(size_t bytes)
     return allocations_left-- > 0 ? malloc(bytes) : NULL;
 }
 
-/* Without memory for its header a file is not written, and nobody is told that a name is not UTF-8. */
+/* Without memory for its header a file is not written, and the error is not that a name is not UTF-8. */
 static void no_memory_is_told_as_such(void **state)
 {
     (void)state;

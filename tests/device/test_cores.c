@@ -66,7 +66,7 @@ static int read_allowed(void **state)
     return 0;
 }
 
-/* What a child process finds that may run only on `cpu`. */
+/* The cores that a child process finds if it may run only on `cpu`. */
 typedef struct found {
     ls_status status;
     int count, first;
@@ -234,7 +234,7 @@ static void check_quota(const quota_case *c)
 
     ls_fail(LS_ERR_DATA, "untouched");
     assert_int_equal(ls_cores_find(folder, &cores), LS_OK);
-    assert_string_equal(ls_last_error(), "untouched"); /* what was tolerated is no error */
+    assert_string_equal(ls_last_error(), "untouched"); /* tolerated contents are not errors */
     assert_int_equal(cores.quota, c->quota);
     bool limited = c->quota > 0 && c->cpus + 0.01 < allowed_count;
     assert_int_equal(cores.bind, !limited);
@@ -451,7 +451,7 @@ static void one_hyper_thread_of_a_core_is_used(void **state)
     assert_string_equal(cores.reason, "1 core");
     ls_cores_free(&cores);
 
-    /* The one that is allowed stands for the core, be it the first or not. */
+    /* The allowed hyper-thread represents its core, whether it is the first or not. */
     found f = find_masked(folder, allowed[allowed_count - 1]);
     assert_int_equal(f.count, 1);
     assert_int_equal(f.first, allowed[allowed_count - 1]);
@@ -573,7 +573,7 @@ static void binding_keeps_one_thread_on_its_core(void **state)
         if (trouble)
             fail_msg("core %d: %s", allowed[i], (const char *)trouble);
     }
-    cpu_set_t set; /* of this thread: as it was */
+    cpu_set_t set; /* the mask of this thread, as it was */
     assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
     assert_true(CPU_EQUAL(&set, &allowed_set));
 }

@@ -62,7 +62,7 @@ static void counted_give(void *device, void *region, size_t bytes)
     free(region);
 }
 
-static counter counted; /* of the running test */
+static counter counted; /* the running test's */
 
 static ls_memory *open_counted(size_t limit, bool growth)
 {
@@ -249,7 +249,7 @@ static void an_unused_region_makes_way_for_a_larger_one(void **state)
     ls_memory_give(memory, four);
     assert_int_equal(counted.count, 3); /* kept for later */
     refused(memory, LS_MIB(5) + 1);
-    assert_int_equal(counted.count, 3); /* what would not help is not given back */
+    assert_int_equal(counted.count, 3); /* memory that would not help is not returned */
     ls_block *five = take(memory, LS_MIB(5), "five");
     assert_int_equal(counted.count, 3);
     check_usage(memory, LS_MIB(10), LS_MIB(10), LS_MIB(10));
@@ -265,7 +265,7 @@ static void an_unused_region_makes_way_for_a_larger_one(void **state)
     close_counted(memory);
 }
 
-/* What a large block leaves of its page is not for small ones: they would keep the region from making way. */
+/* Small blocks do not use the rest of a large block's page: they would keep the region from being returned. */
 static void small_blocks_hold_no_large_region(void **state)
 {
     (void)state;
@@ -379,7 +379,7 @@ static void sizes_that_cannot_be(void **state)
     assert_null(memory);
     assert_int_equal(ls_memory_open("CPU:0", ls_region_host(), 0, true, &memory), LS_OK);
     refused(memory, (size_t)1 << 62);
-    assert_non_null(strstr(ls_last_error(), "Cannot allocate memory")); /* what the system said */
+    assert_non_null(strstr(ls_last_error(), "Cannot allocate memory")); /* the system's error */
     ls_memory_close(memory);
 }
 
@@ -446,7 +446,7 @@ static void the_sanitizer_sees_what_is_free(void **state)
 }
 #endif
 
-/* Of a region that is only a handle nothing may be touched: here it is the address of something else. */
+/* No byte of a region that is only a handle may be touched: here it is the address of something else. */
 static char something_else[64];
 
 static ls_status take_handle(void *device, size_t bytes, void **region)
@@ -578,7 +578,7 @@ static void check_all(ls_memory *memory, const shadow *blocks, size_t limit)
     assert_true(limit == 0 || info.reserved <= limit);
 }
 
-/* Takes a block, or says that there was no room. */
+/* Takes a block. False: there was no room. */
 static bool soak_take(ls_memory *memory, shadow *s, const uint32_t *word)
 {
     *s = (shadow){ .bytes = soak_bytes(word), .mark = (unsigned char)word[3] };

@@ -1,4 +1,4 @@
-/* Names of devices: every form that is taken, and what is said of those that are not. */
+/* Names of devices: every form that is taken, and the errors for all others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,7 +106,7 @@ static void good_names(void **state)
 static const struct {
     const char *text;
     ls_status status;
-    const char *words[3]; /* what the message must have */
+    const char *words[3]; /* text that the message must have */
 } bad[] = {
     { NULL, LS_ERR_INVALID, { "NULL", "there are CPU:0, GPU:0 to GPU:1" } },
     { "", LS_ERR_INVALID, { "device \"\": the name is empty", "there are CPU:0, GPU:0 to GPU:1" } },
@@ -209,7 +209,7 @@ static void bad_names(void **state)
     }
 }
 
-/* "gpu" counts the devices of CUDA, and behind them what other kinds have of GPUs. */
+/* "gpu" counts the devices of CUDA, and after them the GPUs of other kinds. */
 static void gpus_of_several_kinds(void **state)
 {
     (void)state;
@@ -310,7 +310,7 @@ static void long_texts_are_clipped_not_what_there_is(void **state)
 
 /* ---- Workers of a cluster ---- */
 
-/* Worker 3 has two names: the one that all know, and the one that every process has for itself. */
+/* Worker 3 has two names: its global name, and the local name that every process has. */
 static void workers_name_their_own_devices(void **state)
 {
     (void)state;

@@ -379,7 +379,7 @@ static void wrong_names(void **state)
         ls_tensor *x = number(1);
         REFUSED(ls_named(x, bad[i]), LS_ERR_INVALID, "is no name");
         double value;
-        OK(ls_read_scalar(x, &value)); /* the tensor itself is as good as before */
+        OK(ls_read_scalar(x, &value)); /* the tensor itself is unchanged */
         if (bad[i])
             REFUSED(ls_op_input(g, bad[i], LS_F32, LS_SHAPE(2)), LS_ERR_INVALID, "is no name");
         if (bad[i])
@@ -589,7 +589,7 @@ static void null_tensors(void **state)
     assert_null(ls_tensor_graph(n));
 }
 
-/* Beside a tensor that is there, a missing one is an error of its graph that says which. */
+/* Beside a tensor that is there, a missing one is an error of its graph that names it. */
 static void one_null_among_tensors(void **state)
 {
     (void)state;

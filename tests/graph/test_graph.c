@@ -168,8 +168,9 @@ static void flops_of_known_ops(void **state)
     FLOPS(ls_op_matmul(F32(2, 3), w), 2 * 2 * 3 * 5);
     FLOPS(ls_op_matmul(F32(3, 2), w, .transpose_a = true), 2 * 2 * 3 * 5);
     FLOPS(ls_op_matmul(F32(2, 3), F32(5, 3), .transpose_b = true), 2 * 2 * 3 * 5);
-    FLOPS(ls_op_matmul(x, w), 2 * 3 * 5);                                       /* of one sample */
-    FLOPS(ls_op_matmul(x, ls_op_matmul(x, w), .transpose_a = true), 2 * 3 * 5); /* a weight's gradient, likewise */
+    FLOPS(ls_op_matmul(x, w), 2 * 3 * 5); /* for one sample */
+    FLOPS(ls_op_matmul(x, ls_op_matmul(x, w), .transpose_a = true),
+          2 * 3 * 5); /* a weight's gradient, for one sample */
     FLOPS(ls_op_matmul(F32(7, 2, 3), w), 7 * 2 * 2 * 3 * 5);
     FLOPS(ls_op_matmul(F32(7, 1, 2, 3), F32(4, 3, 5)), 7 * 4 * 2 * 2 * 3 * 5);
     FLOPS(ls_op_add(x, F32(3)), 3);

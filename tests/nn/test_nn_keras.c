@@ -143,7 +143,7 @@ static void small_texts_are_read(void **state)
     ls_model_destroy(model);
 }
 
-/* Each changes one thing of a good text, and is told layer, class and key. */
+/* Each changes one thing of a good text; the error names layer, class and key. */
 static void what_is_not_honoured_is_refused_by_name(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
     assert_int_equal(ls_model_from_keras_json(ctx, NULL, &model), LS_ERR_INVALID);
 }
 
-/* Without memory limits in the way: whatever is cut off a file, the reader says so and does not fall over. */
+/* Without memory limits in the way: whatever is cut off a file, the reader reports it and does not crash. */
 static void texts_cut_short_are_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Layers one by one: output shapes and parameter counts as Keras has them, values of those that are a formula, initial
- * values, and what a wrong spec is told. */
+/* Layers one by one: output shapes and parameter counts as Keras has them, values of layers that are a formula, initial
+ * values, and the errors for wrong specs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ static ls_model *model_of(ls_layer input, ls_layer layer)
     return model;
 }
 
-/* What the model gives for one batch; free() it. */
+/* The model's output for one batch; free() it. */
 static float *run_model(ls_model *model, const void *x, int64_t batch, bool training, size_t *count)
 {
     ls_shape shape = ls_model_input_shape(model, 0);

@@ -212,7 +212,7 @@ static void shared_layers_share(void **state)
     ls_model_destroy(m);
 }
 
-/* Inputs of fewer axes are spread as Keras does it: axes of size 1 behind the batch axis. */
+/* Inputs of fewer axes are spread as Keras does it: axes of size 1 after the batch axis. */
 static void merging_spreads(void **state)
 {
     (void)state;
@@ -489,7 +489,7 @@ static void inputs_of_a_trace_must_fit(void **state)
     REFUSED(ls_model_trace(m, &good, true, &output, NULL), LS_ERR_INVALID, "trace");
     REFUSED(ls_model_trace(NULL, &good, false, &output, NULL), LS_ERR_INVALID, "NULL");
     OK(ls_graph_status(g));
-    /* a whole batch is as good as a per-sample one */
+    /* a whole batch works like a per-sample one */
     ls_tensor *whole = ls_op_fill(g, LS_F32, LS_SHAPE(5, 28, 28, 1), 0.5);
     OK(ls_model_trace(m, &whole, false, &output, NULL));
     ls_array value;

@@ -1,5 +1,5 @@
-/* Audits between real processes: a worker whose partials have a wrong bit is named, with the one that computed its lane
- * again, and every worker ends with a status that says so. Without a wrong bit nobody is named. */
+/* Audits between real processes: a worker whose partials have a wrong bit is named, with the worker that computed its
+ * lane again, and every worker ends with that error. Without a wrong bit no worker is named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #define FEATURES 6
 
 typedef struct fault {
-    int rank; /* of the worker; -1: none has a fault */
+    int rank; /* rank of the worker with the fault; -1: none */
     ls_mutation mutation;
 } fault;
 

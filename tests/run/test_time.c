@@ -110,7 +110,7 @@ static void only_what_is_needed_is_written(void **state)
     (void)state;
     ls_tensor *a = variable("a", 1), *b = variable("b", 1);
     ls_tensor *write_a = ls_op_assign(a, number(2));
-    ls_op_assign(b, number(2)); /* nobody asks for it */
+    ls_op_assign(b, number(2)); /* it is not fetched */
     OK(RUN(write_a));
     IS(a, 2);
     IS(b, 1);
@@ -362,7 +362,7 @@ static void a_scope_ends_what_was_made_inside(void **state)
     assert_int_equal(ls_graph_node_count(g), nodes);
     OK(ls_get_memory_info(ctx, "cpu:0", &after));
     assert_int_equal(after.in_use, before.in_use);
-    IS(v, 4); /* what was written to an outer variable stays written */
+    IS(v, 4); /* a value written to an outer variable stays */
     assert_int_equal(ls_graph_find(g, "w", &found), LS_ERR_NOT_FOUND);
     assert_int_equal(ls_graph_find(g, "sum", &found), LS_ERR_NOT_FOUND);
     ls_tensor *w = variable("w", 2); /* the names are free again */
@@ -431,7 +431,7 @@ static void break_and_return_close_scopes(void **state)
         {
             variable("inside", 1);
             if (i == 1)
-                continue; /* of the scope: it ends, the loop goes on */
+                continue; /* continue leaves the scope, and the loop goes on */
         }
         assert_int_equal(ls_graph_node_count(g), nodes);
     }

@@ -35,8 +35,8 @@ typedef struct cluster {
     const ls_piece *pieces[MOST];
     size_t count[MOST];
     int servers;        /* the last of them */
-    bool early;         /* what is posted moves at once, not as late as it may */
-    atomic_bool strays; /* what lanes made went to one that is no server */
+    bool early;         /* posted collectives move at once, not as late as possible */
+    atomic_bool strays; /* a worker that is not a server received partials */
 } cluster;
 
 typedef struct member {
@@ -89,8 +89,8 @@ static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const
     return same ? LS_OK : ls_backend_fail(LS_ERR_PEER, "%s", what);
 }
 
-/* What is posted moves as late as it may: what somebody writes there before is seen. Or at once: then what somebody
- * still reads there is seen. */
+/* Posted collectives move as late as possible, so that an early write to their memory is detected; or at once, so that
+ * a late read is. */
 static ls_status post(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
 {
     member *m = (member *)peers;
@@ -160,8 +160,8 @@ static member make_member(cluster *c, int rank, int size)
 
 /* ---- A job ---- */
 
-/* LARGE: joins are shared out; DEEP: nobody looks at some for several levels, and they are posted; SHORTCUT: of one
- * that is where nothing is fused somebody does */
+/* LARGE: joins are divided among workers; DEEP: some joins are not read for several levels, and are posted; SHORTCUT:
+ * one join is read at once where nothing is fused */
 typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, GATHERED, LARGE, DEEP, DEEP_LARGE, SHORTCUT, NETS } net;
 
 typedef struct job {
@@ -171,7 +171,7 @@ typedef struct job {
     ls_strategy strategy;
     bool weighs;   /* lanes are shared out anew with each step */
     bool clips;    /* gradients, by the norm of all */
-    int servers;   /* of the workers, where there are more */
+    int servers;   /* how many of the workers, if there are more workers */
     int audit;     /* see ls_fit_options */
     bool early;    /* see cluster */
     unsigned gpus; /* by bit: workers that train on a device of another kind; 8 bits above, also on the CPU */
@@ -474,7 +474,7 @@ static void audits_change_no_bit(void **state)
     }
 }
 
-/* One worker computes something wrong. All agree on what they joined of it, so without audits nobody sees it. With them
+/* One worker computes something wrong. All agree on the joined value, so it is not noticed without audits. With them
  * an audit names that worker and another one, on all of them. */
 static void a_wrong_bit_is_found_by_audits(void **state)
 {
@@ -563,7 +563,7 @@ static void a_signal_to_one_ends_all_at_one_step(void **state)
     }
 }
 
-/* Two workers that are asked for different things: both are told, none waits. */
+/* Two workers that are asked for different things: both get an error, none waits. */
 static void different_jobs_are_told(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What tests check calls with: see check.h. */
+/* Checks of calls: see check.h. */
 #include "check.h"
 
 #include <setjmp.h>

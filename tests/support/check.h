@@ -1,4 +1,4 @@
-/* What tests check calls with. Linked into every test program. */
+/* Checks of calls. Linked into every test program. */
 #ifndef TESTS_CHECK_H
 #define TESTS_CHECK_H
 

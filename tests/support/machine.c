@@ -24,7 +24,7 @@ static void keep_line(void *user, ls_log_level level, const char *line)
 
 void machine_create(machine *m, machine_settings settings)
 {
-    setenv("LOCKSTEP_OPENCL_PARTS", "0", 0); /* what GPUs this machine has is none of the test's */
+    setenv("LOCKSTEP_OPENCL_PARTS", "0", 0); /* the test ignores GPUs of this machine */
     setenv("CUDA_VISIBLE_DEVICES", "", 0);
     *m = (machine){ .g = NULL };
     settings.options.log_sink = keep_line;

@@ -1,5 +1,5 @@
-/* Checkpoints: what is saved is all that a fit is, so that a run that goes on from any of them, on any devices, has the
- * bits of the one that was not interrupted; what is not whole, or of another job, is refused by name. */
+/* Checkpoints: a checkpoint has the whole state of a fit, so that a run that continues from any of them, on any
+ * devices, has the bits of the uninterrupted run; what is not whole, or of another job, is refused by name. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
@@ -90,7 +90,7 @@ static ls_context *open_context(int devices)
 
 typedef struct design {
     ls_optimizer optimizer;
-    double rate; /* of the dropout */
+    double rate; /* dropout rate */
     int units;
     ls_activation activation;
     const char *name;
@@ -115,10 +115,10 @@ typedef struct watcher {
     bool sets_rate, large; /* large: it keeps more than fits into JSON */
     bool saves;            /* every step is saved by hand */
     int64_t stop_at;       /* a step; 0: never */
-    int64_t fail_at;       /* likewise */
+    int64_t fail_at;       /* a step; 0: never */
     volatile int stop;
     char hash[STEPS][65];
-    double loss[STEPS], val_loss[STEPS]; /* of the epoch so far; by epoch */
+    double loss[STEPS], val_loss[STEPS]; /* mean of the epoch so far; by epoch */
 } watcher;
 
 static ls_status begins(void *user, ls_model *model)
@@ -181,7 +181,7 @@ typedef struct way {
     int epochs;
     int devices;
     bool one_device;
-    ls_fit_options options; /* what else there is to say */
+    ls_fit_options options; /* other options */
 } way;
 
 /* 70 samples in batches of 20: 4 steps an epoch; 20 are for validation. */
@@ -372,7 +372,7 @@ static void fit_saves_and_goes_on(void **state)
     ls_history_destroy(history);
 }
 
-/* What fails is saved, too, with what callbacks keep. */
+/* A run that fails is also saved, with the state of callbacks. */
 static void a_run_that_fails_can_go_on(void **state)
 {
     (void)state;
@@ -534,7 +534,7 @@ static void what_differs_is_named(void **state)
     other = at;
     other.design.name = "other";
     refused(&other, "model is \"other\", there it was \"m\"", "");
-    pixels[3]++; /* of a sample that is looked at */
+    pixels[3]++; /* in a sample that the fingerprint covers */
     refused(&at, "data/sha256 is", "");
     pixels[3]--;
     OK(run(&at, &w, NULL)); /* nothing differs */

@@ -1,5 +1,5 @@
 /* Checkpoints and what can happen to files: power cuts at every moment of writing, calls that fail, damaged and hostile
- * files. Whoever reads gets the old state or the new one, or a message; never junk, never a crash. */
+ * files. A reader gets the old state or the new one, or an error; never junk, never a crash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -96,7 +96,7 @@ static operation done[OPERATIONS];
 static size_t done_count;
 static char path_of[1024][160]; /* by descriptor */
 static size_t calls, fail_at;   /* the call that fails; 0: none */
-static size_t disk_bytes;       /* files under `saved` may have so many; 0: no limit */
+static size_t disk_bytes;       /* limit for all files under `saved`; 0: none */
 static int fail_with;
 static bool fails_on; /* and all that follow */
 
@@ -173,7 +173,7 @@ static int shim_fsync(void *user, int fd)
     if (fails())
         return -1;
     note(FSYNC, path_of[fd], "");
-    return 0; /* nobody cuts the power of this machine */
+    return 0; /* this machine keeps its power */
 }
 
 static int shim_close(void *user, int fd)
@@ -261,7 +261,7 @@ static ls_status save(ls_model *model, int keep)
     return status;
 }
 
-/* The hash that a state.json ends with: says which of all saves it is. */
+/* The hash at the end of a state.json, which identifies the save. */
 static void identity(const char *dir, char hex[65])
 {
     ls_checkpoint *found = NULL;
@@ -330,7 +330,7 @@ static void replay_one(const operation *o, fate fate)
     }
 }
 
-/* The first `count` operations; those that are not synced have fates of their own. */
+/* The first `count` operations; each unsynced one is kept or lost by itself. */
 static void replay(size_t count, const fate *fates)
 {
     assert_int_equal(remove_tree(replayed), 0);
@@ -551,7 +551,7 @@ static void a_full_disk_does_not_end_training(void **state)
     forget();
 }
 
-/* Trains on a disk that holds so many and a half checkpoints; returns the step of the newest that is there. */
+/* Trains on a disk with room for this number of checkpoints and a half; returns the step of the newest one. */
 static int64_t fit_with_room(size_t checkpoints, size_t size, ls_status wanted)
 {
     ls_model *model = make_model();
@@ -624,7 +624,7 @@ static void new_folders_are_synced(void **state)
 static ls_status turn_full(void *user, ls_model *model, const ls_logs *logs)
 {
     (void)user;
-    ls_checkpoint_writer_makes_room(model->job->saver, saved); /* what is being written is written */
+    ls_checkpoint_writer_makes_room(model->job->saver, saved); /* waits for the write */
     fail_at = logs->epoch == 1;
     return ls_set_learning_rate(model, logs->epoch == 1 ? 100 : 0.1);
 }
@@ -678,7 +678,7 @@ static void write_whole(const char *path, const char *data, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-/* The newest is not whole any more: the one before is taken, and a warning says which was not, and why. */
+/* The newest is not whole any more: the one before is taken, and a warning names the damaged one and the reason. */
 static void passed_over(const char *name, const char *old)
 {
     char found[65];
@@ -719,7 +719,7 @@ static void damage(const char *name, const char *old)
     mkdir(path, 0777); /* something else */
     passed_over(name, old);
     rmdir(path);
-    assert_int_equal(mkfifo(path, 0666), 0); /* that nobody writes to */
+    assert_int_equal(mkfifo(path, 0666), 0); /* which is not written */
     passed_over(name, old);
     unlink(path);
     write_whole(path, data, bytes);
@@ -788,7 +788,7 @@ static void damaged_ones_are_set_aside(void **state)
     ls_dataset_destroy(data);
 }
 
-/* ---- Files that are whole, but say what they should not ---- */
+/* ---- Files that are whole, but have wrong content ---- */
 
 /* Reads a state with everything that reads one. It may be good by chance; it must not crash. */
 static void read_hostile(const json_t *state, ls_model *model)

@@ -17,7 +17,7 @@
 
 #define SAMPLES 20
 #define BATCH   5
-#define STEPS   4 /* of an epoch */
+#define STEPS   4 /* in an epoch */
 #define SIDE    6
 #define CLASSES 3
 #define LANES   5
@@ -68,7 +68,7 @@ static void hash_of(trained *t, char hex[65])
     OK(ls_model_state_sha256(t->model, hex));
 }
 
-/* After so many steps of an undisturbed run on one device. */
+/* After this number of steps of an undisturbed run on one device. */
 static void expect_hash(int64_t steps, char hex[65])
 {
     trained t;
@@ -91,7 +91,7 @@ static void must_equal(trained *t, const char *expected, const char *when)
 typedef struct losing {
     int gpus;
     bool copies;
-    int device; /* that is lost */
+    int device; /* the lost device */
     gpu_call call;
     int before; /* whole steps before it */
     const char *all, *others;
@@ -185,7 +185,7 @@ static void a_mirrored_device_of_three(void **state)
                                 nth);
 }
 
-/* A device that took no part goes on: the values come from the one that is left, past the one that is lost. */
+/* Training continues on an unused device: the values come from the remaining device, not from the lost one. */
 static void another_device_takes_over(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void data_parallel_lives_on_its_first_device(void **state)
     }
 }
 
-/* What only a lost device had is lost with it: that is said, and how to go on. */
+/* Values that only the lost device had are lost: the error reports this, and how to continue. */
 static void what_one_device_had_alone_is_lost(void **state)
 {
     (void)state;

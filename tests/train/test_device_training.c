@@ -187,7 +187,7 @@ static void updates_on_devices_wait_for_the_last_batch(void **state)
         open_machine(&m, &(job){ .gpus = gpus });
         OK(ls_graph_create(m.ctx, &graph));
         OK(ls_graph_set_lanes(graph, 2));
-        const float start[] = { 10, 20 }, x[] = { 1, 2, 3, 4, 5, 6, 7, 8 }; /* of 4 samples the means are 4, 5 */
+        const float start[] = { 10, 20 }, x[] = { 1, 2, 3, 4, 5, 6, 7, 8 }; /* the means of 4 samples are 4, 5 */
         ls_tensor *in = ls_op_input(graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 2));
         ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(2), .data = start);
         ls_tensor *loss = ls_op_reduce_sum(ls_op_reduce_mean(ls_op_mul(in, w), LS_AXES(0), false), LS_ALL_AXES, false);
@@ -309,7 +309,7 @@ static void bad_strategies_are_refused(void **state)
 
 /* ---- Memory ---- */
 
-/* The plans of validation do not stand in the way of those of training, nor the other way round. */
+/* The plans of validation do not displace those of training, nor the other way round. */
 static void training_and_validation_fit_one_after_the_other(void **state)
 {
     (void)state;

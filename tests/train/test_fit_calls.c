@@ -322,7 +322,7 @@ static void outputs_are_checked(void **state)
     const ls_array both[] = { targets(0, 10), targets(0, 10) };
     assert_int_equal(ls_compile(model, .optimizer = ls_adam(), .loss = ls_mean_squared_error(),
                                 .metrics = ls_metrics(ls_accuracy())),
-                     LS_ERR_INVALID); /* whose accuracy? */
+                     LS_ERR_INVALID); /* which output's accuracy is ambiguous */
     assert_int_equal(ls_compile(model, .outputs = ls_outputs({ .loss = ls_mean_squared_error() })), LS_ERR_INVALID);
     assert_int_equal(ls_compile(model, .outputs = ls_outputs({ .weight = 1 }, { .weight = 1 })), LS_ERR_INVALID);
     assert_int_equal(ls_compile(model, .outputs = ls_outputs({ .loss = ls_mean_squared_error(), .weight = -1 },
@@ -339,7 +339,8 @@ static void outputs_are_checked(void **state)
     OK(ls_predict_array(model, features(0, 10), &p));
     assert_true(p.shape.dims[1] == CLASSES);
     free(p.data);
-    OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_mean_absolute_error())); /* of each */
+    OK(ls_compile(model, .optimizer = ls_adam(),
+                  .loss = ls_mean_absolute_error())); /* the loss is that of each output */
     assert_int_equal(ls_train_on_batch(model, features(0, 10), targets(0, 10), &results), LS_ERR_SHAPE);
     assert_int_equal(ls_train_on_batch(model, features(0, 10), none, &results, .targets = both, .target_count = 2),
                      LS_ERR_SHAPE); /* three classes against one number */

@@ -1,5 +1,5 @@
-/* What must not change the weights that a training ends with: whatever is done between two steps (validation,
- * evaluation, prediction, values that are read), and whatever is only measured. */
+/* The final weights of a training do not depend on anything done between two steps (validation,
+ * evaluation, prediction, values that are read), nor on measurements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -180,7 +180,7 @@ static int training_lanes(const ls_model *model)
 typedef struct outcome {
     char hash[65];
     int lanes;
-    double loss; /* of an evaluation */
+    double loss; /* from an evaluation */
 } outcome;
 
 static outcome train_once(ls_model *model, ls_dataset *d, int lanes)

@@ -209,7 +209,7 @@ static void slots_are_made_when_a_model_is_compiled(void **state)
     slots_of(model, later, sizeof(later));
     assert_string_equal(at_first, later);
     assert_int_equal(ls_compile(model, .optimizer = ls_sgd(.rho = 1), .loss = ls_mean_squared_error()), LS_ERR_INVALID);
-    slots_of(model, later, sizeof(later)); /* what was compiled is still there */
+    slots_of(model, later, sizeof(later)); /* compiled functions still exist */
     assert_string_equal(at_first, later);
     ls_dataset_destroy(d);
     ls_model_destroy(model);
@@ -436,7 +436,7 @@ static void the_state_s_hash_is_of_bytes(void **state)
 
 typedef struct plans {
     ls_dataset *data;
-    const ls_executor *executor; /* that fit's steps have */
+    const ls_executor *executor; /* the executor of fit's steps */
     int64_t checked;
 } plans;
 

@@ -116,7 +116,7 @@ static ls_status one_step(one *o, double x, bool when)
     return one_step_by(o, x, 1, when);
 }
 
-/* What the fast way relies on: the state is what this very update left. */
+/* The fast path relies on this: the state is from this very update. */
 static void state_that_others_wrote_is_looked_at(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void float64_is_looked_at(void **state)
     ls_context_close(ctx);
 }
 
-/* An update whose value somebody reads is not made in place. */
+/* An update whose value is read is not made in place. */
 static void updates_that_are_read_are_looked_at(void **state)
 {
     (void)state;

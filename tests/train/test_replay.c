@@ -1,7 +1,7 @@
 /* Replays of asynchronous training. The training itself is a simulation in this process: workers that read, compute and
  * push at random moments, each server by itself, some of them killed in between; servers that apply what comes. What it
- * recorded is replayed by another context, on other devices, to the same hash at every version. Records that cannot be
- * are told before anything is computed. */
+ * recorded is replayed by another context, on other devices, to the same hash at every version. Impossible records are
+ * refused before anything is computed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@
 #define CLASSES 3
 #define SAMPLES 23
 #define BATCH   5
-#define STEPS   5 /* of an epoch */
+#define STEPS   5 /* in an epoch */
 #define EPOCHS  3
 #define MOST    3 /* workers, servers */
 
@@ -182,8 +182,7 @@ static void apply(world *w, int rank, int s)
         double rate;
         const int64_t version = ls_state_shard_version(w->part[s]) + 1;
         size_t n = w->count[s]++;
-        must(ls_state_shard_rate(w->part[s], k->ordinal % 4 == 3 ? 0.02 : NAN,
-                                 &rate)); /* now and then somebody sets it */
+        must(ls_state_shard_rate(w->part[s], k->ordinal % 4 == 3 ? 0.02 : NAN, &rate)); /* it is set now and then */
         const ls_push push = { .read = k->read[s], .samples = k->samples, .bytes = k->push[s] };
         must(ls_state_shard_apply(w->part[s], &push, rate));
         memcpy(w->reads[s][n], k->read, sizeof(k->read));
@@ -228,7 +227,7 @@ static bool act(world *w, int rank)
             k->ordinal = w->next++;
         return k->ordinal >= 0;
     }
-    if (w->kills > 0 && draw(w, 20) == 0) { /* what it has pushed stays pushed */
+    if (w->kills > 0 && draw(w, 20) == 0) { /* its pushes stay */
         w->kills--;
         w->given_back[w->back_count++] = k->ordinal;
         leave(w, k);

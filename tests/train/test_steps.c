@@ -44,7 +44,7 @@ static ls_dataset *noting(record *r)
     return ls_batch(ls_map(ls_shuffle(slices(), SAMPLES, 3), note, .user = r), BATCH, false);
 }
 
-/* What one pass would see. */
+/* The samples of one pass. */
 static void walk(uint64_t epoch, record *r)
 {
     ls_dataset *d = noting(r);
@@ -223,7 +223,7 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
     ls_context_close(ctx);
 }
 
-/* A weight that is not finite before a step, moving statistics among them, is told, and nothing is changed. */
+/* A weight that is not finite before a step, moving statistics among them, is reported, and nothing is changed. */
 static void a_weight_that_is_not_finite_is_told(void **state)
 {
     (void)state;

@@ -31,7 +31,7 @@ typedef struct job {
     int64_t batch;
     int lanes;
     bool copies;
-    bool of_graph; /* the strategy is the graph's, and the calls are told none */
+    bool of_graph; /* the strategy is the graph's, and calls have none */
 } job;
 
 typedef struct outcome {
@@ -108,7 +108,7 @@ static void must_equal(const outcome *expected, const job *j)
                  (long long)j->batch, j->lanes, found.hash, expected->hash, found.loss, expected->loss);
 }
 
-/* Every strategy that so many devices can have. */
+/* Every strategy for this number of devices. */
 static size_t list_strategies(int devices, ls_strategy *out)
 {
     size_t count = 0;
@@ -414,7 +414,8 @@ static void all_reduces_join_where_they_say(void **state)
     assert_true(sharded > 0 && sharded == one && pairs == one);
 }
 
-/* Of one sample in the last of 8 lanes one part moves, and its result to three devices; of 32 samples three parts. */
+/* With one sample in the last of 8 lanes one part moves, and its result to three devices; with 32 samples three parts.
+ */
 static void lanes_without_samples_move_nothing(void **state)
 {
     (void)state;

@@ -151,7 +151,7 @@ static void read_file(const char *path, json_t *out)
     free(data);
 }
 
-/* All event files of a folder, one behind the other; counts them. */
+/* All event files of a folder, one after the other; counts them. */
 static json_t *read_folder(const char *run, const char *name, int *files)
 {
     char path[512];
@@ -189,7 +189,7 @@ static ls_dataset *numbers(int64_t count)
                                  .keep = LS_KEEP_BORROWED);
 }
 
-/* Two epochs of three steps with validation; `more` is called behind the log. */
+/* Two epochs of three steps with validation; `more` is called after the log. */
 static void fit(const char *run, int64_t every, ls_callback more, ls_log_sink sink, char *log, ls_history **history)
 {
     char path[256];
@@ -313,7 +313,7 @@ static ls_status load_at_start(void *user, ls_model *model)
     return s->loads ? ls_job_load(model->job, s->snapshot) : LS_OK;
 }
 
-/* What was written behind the state that is gone on with is not there twice. */
+/* Events written after the state that a run continues from are not there twice. */
 static void a_resumed_run_has_one_log(void **state)
 {
     (void)state;
@@ -355,7 +355,7 @@ static void a_damaged_state_is_refused(void **state)
     assert_int_equal(list.all[0].load(list.all[0].user, saved, count), LS_ERR_DATA);
     assert_int_equal(list.all[0].load(list.all[0].user, saved, count - 1), LS_ERR_INVALID);
     memset((char *)saved + 1, 0, count - 1);
-    strcpy((char *)saved + 9, "../x"); /* behind the empty name and the length */
+    strcpy((char *)saved + 9, "../x"); /* after the empty name and the length */
     assert_int_equal(list.all[0].load(list.all[0].user, saved, count), LS_ERR_DATA);
     free(saved);
     OK(ls_callbacks_close(&list, LS_OK));
