@@ -14,7 +14,7 @@ has_functions() {
     [ -z "$missing" ] || { echo "macros without a function in lockstep/cplusplus.h:$missing"; return 1; }
 }
 
-# All calls of cplusplus_calls.cc can be told apart, so one that is gone from the header is missed here.
+# All calls of cplusplus_calls.cc have distinct names, so a call that is gone from the header is missed here.
 has_calls() {
     missing=
     for name in $(sed -n 's/^#undef \(ls_[a-z0-9_]*\)$/\1/p' include/lockstep/cplusplus.h); do
@@ -28,7 +28,7 @@ builds() {
     timeout 120 $1 $FLAGS "examples/$2.cc" "$LS_BUILD/liblockstep.so" -Wl,-rpath,"$PWD/$LS_BUILD" -o "$TMP/$2"
 }
 
-# refuses COMPILER STANDARD: says which standard is needed, in one message and the line that ends the compilation
+# refuses COMPILER STANDARD: names the needed standard, in one message and the line that ends the compilation
 refuses() {
     ! timeout 120 $1 -std=$2 -Iinclude -fsyntax-only examples/taste.cc >"$TMP/out" 2>&1 || return 1
     grep -q 'Lockstep needs C++20' "$TMP/out" && [ "$(grep -c 'error:' "$TMP/out")" = 2 ] || { head -n 20 "$TMP/out"; return 1; }

@@ -65,5 +65,5 @@ notices() {
     text_of() { comments "$TMP/src/bad.c"; }
     ! is_plain bad 3
 }
-check "the dialect is noticed" notices
+check "old phrases are noticed" notices
 finish
