@@ -156,12 +156,15 @@ called_wrongly() {
 }
 check "a program that was called wrongly is not started again" called_wrongly
 
-# No worker is left: all begin again, as another job.
+# No worker is left: all begin again, as another job. Worker 0 kills both at once, so that none is restarted by itself.
 job_restarts() {
-    mkdir "$TMP/runs" || return 1
-    launch --workers 2 --restarts 5 -- sh -c 'echo "${LOCKSTEP_RESTART:-none}" >"$0/$LOCKSTEP_RENDEZVOUS.$LOCKSTEP_RANK"
+    mkdir "$TMP/runs" "$TMP/pids" || return 1
+    launch --workers 2 --restarts 5 -- sh -c 'echo $$ >"$1/$LOCKSTEP_RENDEZVOUS.$LOCKSTEP_RANK"
+        echo "${LOCKSTEP_RESTART:-none}" >"$0/$LOCKSTEP_RENDEZVOUS.$LOCKSTEP_RANK"
         until [ -e "$0/$LOCKSTEP_RENDEZVOUS.$((1 - LOCKSTEP_RANK))" ]; do sleep 0.02; done
-        sleep 0.2; [ $(ls "$0" | wc -l) -ge 6 ] || exit 1' "$TMP/runs" 2>"$TMP/err" || return 1
+        [ $(ls "$0" | wc -l) -lt 6 ] || exit 0
+        until [ $LOCKSTEP_RANK = 0 ]; do sleep 0.02; done
+        kill -9 $(cat "$1/$LOCKSTEP_RENDEZVOUS.1") $$' "$TMP/runs" "$TMP/pids" 2>"$TMP/err" || return 1
     [ "$(cat "$TMP/runs"/* | sort | uniq -c | tr -s ' ')" = ' 6 none' ] && grep -q 'nobody is left; the job is started again in 0.2 s (restart 2 of 5)' "$TMP/err"
 }
 check "when no worker is left the job is started again" job_restarts
