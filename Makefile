@@ -294,7 +294,7 @@ $(BENCH_PROGRAMS): $(B)/bench/%: $(B)/obj/bench/%.o $(call object,$(BENCH_HELPER
 	$(Q)$(call link)
 
 # Devices that are not CPUs are the tests'.
-$(B)/fuzz/fuzz_devices: $(call object,tests/support/gpu.c)
+$(B)/fuzz/fuzz_devices: $(call object,$(sort $(wildcard tests/support/gpu*.c)))
 # The report is the command's.
 $(B)/fuzz/fuzz_report: $(filter-out %/main.o,$(TOOL_OBJECTS))
 $(FUZZ_PROGRAMS): $(B)/fuzz/%: $(B)/obj/fuzz/%.o $(call object,$(FUZZ_HELPERS)) $(STATIC)

@@ -4,7 +4,7 @@
 # "not ok NAME: reason" or "skip NAME: reason" for each test. One that crashes, runs out of time or runs no test is one
 # more failure, and does not keep the others from running. The last line is "N passed, M failed, K skipped"; the skipped
 # ones stand above it, each with its reason where one was given.
-# build/test-logs/times says how many seconds each took, and how many of processors.
+# build/test-logs/times has the seconds that each took, and the seconds of processors.
 # Tests run in the repository's root, several at once (LS_TEST_JOBS), each for at most LS_TEST_TIMEOUT seconds (300; 900
 # under sanitizers): then it is asked to end, and killed 5 seconds later with all it started.
 set -eu
@@ -41,7 +41,7 @@ count_script() {
     awk '/^ok /{ p++ } /^not ok /{ f++ } /^skip /{ s++ } END { print p + 0, f + 0, s + 0 }' "$1"
 }
 
-# Runs one test; leaves NAME.out, NAME.err and NAME.count ("passed failed skipped") in the logs, and says how it went.
+# Runs one test; leaves NAME.out, NAME.err and NAME.count ("passed failed skipped") in the logs, and prints the result.
 run_one() {
     local test=$1 name log status=0 pid passed failed skipped trouble=
     name=$(basename "$test" .sh)
@@ -101,8 +101,8 @@ report() {
     [ -z "$trouble" ] || echo "    $name $trouble"
 }
 
-# What takes longest begins first: nothing is waited for alone at the end. Scripts mostly wait, programs compute: side by
-# side they take less time than one kind behind the other.
+# The longest tests begin first, so that none runs alone at the end. Scripts mostly wait, programs compute: side by side
+# they take less time than one kind after the other.
 LONGEST=" test_elastic test_worker_kills test_started test_gpu_kernels test_async_servers test_worker_schedules test_strategies "
 programs=() scripts=() order=()
 for test in "$@"; do

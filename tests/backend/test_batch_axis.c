@@ -1,8 +1,8 @@
 /* Every op with the batch axis in every position it can take: right or refused. A row's inputs with N in front are
  * tried as constants, as per-sample inputs and as gathered batches, in all combinations. With constants alone it is the
  * whole computation, which has no batch axis: any other combination must have its values and gradients, or be refused
- * with a message that names an op. What is expected when all are per-sample, and when all are gathered, stands in the
- * row. How leaves are written ("N,3"): support.h.
+ * with a message that names an op. What is expected when all are per-sample, and when all are gathered, is in the row.
+ * How leaves are written ("N,3"): support.h.
  *
  * test_opencl_axis.c is this file with an OpenCL device in float32 (ON_OPENCL), which has the CPU's bits as well. */
 #include <setjmp.h>
@@ -43,7 +43,7 @@ typedef struct outcome {
     size_t count;
     double *values;
     size_t gradient_count[TEST_INPUTS];
-    double *gradient[TEST_INPUTS]; /* of each real input, of the sum of (y + 0.37)^2 */
+    double *gradient[TEST_INPUTS]; /* gradient of the sum of (y + 0.37)^2 by each real input */
 } outcome;
 
 static void outcome_close(outcome *o)
@@ -262,7 +262,7 @@ static ls_tensor *top_k_indices(const test_case *c, ls_tensor *const *x)
     return ls_op_top_k_indices(x[0], c->number);
 }
 
-/* options: sizes; 0 stands for the size of axis 0 */
+/* options: sizes; 0 means the size of axis 0 */
 static ls_shape shape_for(const test_case *c, const ls_tensor *x)
 {
     ls_shape shape = *(const ls_shape *)c->options;
@@ -376,7 +376,7 @@ static ls_tensor *softmax_over_batch(const test_case *c, ls_tensor *const *x)
     return ls_op_scatter_batch(ls_op_softmax(ls_op_gather_batch(x[0]), 0));
 }
 
-/* Every sample against all: logits [N,N] whose labels say which sample is the right one. */
+/* Every sample against all: logits [N,N], labels are the numbers of the right samples. */
 static ls_tensor *contrast(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
@@ -801,7 +801,8 @@ static void count_and_mean_follow_what_is_fed(void **state)
     test_graph_close(&t);
 }
 
-/* What sample i draws depends on i alone, not on how many others there are; two samples draw different numbers. */
+/* The numbers that sample i draws depend on i alone, not on how many others there are; two samples draw different
+ * numbers. */
 static void a_sample_s_random_numbers_are_its_own(void **state)
 {
     (void)state;
@@ -939,7 +940,7 @@ int main(void)
         return test_suite_run("batch axis");
     }
     add_rows();
-    if (!device) { /* of leaves, and of what has a test of its own on devices */
+    if (!device) { /* leaves, and ops that have a test of their own on devices */
         TEST_SUITE_ADD(leaves_that_are_whole);
         TEST_SUITE_ADD(the_batch_axis_of_a_leaf_is_axis_0);
         TEST_SUITE_ADD(variables_are_written_with_whole_values);

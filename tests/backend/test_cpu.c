@@ -1,7 +1,7 @@
 /* The CPU device against the reference device, bit for bit: every expression of the tables of expressions, in float32,
- * forward and backward, under every way of cutting the batch; then random graphs. With guards behind every value, so
- * that a kernel that writes too far is seen. One instruction set, the best or LOCKSTEP_ISA's; single ops at random
- * shapes on all of them: test_reference_bits.c. Read on at right_on_the_cpu. How rows are written: support.h.
+ * forward and backward, under every way of cutting the batch; then random graphs. Guards after every value detect a
+ * kernel that writes too far. One instruction set, the best or LOCKSTEP_ISA's; single ops at random shapes on all of
+ * them: test_reference_bits.c. Read on at right_on_the_cpu. How rows are written: support.h.
  *
  * test_opencl_graphs.c is this file with two OpenCL devices in the place of the CPU's (ON_OPENCL), of which random
  * graphs are cut finely over all, the CPU among them. */
@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "check.h"
 #include "expressions.h"
 #include "graph/rules.h"
 #include "run/runs.h"
@@ -36,8 +37,7 @@ static const int lanes[] = { 1, 3 };
 static const int64_t batches[] = { 0, 1, 7, 33 };
 static const int lanes[] = { 1, 3, 5 };
 #endif
-#define DEVICES       2
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+#define DEVICES 2
 static ls_context *reference, *cpu;
 
 /* ---- What ran ---- */
@@ -98,7 +98,7 @@ static void side_close(side *s)
     test_graph_close(&s->t);
 }
 
-/* Of the devices of a map, or of all CPUs; what only the CPU can do stays there. */
+/* One of the devices of a map, or of all CPUs; ops that only the CPU has stay there. */
 static int any_device(const ls_task_map *map, const ls_task_map_point *at)
 {
     int which = (at->group * 5 + at->lane * 3) % 7;
@@ -401,7 +401,7 @@ static const update updates[UPDATES] = {
     { LS_APPLY_SUM, 0, 0, 0 },
 };
 
-/* How an update's value is used: by nobody, fetched, or by another op, so that it cannot be done in place. */
+/* How an update's value is used: not at all, fetched, or by another op, so that it cannot be done in place. */
 typedef enum use { UNUSED, FETCHED, USED } use;
 
 #define WAITING 20001 /* elements: more than a tile, and no multiple of a vector */
@@ -503,7 +503,7 @@ static void updates_wait_for_their_predicate(void **state)
             }
 }
 
-/* A run reads every variable as it was at its start, whoever updates it meanwhile. */
+/* A run reads every variable as it was at its start, even if another op updates it meanwhile. */
 static void updates_in_place_show_at_the_end(void **state)
 {
     (void)state;
@@ -574,7 +574,7 @@ static uint32_t draw(maker *m, uint32_t below)
     return ls_random_block(m->key, 0, 0, m->drawn++).word[0] % below;
 }
 
-/* What is refused (samples would mix) is left out. */
+/* Refused expressions (samples would mix) are left out. */
 static void keep(maker *m, ls_tensor *x)
 {
     if (!ls_tensor_is_error(x) && m->count < MOST_VALUES)
@@ -588,7 +588,7 @@ static ls_tensor *pick(maker *m)
     return m->value[a > b ? a : b];
 }
 
-/* One with so many axes, if there is one soon. */
+/* A tensor with this number of axes, if one is found soon. */
 static ls_tensor *pick_rank(maker *m, int rank)
 {
     ls_tensor *x = pick(m);
@@ -597,7 +597,7 @@ static ls_tensor *pick_rank(maker *m, int rank)
     return x;
 }
 
-/* One that could stand in x's place, or x. */
+/* A tensor that can replace x, or x. */
 static ls_tensor *pick_like(maker *m, const ls_tensor *x)
 {
     for (int i = 0; i < 8; i++) {
@@ -885,7 +885,7 @@ static void grow(maker *m)
         keep(m, y);
 }
 
-/* The mean of squares of some values, and a cross-entropy; or of a gradient, too. */
+/* The mean of squares of some values, and a cross-entropy; or also of a gradient. */
 static ls_tensor *loss_of(maker *m)
 {
     ls_tensor *loss = NULL;
@@ -959,7 +959,7 @@ static void add_gradients(maker *m, ls_tensor *loss)
         else if (g[i] && draw(m, 4))
             fetch(m, g[i]);
     }
-    if (draw(m, 2)) /* nodes behind the gradient that share its inputs */
+    if (draw(m, 2)) /* nodes after the gradient that share its inputs */
         keep(m, ls_op_relu(pick(m)));
     for (int i = 0; i < 4; i++) {
         ls_tensor *y = pick(m);
@@ -1079,8 +1079,8 @@ static void random_graphs_are_right(void **state)
 
 /* ---- Coverage ---- */
 
-/* Ops that have no kernel of ours: they move elements, are rare, or draw numbers. A kernel that is made for one leaves
- * this list; one that is lost is missed here. */
+/* Ops without a kernel in backend/cpu: they move elements, are rare, or draw numbers. A kernel that is made for one
+ * leaves this list; one that is lost is missed here. */
 static const ls_op fall_backs[] = {
     LS_OP_fill,        LS_OP_count,   LS_OP_random_uniform, LS_OP_random_normal, LS_OP_assign,        LS_OP_assign_add,
     LS_OP_group,       LS_OP_pow,     LS_OP_gather_batch,   LS_OP_compare,       LS_OP_select,        LS_OP_sign,
@@ -1105,7 +1105,7 @@ static void print_ops(const char *title, bool ours, bool theirs)
     printf("\n");
 }
 
-/* After all others: every op was seen to run, by a kernel of ours or else as the list says. */
+/* After all others: every op was seen to run, by a kernel of backend/cpu, or it is in the list. */
 static void every_op_has_its_kernel(void **state)
 {
     (void)state;
@@ -1145,7 +1145,7 @@ static bool open_ours(void)
 
 int main(void)
 {
-    mallopt(M_PERTURB, 0x80); /* what is read before it is written is a large number, not zero */
+    mallopt(M_PERTURB, 0x80); /* memory that is read before it is written has large numbers, not zeros */
     if (!open_ours()) {
         TEST_SUITE_ADD(there_is_such_a_device);
         return test_suite_run("opencl");
@@ -1158,7 +1158,7 @@ int main(void)
     TEST_SUITE_ADD(updates_wait_for_their_predicate);
     TEST_SUITE_ADD(updates_in_place_show_at_the_end);
     TEST_SUITE_ADD(random_graphs_are_right);
-    if (IS_CPU) { /* of its kernels, and of how it cuts */
+    if (IS_CPU) { /* these depend on its kernels, and on how it cuts */
         TEST_SUITE_ADD(large_kernels_are_right);
         TEST_SUITE_ADD(large_samples_are_right);
         TEST_SUITE_ADD(a_relu_behind_the_gradient_is_not_awaited);

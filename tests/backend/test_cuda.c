@@ -1,7 +1,7 @@
 /* CUDA devices, on a stand-in for the driver and NVRTC (standin_cuda/standin.h): whole trainings have the CPU's bits,
- * on one device, on two, and beside the CPU; what the driver refuses is told; a device that is lost in the middle of a
- * step is named, and training goes on without it, with the bits of an undisturbed run; nothing is kept that was taken.
- * Op by op: test_cuda_bits.c. On a GPU none of this was ever run. */
+ * on one device, on two, and beside the CPU; errors of the driver are reported; a device that is lost in the middle of
+ * a step is named, and training goes on without it, with the bits of an undisturbed run; nothing is kept that was
+ * taken. Op by op: test_cuda_bits.c. On a GPU none of this was ever run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -330,7 +330,8 @@ static void every_call_of_the_driver_may_fail(void **state)
             standin.fail_next(calls[i], nth, 719);
             ls_status status = other_two_steps(both(), hash);
             bool came = standin.fail_next(calls[i], 0, 0);
-            /* at the end nobody asks how it went; a variable that does not come from one device comes from another */
+            /* no call asks for the status at the end; a variable that does not come from one device comes from another
+             */
             bool may_pass = strstr(calls[i], "Synchronize") || strstr(calls[i], "Peer") || strstr(calls[i], "DtoH");
             if (status == LS_OK) {
                 assert_string_equal(hash, expected);
@@ -373,7 +374,7 @@ static void a_device_that_does_not_open_is_told(void **state)
         }
 }
 
-/* Without room for scratch memory half as many lanes run at once, with the same bits; all else is told. */
+/* Without room for scratch memory half as many lanes run at once, with the same bits; other failures are reported. */
 static void memory_that_is_not_there_is_told(void **state)
 {
     (void)state;
@@ -443,7 +444,7 @@ static ls_status fit_wide(const char *devices, char hex[65])
 }
 
 /* Joins go by groups of sends and receives, and by all-gathers where devices have parts of one size; a call that fails
- * is told; where communicators cannot be made devices copy from each other. The bits are always the CPU's. */
+ * is reported; where communicators cannot be made devices copy from each other. The bits are always the CPU's. */
 static void joins_go_by_nccl(void **state)
 {
     (void)state;
@@ -465,7 +466,7 @@ static void joins_go_by_nccl(void **state)
     assert_string_equal(hash, expected);
 }
 
-/* The last test: nobody asks NCCL again. */
+/* The last test: NCCL is not used after it. */
 static void without_communicators_devices_copy(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What src/backend/cuda/cu.h has written down of cuBLAS, cuDNN and NVRTC is what their headers say, where these are
+/* The declarations of cuBLAS, cuDNN and NVRTC in src/backend/cuda/cu.h agree with their headers, if these are
  * installed: the compiler compares the type of every function, and this program the numbers. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -205,7 +205,7 @@ static void ops_are_close_to_ours(void **state)
         long before = calls(t->convolves);
         compute(vendor, t, theirs, again);
         long made = calls(t->convolves) - before;
-        if (t->ours ? made != 0 : made < 6) /* of two lanes */
+        if (t->ours ? made != 0 : made < 6) /* calls for two lanes */
             fail_msg("%s: %ld calls of the library", t->name, made);
         for (int v = 0; v < VALUES; v++)
             for (size_t k = 0; k < count[v]; k++)
@@ -356,7 +356,7 @@ static void a_mix_of_kernels_is_refused(void **state)
 
 /* ---- What fails ---- */
 
-/* Each function fails once, early and late: it is told of whom, and all is given back. */
+/* Each function fails once, early and late: the error names it, and all memory is freed. */
 static void every_call_of_the_libraries_may_fail(void **state)
 {
     (void)state;
@@ -411,7 +411,7 @@ static void every_call_of_the_libraries_may_fail(void **state)
     assert_string_equal(hash, expected);
 }
 
-/* In the middle of a step: told by the library, or when the device is waited for. */
+/* In the middle of a step: reported by the library, or by a wait for the device. */
 static void a_lost_device_is_told(void **state)
 {
     (void)state;
@@ -427,7 +427,7 @@ static void a_lost_device_is_told(void **state)
 
 /* ---- Workspaces, and limits of memory ---- */
 
-/* On these devices ("cuda:0", "cuda:1" or both), each with a limit; cuDNN wants so many MiB of workspace. */
+/* On these devices ("cuda:0", "cuda:1" or both), each with a limit; cuDNN wants a workspace of workspace_mib. */
 static ls_context *open_limited(size_t first_mib, size_t second_mib, size_t workspace_mib)
 {
     char bytes[24];
@@ -466,7 +466,7 @@ static void train_limited(size_t mib, bool both, size_t workspace_mib, limited *
     unsetenv("STANDIN_CUDNN_WORKSPACE");
 }
 
-/* Of 64 MiB a workspace may have 16. One of 12 is counted; one of 24 is not taken: then forward convolutions have the
+/* A workspace may have 16 of 64 MiB. One of 12 is counted; one of 24 is not taken: then forward convolutions have the
  * algorithm that needs none, and gradients are ours, on any number of devices. */
 static void a_workspace_that_does_not_fit_is_not_taken(void **state)
 {
@@ -486,11 +486,11 @@ static void a_workspace_that_does_not_fit_is_not_taken(void **state)
     assert_true(large.peak <= small.peak + LS_MIB(1));
     train_limited(64, true, 24, &again);
     assert_string_equal(again.hash, large.hash);
-    train_limited(128, false, 24, &again); /* of 128 a workspace may have 32 */
+    train_limited(128, false, 24, &again); /* a workspace may have 32 of 128 */
     assert_string_equal(again.hash, small.hash);
 }
 
-/* What may be taken is part of the bit class; devices that differ in it are refused. */
+/* The memory that a workspace may have is part of the bit class; devices that differ in it are refused. */
 static void a_limit_that_decides_bits_is_in_their_class(void **state)
 {
     (void)state;
@@ -498,7 +498,7 @@ static void a_limit_that_decides_bits_is_in_their_class(void **state)
     char *text;
     ls_device_info *list;
     size_t count;
-    ls_context *ctx = open_limited(100, 70, 0); /* of either a workspace may have 16 MiB */
+    ls_context *ctx = open_limited(100, 70, 0); /* a workspace may have 16 MiB on either */
     OK(ls_bit_class(ctx, &text));
     machine_has(text, "multiprocessors, workspaces of up to 16384 KiB; CUDA canary");
     free(text);

@@ -1,7 +1,7 @@
 /* The kernels of src/backend/gpu as text: they have nothing whose bits a driver could choose, and they are CUDA C as
  * well as OpenCL C: NVRTC, asked as the CUDA backend asks it, makes PTX of every module for sm_80 and sm_90, and ptxas
  * translates it with nothing spilled (skipped where they are not installed). That they compute right is shown on
- * OpenCL, by test_opencl_bits.c, and on a CPU that stands in for CUDA, by test_cuda_bits.c. */
+ * OpenCL, by test_opencl_bits.c, and on a CPU that replaces CUDA, by test_cuda_bits.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -227,7 +227,7 @@ static void nvrtc_makes_machine_code(void **state)
         compile(&nvrtc, source, c.name, 80);
         free(source);
     }
-    /* what is wrong is told, in the compiler's words */
+    /* the compiler's messages are reported */
     void *cubin = NULL;
     size_t bytes = 0;
     assert_int_equal(ls_cuda_compile(&nvrtc, "extern \"C\" __global__ void f() { nonsense; }", "wrong", 8, 0,

@@ -221,7 +221,7 @@ int main(void)
     cuda = cuda_stand_in();
     if (cuda)
         standin = cuda_control();
-    setenv("POCL_MAX_PTHREAD_COUNT", "3", 0); /* PoCL has as many cores as it is told */
+    setenv("POCL_MAX_PTHREAD_COUNT", "3", 0); /* PoCL reads the number of its cores here */
     opencl_cut(3);
     opencl = opencl_open(NULL, "opencl:0-2", &ctx);
     ls_context_close(ctx);

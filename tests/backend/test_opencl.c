@@ -1,6 +1,6 @@
 /* OpenCL devices: whole trainings have the CPU's bits, on one device, on two that are halves of one, and beside the
  * CPU; a steady step moves neither weight nor gradient to the host; a device of CPU type is used only where it is
- * named; what is wrong with data is told as on the CPU. Op by op: test_opencl_bits.c. Skipped where there is no OpenCL.
+ * named; errors in data are reported as on the CPU. Op by op: test_opencl_bits.c. Skipped where there is no OpenCL.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -136,7 +136,7 @@ static void many_values_are_looked_at_together(void **state)
     other_checks_many_at_once(&ls_opencl_backend);
 }
 
-/* A driver that fails, once, after so many launches. */
+/* A driver that fails once, after this number of launches. */
 static int launches_left;
 static int32_t (*real_launch)(ls_cl_queue, ls_cl_kernel, uint32_t, const size_t *, const size_t *, const size_t *,
                               uint32_t, const ls_cl_event *, ls_cl_event *);
@@ -234,7 +234,7 @@ static void a_strategy_may_name_it(void **state)
     OK(network_step(&other, 7, 0));
     OK(ls_list_copies(ctx, &list, &after));
     free(list);
-    assert_int_equal(after, count); /* who names none is not there */
+    assert_int_equal(after, count); /* without a name it is not visible */
     network_destroy(&n);
     network_destroy(&other);
     ls_context_close(ctx);

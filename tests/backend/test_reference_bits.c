@@ -5,7 +5,7 @@
  *
  * So that a wrong definition cannot agree with itself, each op's float32 value is also held to its own float64 kernel,
  * fed with the same numbers, within the bound of the op's family (`families`; docs/bits.md has the table). An op that
- * stands in no family, or that no expression has, fails.
+ * is in no family, or that no expression has, fails.
  *
  * `make test` takes a sample; LS_BITS=all (`make bits`) more shapes; LS_BITS=<seed> one of them.
  *
@@ -146,14 +146,14 @@ typedef enum numbers {
     SPECIAL, /* a few of NaN, infinities, subnormals, -0, huge ones */
     APART,   /* leaves scaled, far up or down */
     EQUAL,   /* few different ones, zeros of both signs; where all are on one side, zero is an extreme */
-    FAR,     /* few are far above all others: the logarithm of a sum of exponentials is of the small ones alone */
+    FAR,     /* few are far above all others: the logarithm of a sum of exponentials has only small terms */
     CANCEL,  /* large ones that cancel: what is left shows the order of any sum */
     USUAL,
     NUMBERS = USUAL + 4, /* drawn for expressions */
     TINY                 /* subnormals alone; for updates */
 } numbers;
 
-/* What is drawn for an expression before its shapes. */
+/* Choices for an expression, drawn before its shapes. */
 typedef struct plan {
     uint32_t seed;
     const test_shapes *family;
@@ -376,7 +376,7 @@ static double one(double x)
     return 1;
 }
 
-/* Of an op whose result is a sum of products of its inputs: the same op with other numbers. Their magnitudes: S. Ones:
+/* For an op whose result is a sum of products of its inputs: the same op with other numbers. Their magnitudes: S. Ones:
  * how many terms there are. The place of a maximum is not to change. */
 static double *sum_of(const wide_call *w, double (*number)(double))
 {
@@ -434,7 +434,8 @@ static double *norm_magnitudes(const wide_call *w)
     return s;
 }
 
-/* What element k may differ by. The float64 kernels have errors, too: 2^-50 of what numbers of size 1 are made of. */
+/* The allowed difference of element k. The float64 kernels have errors as well: 2^-50 of what numbers of size 1 are
+ * made of. */
 static double allowed(bound b, double y, double s, double terms)
 {
     const double least = 0x1p-149, wide = 0x1p-44;
@@ -645,7 +646,8 @@ static ls_tensor *open_update(side *s, uint32_t seed, ls_apply_rule rule, ls_con
     part[1] = ls_op_assign(s->fetch[2], g);
     part[2] = ls_op_assign_add(s->fetch[3], g);
     s->fetch[0] = ls_op_group(part, 3);
-    uint32_t use = test_draw(&d, 3); /* of the new value: none, fetched, by another op, so that it is not in place */
+    uint32_t use =
+        test_draw(&d, 3); /* use of the new value: none, fetched, or by another op, so that it is not in place */
     if (use > 0)
         s->fetch[s->count++] = use == 1 ? part[0] : ls_op_neg(part[0]);
     if (ls_graph_status(s->t.graph) != LS_OK)
@@ -843,7 +845,7 @@ static void every_op_was_seen(void **state)
 int main(void)
 {
     ls_context_options plain = { .reference = true, .threads = 1 };
-    mallopt(M_PERTURB, 0x80); /* what is read before it is written is a large number, not zero */
+    mallopt(M_PERTURB, 0x80); /* memory that is read before it is written has large numbers, not zeros */
     if (!open_fast()) {
         TEST_SUITE_ADD(there_is_such_a_device);
         return test_suite_run("reference bits");

@@ -111,9 +111,9 @@ static void try_unary(const struct unary *u, const float *x, size_t n)
 static void functions_of_one_input(void **state)
 {
     (void)state;
-    for (size_t f = 0; f < COUNT(unaries); f++) {
+    for (size_t f = 0; f < LENGTH(unaries); f++) {
         const struct unary *u = &unaries[f];
-        for (size_t s = 0; s < COUNT(sizes); s++) {
+        for (size_t s = 0; s < LENGTH(sizes); s++) {
             float *x = wild_floats(sizes[s], u->low, u->high);
             try_unary(u, x, sizes[s]);
             free(x);
@@ -141,7 +141,7 @@ static void signs_of_zero(void **state)
         assert_true(signbit(y[0]) && !signbit(y[1]));
         tables[t]->elu(y, x, 0.3f, 2);
         assert_true(signbit(y[0]) && !signbit(y[1]));
-        tables[t]->maximum(y, x, (float[]){ 0.0f, -0.0f }, 2); /* of equals the first */
+        tables[t]->maximum(y, x, (float[]){ 0.0f, -0.0f }, 2); /* the first of equals */
         assert_true(signbit(y[0]) && !signbit(y[1]));
         tables[t]->minimum(y, x, (float[]){ 0.0f, -0.0f }, 2);
         assert_true(signbit(y[0]) && !signbit(y[1]));
@@ -190,7 +190,7 @@ static void functions_of_two_inputs(void **state)
 {
     (void)state;
     for (int which = 0; which < 6; which++) {
-        for (size_t s = 0; s < COUNT(sizes); s++) {
+        for (size_t s = 0; s < LENGTH(sizes); s++) {
             size_t n = sizes[s];
             float *a = wild_floats(n, -9, 9), *b = wild_floats(n, -9, 9);
             output outs[3];
@@ -227,7 +227,7 @@ static void functions_with_a_scalar(void **state)
 {
     (void)state;
     for (int which = 0; which < 5; which++) {
-        for (size_t s = 0; s < COUNT(sizes); s++) {
+        for (size_t s = 0; s < LENGTH(sizes); s++) {
             size_t n = sizes[s];
             float *x = wild_floats(n, -9, 9), scalar = 0.3f;
             output outs[3];
@@ -250,7 +250,7 @@ static void functions_with_a_scalar(void **state)
 static void clip_and_gradient_of_relu(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(sizes); s++) {
+    for (size_t s = 0; s < LENGTH(sizes); s++) {
         size_t n = sizes[s];
         float *x = wild_floats(n, -9, 9), *dy = wild_floats(n, -9, 9);
         for (int which = 0; which < 4; which++) {
@@ -281,7 +281,7 @@ static void rows_added_and_multiplied(void **state)
 {
     (void)state;
     const size_t rows = 5;
-    for (size_t s = 0; s < COUNT(sizes); s++) {
+    for (size_t s = 0; s < LENGTH(sizes); s++) {
         size_t cols = sizes[s];
         float *x = wild_floats(rows * cols, -9, 9), *row = random_floats(cols, -9, 9);
         for (int which = 0; which < 2; which++) {
@@ -307,7 +307,7 @@ static void rows_added_and_multiplied(void **state)
 static void casts(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(sizes); s++) {
+    for (size_t s = 0; s < LENGTH(sizes); s++) {
         size_t n = sizes[s];
         uint8_t *u8 = array(n, 1);
         int32_t *i32 = array(n, sizeof *i32);
@@ -349,7 +349,7 @@ static void casts(void **state)
 static void accumulating(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(sizes); s++) {
+    for (size_t s = 0; s < LENGTH(sizes); s++) {
         size_t n = sizes[s];
         float *f32 = wild_floats(n, -9, 9);
         double *f64 = array(n, sizeof *f64);
@@ -384,7 +384,7 @@ static void range_and_largest_see_every_place(void **state)
     for (int t = 0; t < table_count; t++) {
         assert_int_equal(tables[t]->range(NULL, 0), LS_RANGE_SAFE);
         assert_true(tables[t]->largest(NULL, 0) == 0);
-        for (size_t s = 0; s < COUNT(sizes); s++) {
+        for (size_t s = 0; s < LENGTH(sizes); s++) {
             size_t n = sizes[s];
             float *x = random_floats(n, -9, 9);
             for (size_t i = 0; i < n; i++) {
@@ -437,7 +437,7 @@ static void wide_sums(void **state)
 {
     (void)state;
     static const size_t more[] = { 0, 1, 5, 16, 17, 100, 4095, 4096, 4097, 8192, 10000 };
-    for (size_t s = 0; s < COUNT(more); s++) {
+    for (size_t s = 0; s < LENGTH(more); s++) {
         size_t n = more[s];
         float *x = random_floats(n, -9, 9);
         check_wide_sum(x, n, true);
@@ -523,14 +523,14 @@ static void lanes_join_by_the_tree(void **state)
 {
     (void)state;
     const size_t n = 2500;
-    for (size_t c = 0; c < COUNT(lane_counts); c++) {
+    for (size_t c = 0; c < LENGTH(lane_counts); c++) {
         size_t chained = 0, mutated = 0, total = (n - n / 7) - n / 3;
         try_join(lane_counts[c], n, false, &chained, &mutated);
         if (lane_counts[c] > 3) /* another order has other bits: the comparison above can fail */
             assert_true(chained < total);
         if (lane_counts[c] == 5 || lane_counts[c] == 3)
             assert_true(mutated < total);
-        for (size_t s = 0; s < COUNT(sizes); s++)
+        for (size_t s = 0; s < LENGTH(sizes); s++)
             try_join(lane_counts[c], sizes[s], true, &chained, &mutated);
     }
 }
@@ -606,7 +606,7 @@ static void joins_of_other_types(void **state)
 static void sums_over_pixels(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(channel_counts); s++) {
+    for (size_t s = 0; s < LENGTH(channel_counts); s++) {
         size_t c = channel_counts[s], n = 2, per = ROWS / 2 * ROW_LEN;
         float *x = random_floats(ROWS * ROW_LEN * c, -9, 9);
         output sum[3], mom[3], spatial[3], spread[3];
@@ -655,7 +655,7 @@ static void chains_go_on(void **state)
 {
     (void)state;
     enum { POSITIONS = 300 };
-    for (size_t s = 0; s < COUNT(channel_counts); s++) {
+    for (size_t s = 0; s < LENGTH(channel_counts); s++) {
         size_t c = channel_counts[s];
         float *x = random_floats(POSITIONS * c, -9, 9), *before = random_floats(4 * c, -9, 9);
         for (size_t cut = 0; cut <= 100; cut += 33)
@@ -750,14 +750,14 @@ static norm_case norm_case_of(size_t c)
 static void norm_case_free(norm_case *v)
 {
     float *all[] = { v->x, v->dy, v->residual, v->mean, v->inv, v->scale, v->beta, v->g0, v->g1 };
-    for (size_t i = 0; i < COUNT(all); i++)
+    for (size_t i = 0; i < LENGTH(all); i++)
         free(all[i]);
 }
 
 static void batch_norm_forward(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(channel_counts); s++) {
+    for (size_t s = 0; s < LENGTH(channel_counts); s++) {
         norm_case v = norm_case_of(channel_counts[s]);
         size_t n = v.pixels * v.c;
         v.x[0] = NAN;
@@ -784,7 +784,7 @@ static void batch_norm_forward(void **state)
     }
 }
 
-/* mask 0: no ReLU; 1: one behind the norm; 2: one whose output is y (any array: here the residual) */
+/* mask 0: no ReLU; 1: one after the norm; 2: one whose output is y (any array: here the residual) */
 static float passed(const norm_case *v, size_t i, int mask)
 {
     size_t j = i % v->c;
@@ -795,7 +795,7 @@ static float passed(const norm_case *v, size_t i, int mask)
 static void batch_norm_backward(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(channel_counts); s++) {
+    for (size_t s = 0; s < LENGTH(channel_counts); s++) {
         norm_case v = norm_case_of(channel_counts[s]);
         size_t n = v.pixels * v.c;
         for (int mask = 0; mask < 3; mask++) {
@@ -843,7 +843,7 @@ static void softmax(void **state)
 {
     (void)state;
     const size_t rows = 3;
-    for (size_t s = 0; s < COUNT(sizes); s++) {
+    for (size_t s = 0; s < LENGTH(sizes); s++) {
         size_t cols = sizes[s], n = rows * cols;
         float *x = random_floats(n, -20, 20);
         x[n - 1] = cols > 1 ? -INFINITY : 0;
@@ -976,7 +976,7 @@ static void hash_of(const ls_simd *t, char hex[65])
     ls_sha256 *hash;
     assert_int_equal(ls_sha256_begin(&hash), LS_OK);
     counter = 1u << 30;
-    for (size_t f = 0; f < COUNT(unaries); f++) {
+    for (size_t f = 0; f < LENGTH(unaries); f++) {
         float *x = random_floats(N, unaries[f].low < -1 ? unaries[f].low : 0.01, unaries[f].high);
         unary_of(t, unaries[f].member)(out, x, N);
         hash_floats(hash, out, N);
@@ -1032,7 +1032,7 @@ static void tables_by_name(void **state)
     assert_null(ls_simd_named(NULL));
     assert_null(ls_simd_named("avx9"));
     const char *const names[] = { "base", "avx2", "avx512" };
-    for (size_t i = 0; i < COUNT(names); i++)
+    for (size_t i = 0; i < LENGTH(names); i++)
         if (ls_simd_named(names[i]))
             assert_string_equal(ls_simd_named(names[i])->name, names[i]);
     const char *old = getenv("LOCKSTEP_ISA");

@@ -103,8 +103,8 @@ static void try_average_pool(const ls_simd_pool *v, ls_attrs attr)
 static void pooling_has_the_reference_bits(void **state)
 {
     (void)state;
-    for (size_t p = 0; p < COUNT(pools); p++) {
-        for (size_t s = 0; s < COUNT(channel_counts); s++) {
+    for (size_t p = 0; p < LENGTH(pools); p++) {
+        for (size_t s = 0; s < LENGTH(channel_counts); s++) {
             ls_simd_pool v = pools[p];
             v.n = 2;
             v.c = (int64_t)channel_counts[s];
@@ -127,7 +127,7 @@ static void dropout_has_the_reference_bits(void **state)
     const uint64_t seed = 7, run = (UINT64_C(5) << 32) + 9;
     const int64_t samples = 3, first = 1000;
     ls_philox_key key = ls_random_key(seed, LS_RANDOM_DROPOUT, 11, 2);
-    for (size_t s = 0; s < COUNT(sizes); s++) {
+    for (size_t s = 0; s < LENGTH(sizes); s++) {
         int64_t each = (int64_t)sizes[s];
         size_t n = (size_t)(samples * each);
         float *x = wild_floats(n, -9, 9), *want = floats(n), rate = 0.3f;
@@ -261,8 +261,8 @@ static void updates_report_what_is_not_safe(void **state)
     static const float values[] = { NAN, INFINITY, -INFINITY, 1e35f, -1e35f };
     for (int rule = LS_APPLY_SGD; ls_apply_slots((ls_apply_rule)rule, true) >= 0; rule++)
         for (int a = 0; a < 4; a++)
-            for (size_t p = 0; p < COUNT(places); p++)
-                for (size_t i = 0; i < COUNT(values); i++)
+            for (size_t p = 0; p < LENGTH(places); p++)
+                for (size_t i = 0; i < LENGTH(values); i++)
                     try_broken_update((ls_apply_rule)rule, a, places[p], values[i],
                                       a < 2 + ls_apply_slots((ls_apply_rule)rule, true));
 }
@@ -272,7 +272,7 @@ static void updates_have_the_reference_bits(void **state)
     (void)state;
     for (int rule = LS_APPLY_SGD; ls_apply_slots((ls_apply_rule)rule, false) >= 0; rule++) {
         for (int variant = 0; variant < 4; variant++) {
-            for (size_t s = 0; s < COUNT(sizes); s++) {
+            for (size_t s = 0; s < LENGTH(sizes); s++) {
                 size_t n = sizes[s];
                 update_case v = { .rule = (ls_apply_rule)rule,
                                   .momentum = variant & 1 ? 0.9 : 0,

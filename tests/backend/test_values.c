@@ -1,6 +1,6 @@
 /* Values and gradients of every op against TensorFlow, Keras and PyTorch.
  *
- * tests/reference/ops_*.json holds the cases and says what their fields mean; make_ops.py beside them made them. Here
+ * tests/reference/ops_*.json has the cases and describes their fields; make_ops.py beside them made them. Here
  * each case becomes a graph through the public builders, twice where it can: once with the batch axis (inputs marked
  * "batch" are fed sample by sample, the others are constants), once whole (fed as whole tensors, the others are
  * variables). Start reading at run_case. To cover a new op: a case in make_ops.py, a line in `builders`. */
@@ -81,7 +81,8 @@ static ls_shape shape_of(const json_t *list)
     return shape;
 }
 
-/* What exact arithmetic may differ by: types' own rounding, times a little for sums. A case may say otherwise. */
+/* The allowed difference from exact arithmetic: types' own rounding, times a little for sums. A case may say otherwise.
+ */
 static double tolerance_for(const trial *t, ls_dtype dtype)
 {
     const json_t *said = json_object_get(t->spec, "tolerance");
@@ -518,7 +519,7 @@ static bool add_gradients(trial *t, const char *what, ls_tensor *y, const json_t
     return true;
 }
 
-/* What was asked of a run: a tensor and what it should be. */
+/* A tensor that a run fetches, and its expected value. */
 typedef struct question {
     char what[64];
     ls_tensor *tensor;

@@ -17,55 +17,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-
-static char folder[256]; /* one for each test, removed after it */
-
-static int make_folder(void **state)
-{
-    (void)state;
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/lockstep-file-XXXXXX", base == NULL ? "/tmp" : base);
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static size_t for_each_file(void (*visit)(const char *path))
-{
-    size_t count = 0;
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        char path[1024];
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (visit != NULL)
-            visit(path);
-        count++;
-    }
-    closedir(dir);
-    return count;
-}
-
-static void remove_one(const char *path)
-{
-    assert_int_equal(remove(path), 0);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    for_each_file(remove_one);
-    return rmdir(folder);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][512];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
+#include "folder.h"
 
 static void assert_content(const char *path, const char *want)
 {
@@ -92,7 +44,7 @@ static void what_is_written_is_read(void **state)
     free(data);
     assert_int_equal(ls_file_write(path, NULL, 0), LS_OK); /* empty */
     assert_content(path, "");
-    assert_int_equal(for_each_file(NULL), 1); /* no temporary is left */
+    assert_int_equal(files_in_folder(), 1); /* no temporary is left */
 }
 
 static void reading_keeps_the_limit(void **state)
@@ -185,7 +137,7 @@ static void a_failed_write_leaves_the_old_file(void **state)
     assert_non_null(strstr(ls_last_error(), path));
     assert_non_null(strstr(ls_last_error(), "too large"));
     assert_content(path, "old weights");
-    assert_int_equal(for_each_file(NULL), 1); /* the temporary is gone */
+    assert_int_equal(files_in_folder(), 1); /* the temporary is gone */
 }
 
 typedef struct watch {
@@ -231,7 +183,7 @@ static void a_reader_never_sees_half_a_file(void **state)
     assert_int_equal(atomic_load(&w.torn), 0);
 }
 
-/* What a killed process left goes when the file is written again; what a living one writes stays. */
+/* Temporary files of a killed process are removed when the file is written again; those of a living one stay. */
 static void left_temporaries_are_cleaned(void **state)
 {
     (void)state;
@@ -248,7 +200,7 @@ static void left_temporaries_are_cleaned(void **state)
         assert_true(fd >= 0);
         if (i == 1) {
             living = fd;
-            assert_int_equal(flock(fd, LOCK_EX), 0); /* as whoever writes it does */
+            assert_int_equal(flock(fd, LOCK_EX), 0); /* as a writer does */
         } else {
             close(fd);
         }
@@ -261,7 +213,7 @@ static void left_temporaries_are_cleaned(void **state)
     assert_int_equal(ls_file_try(path), LS_OK);
     assert_int_equal(access(names[1], F_OK), -1);
     assert_content(path, "new");
-    assert_int_equal(for_each_file(NULL), 4);
+    assert_int_equal(files_in_folder(), 4);
 }
 
 enum { WRITERS = 4, WRITES = 60 };
@@ -290,7 +242,7 @@ static void writers_do_not_clean_each_other_away(void **state)
             fail_msg("%s", (char *)error);
     }
     assert_content(path, "whole");
-    assert_int_equal(for_each_file(NULL), 1);
+    assert_int_equal(files_in_folder(), 1);
 }
 
 static void links_to_nothing_are_followed(void **state)
@@ -345,7 +297,7 @@ static void what_could_not_be_written_is_told_before(void **state)
         assert_int_equal(status, LS_ERR_IO);
     }
     assert_int_equal(ls_file_try(in_folder("file")), LS_OK);
-    assert_int_equal(for_each_file(NULL), 1); /* the FIFO: nothing else is left behind */
+    assert_int_equal(files_in_folder(), 1); /* the FIFO: nothing else is left behind */
 }
 
 static void mode_and_links_stay(void **state)

@@ -129,7 +129,7 @@ static void wrong_types_name_path_and_value(void **state)
     (void)state;
     json_t *root =
         parsed("{\"layers\": [{}, {}, {}, {\"units\": \"x\", \"odd key\": 1.5, \"rate\": true, \"use\": null,"
-               " \"name\": [1, 2], \"list\": {\"a\": 1}, \"long\": \"" /* 70 letters */
+               " \"name\": [1, 2], \"list\": {\"a\": 1}, \"long\": \"" /* 70 characters */
                "aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggg\"}]}");
     ls_json_at config = ls_json_root(root, "config"), layers, layer, at;
     int64_t i = 42;

@@ -45,7 +45,7 @@ static double from_bits(uint64_t bits)
     return x;
 }
 
-/* Of either sign, every exponent from 2^low to 2^high alike. */
+/* Numbers of either sign, with every exponent from 2^low to 2^high equally often. */
 static double any_exponent(source *s, int low, int high)
 {
     int exponent = low + (int)(next_bits(s) % (uint64_t)(high - low + 1));

@@ -50,7 +50,7 @@ static const ls_option common_rows[] = {
 };
 static const ls_option_table common_table = LS_OPTION_TABLE("Common", common_rows);
 
-/* What one test works on. */
+/* The state of one test. */
 static values v;
 static common c;
 static ls_options options;
@@ -401,7 +401,7 @@ static void bad_tables_are_found_when_added(void **state)
     assert_int_equal(ls_options_add(&options, &twice_table, &again), LS_ERR_INTERNAL);
 }
 
-/* Open and closed ends, and integers that a double cannot tell apart. */
+/* Open and closed ends, and integers that are the same as a double. */
 static void ranges_of_whole_numbers_are_exact(void **state)
 {
     (void)state;
@@ -434,7 +434,7 @@ static void ranges_of_whole_numbers_are_exact(void **state)
     ls_options_free(&o);
 }
 
-/* What was given elsewhere is given here, but for what this command line says. */
+/* Options that were given elsewhere count as given here, except those of this command line. */
 static void given_flags_are_handed_on(void **state)
 {
     (void)state;

@@ -34,7 +34,7 @@ static void published_known_answers(void **state)
     }
 }
 
-/* A key is two words of a block whose counter says what the stream is for. */
+/* A key is two words of a block whose counter is the purpose of the stream. */
 static void a_key_is_what_the_header_says(void **state)
 {
     (void)state;

@@ -316,7 +316,7 @@ static void ties_and_transpositions(void **state)
 {
     (void)state;
     static const char *const tie[] = { "cat", "bat", "hat" };
-    assert_nearest("rat", tie, 3, "cat"); /* of equals the first */
+    assert_nearest("rat", tie, 3, "cat"); /* the first of equals */
     static const char *const swap[] = { "Abdcx", "abcd" };
     assert_nearest("abdc", swap, 2, "abcd"); /* two swapped letters are one change */
     static const char *const letter_case[] = { "axam", "ADAm" };

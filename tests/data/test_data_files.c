@@ -294,7 +294,7 @@ static void npz_refused(void **state)
     ls_array array = { 0 };
     const char *path = in_folder("bad.npz");
     zip_writer *z = make_npz(0, false, "");
-    size_t entry = z->file.count - 22 - (46 + 5); /* of x.npy, the last in the directory */
+    size_t entry = z->file.count - 22 - (46 + 5); /* the record of x.npy, the last in the directory */
     z->file.data[entry + 10] = 12;
     write_file(path, z->file.data, z->file.count);
     assert_fails(read_x(path, &array), LS_ERR_UNSUPPORTED, path, "x.npy", "method 12");

@@ -456,7 +456,7 @@ static void every_repetition_is_an_epoch(void **state)
     read_order(d, 0, order[0], 50);
     read_order(plain, 0, order[1], 50);
     for (int i = 0; i < 50; i++)
-        one[i] = order[1][order[1][i]]; /* what drawing alike would give */
+        one[i] = order[1][order[1][i]]; /* the result if all were drawn equally */
     assert_memory_not_equal(order[0], one, sizeof *one * 50);
     ls_dataset_destroy(d);
     ls_dataset_destroy(plain);

@@ -16,56 +16,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "check.h"
 #include "data/safetensors.h"
+#include "folder.h"
 #include "lockstep/data.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof *(array))
-
-/* ---- A folder for each test ---- */
-
-static char folder[256];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/lockstep-safetensors-XXXXXX", base == NULL ? "/tmp" : base);
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static size_t count_files(bool removing)
-{
-    size_t count = 0;
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        char path[1024];
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (removing)
-            assert_int_equal(remove(path), 0);
-        count++;
-    }
-    closedir(dir);
-    return count;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    count_files(true);
-    return rmdir(folder);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][512];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
 
 /* Files by the thousand: without the sync and rename of ls_file_write, and a new one each time, because some file
  * systems also sync one that was cut and written again. */
@@ -166,7 +120,7 @@ static void the_package_and_we_agree(void **state)
     assert_all_entries(path);
     assert_int_equal(ls_safetensors_write(path, entries, LENGTH(entries), metadata, 1), LS_OK);
     assert_bytes(path, golden, GOLDEN);
-    assert_int_equal(count_files(false), 1); /* no temporary is left */
+    assert_int_equal(files_in_folder(), 1); /* no temporary is left */
 }
 
 static void nothing_at_all_is_a_file_too(void **state)
@@ -239,7 +193,7 @@ static void many_and_large(void **state)
 
 /* ---- Files that are wrong ---- */
 
-/* A file of a header and so many bytes of data. */
+/* A file with a header and this number of bytes of data. */
 static size_t compose(char *file, const char *header, size_t data_bytes)
 {
     uint64_t size = strlen(header);
@@ -553,7 +507,7 @@ static void what_cannot_be_written_is_refused(void **state)
     };
     for (size_t i = 0; i < LENGTH(pairs); i++)
         assert_int_equal(ls_safetensors_write(path, &good, 1, pairs[i], 2), LS_ERR_INVALID);
-    assert_int_equal(count_files(false), 0); /* nothing was begun */
+    assert_int_equal(files_in_folder(), 0); /* nothing was begun */
 }
 
 static int allocations_left;
@@ -563,7 +517,7 @@ static void *few_allocations(size_t bytes)
     return allocations_left-- > 0 ? malloc(bytes) : NULL;
 }
 
-/* Without memory for its header a file is not written, and nobody is told that a name is not UTF-8. */
+/* Without memory for its header a file is not written, and the error is not that a name is not UTF-8. */
 static void no_memory_is_told_as_such(void **state)
 {
     (void)state;
@@ -610,7 +564,7 @@ static void a_failed_write_leaves_the_old_file(void **state)
     assert_int_equal(status, LS_ERR_IO);
     assert_non_null(strstr(ls_last_error(), path));
     assert_bytes(path, "old weights", 11);
-    assert_int_equal(count_files(false), 1); /* the temporary is gone */
+    assert_int_equal(files_in_folder(), 1); /* the temporary is gone */
 }
 
 static void writing_replaces_like_any_file_here(void **state)
@@ -693,7 +647,7 @@ static void npy_refuses_what_is_no_array(void **state)
     assert_int_equal(ls_npy_write(path, ls_array_of(LS_F32, deep, kernel)), LS_ERR_SHAPE);
     assert_int_equal(ls_npy_write(path, ls_array_of(LS_DTYPE_COUNT, one, kernel)), LS_ERR_INVALID);
     assert_int_equal(ls_npy_write(path, ls_array_of(LS_F32, one, NULL)), LS_ERR_INVALID);
-    assert_int_equal(count_files(false), 0);
+    assert_int_equal(files_in_folder(), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)

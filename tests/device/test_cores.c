@@ -15,46 +15,24 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "check.h"
 #include "device/cores.h"
 #include "device/host_memory.h"
-
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#include "folder.h"
 
 /* ---- A made-up root ---- */
 
-static char root[256]; /* one for each test, removed after it */
-
-static int make_root(void **state)
-{
-    (void)state;
-    const char *base = getenv("TMPDIR");
-    snprintf(root, sizeof(root), "%s/lockstep-cores-XXXXXX", base == NULL ? "/tmp" : base);
-    return mkdtemp(root) == NULL ? -1 : 0;
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
-{
-    (void)status, (void)type, (void)walk;
-    return remove(path);
-}
-
-static int remove_root(void **state)
-{
-    (void)state;
-    return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
 static void fresh_root(void)
 {
-    assert_int_equal(remove_root(NULL), 0);
-    assert_int_equal(make_root(NULL), 0);
+    assert_int_equal(remove_folder(NULL), 0);
+    assert_int_equal(make_folder(NULL), 0);
 }
 
 static void put(const char *path, const char *content)
 {
     char whole[2048];
-    snprintf(whole, sizeof(whole), "%s%s", root, path);
-    for (char *slash = whole + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+    snprintf(whole, sizeof(whole), "%s%s", folder, path);
+    for (char *slash = whole + strlen(folder) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = '\0';
         mkdir(whole, 0777);
         *slash = '/';
@@ -88,7 +66,7 @@ static int read_allowed(void **state)
     return 0;
 }
 
-/* What a child process finds that may run only on `cpu`. */
+/* The cores that a child process finds if it may run only on `cpu`. */
 typedef struct found {
     ls_status status;
     int count, first;
@@ -250,13 +228,13 @@ static void check_quota(const quota_case *c)
         put("/proc/self/cgroup", c->group);
     if (c->mounts)
         put("/proc/self/mountinfo", c->mounts);
-    for (size_t i = 0; i < COUNT(c->files) && c->files[i][0]; i++)
+    for (size_t i = 0; i < LENGTH(c->files) && c->files[i][0]; i++)
         put(c->files[i][0], c->files[i][1]);
     put("/sys/devices/system/cpu/online", "0"); /* nothing about hyper-threads: each allowed processor is a core */
 
     ls_fail(LS_ERR_DATA, "untouched");
-    assert_int_equal(ls_cores_find(root, &cores), LS_OK);
-    assert_string_equal(ls_last_error(), "untouched"); /* what was tolerated is no error */
+    assert_int_equal(ls_cores_find(folder, &cores), LS_OK);
+    assert_string_equal(ls_last_error(), "untouched"); /* tolerated contents are not errors */
     assert_int_equal(cores.quota, c->quota);
     bool limited = c->quota > 0 && c->cpus + 0.01 < allowed_count;
     assert_int_equal(cores.bind, !limited);
@@ -281,7 +259,7 @@ static void check_quota(const quota_case *c)
 static void quotas_are_found(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(quota_cases); i++) {
+    for (size_t i = 0; i < LENGTH(quota_cases); i++) {
         print_message("  %s\n", quota_cases[i].name);
         check_quota(&quota_cases[i]);
     }
@@ -350,7 +328,7 @@ static void memory_limits_are_found(void **state)
 {
     (void)state;
     size_t machine = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; i < COUNT(memory_cases); i++) {
+    for (size_t i = 0; i < LENGTH(memory_cases); i++) {
         const memory_case *c = &memory_cases[i];
         ls_host_memory memory;
         print_message("  %s\n", c->name);
@@ -359,9 +337,9 @@ static void memory_limits_are_found(void **state)
             put("/proc/self/cgroup", c->group);
         if (c->mounts)
             put("/proc/self/mountinfo", c->mounts);
-        for (size_t k = 0; k < COUNT(c->files) && c->files[k][0]; k++)
+        for (size_t k = 0; k < LENGTH(c->files) && c->files[k][0]; k++)
             put(c->files[k][0], c->files[k][1]);
-        assert_int_equal(ls_host_memory_find(root, &memory), LS_OK);
+        assert_int_equal(ls_host_memory_find(folder, &memory), LS_OK);
         assert_int_equal(memory.bytes, c->bytes ? c->bytes : machine);
         if (c->bytes)
             assert_non_null(strstr(memory.reason, c->path));
@@ -382,7 +360,7 @@ static void a_long_path_is_shown_by_its_end(void **state)
     put("/proc/self/mountinfo", V2_MOUNT);
     put(file, "50000 100000");
     ls_cores cores = { 0 };
-    assert_int_equal(ls_cores_find(root, &cores), LS_OK);
+    assert_int_equal(ls_cores_find(folder, &cores), LS_OK);
     assert_int_equal(cores.count, 1);
     assert_false(cores.bind);
     assert_non_null(strstr(cores.reason, "cgroup quota 0.50 (..."));
@@ -417,7 +395,7 @@ static void a_mask_of_one_gives_one_worker(void **state)
             assert_string_equal(f.reason, machine == 1 ? "1 core" : want);
 
         put_64_cores();
-        f = find_masked(root, allowed[i]);
+        f = find_masked(folder, allowed[i]);
         assert_int_equal(f.count, 1);
         assert_int_equal(f.first, allowed[i]);
         assert_true(f.bind);
@@ -433,7 +411,7 @@ static void mask_and_quota_are_both_named(void **state)
     put("/proc/self/cgroup", "0::/a\n");
     put("/proc/self/mountinfo", V2_MOUNT);
     put("/sys/fs/cgroup/a/cpu.max", "50000 100000");
-    found f = find_masked(root, allowed[0]);
+    found f = find_masked(folder, allowed[0]);
     assert_int_equal(f.count, 1);
     assert_false(f.bind);
     if (allowed[0] < 64)
@@ -441,7 +419,7 @@ static void mask_and_quota_are_both_named(void **state)
                             "1 of 64 cores: affinity mask of 1, cgroup quota 0.50 (/sys/fs/cgroup/a/cpu.max)");
 
     put("/sys/fs/cgroup/a/cpu.max", "200000 100000"); /* more than the mask: it does not matter */
-    f = find_masked(root, allowed[0]);
+    f = find_masked(folder, allowed[0]);
     assert_int_equal(f.count, 1);
     assert_true(f.bind);
     if (allowed[0] < 64)
@@ -467,14 +445,14 @@ static void one_hyper_thread_of_a_core_is_used(void **state)
         put_list(path, allowed, allowed_count);
     }
     ls_cores cores = { 0 };
-    assert_int_equal(ls_cores_find(root, &cores), LS_OK);
+    assert_int_equal(ls_cores_find(folder, &cores), LS_OK);
     assert_int_equal(cores.count, 1);
     assert_int_equal(cores.os_index[0], allowed[0]);
     assert_string_equal(cores.reason, "1 core");
     ls_cores_free(&cores);
 
-    /* The one that is allowed stands for the core, be it the first or not. */
-    found f = find_masked(root, allowed[allowed_count - 1]);
+    /* The allowed hyper-thread represents its core, whether it is the first or not. */
+    found f = find_masked(folder, allowed[allowed_count - 1]);
     assert_int_equal(f.count, 1);
     assert_int_equal(f.first, allowed[allowed_count - 1]);
     assert_string_equal(f.reason, "1 core");
@@ -487,7 +465,7 @@ static void cores_of_a_package_stand_together(void **state)
     for (int i = 0; i < allowed_count; i++) /* 1 0 1 0 ... */
         put_of_cpu(allowed[i], "physical_package_id", i % 2 ? "0\n" : "1\n");
     ls_cores cores = { 0 };
-    assert_int_equal(ls_cores_find(root, &cores), LS_OK);
+    assert_int_equal(ls_cores_find(folder, &cores), LS_OK);
     assert_int_equal(cores.count, allowed_count);
     int n = 0;
     for (int i = 1; i < allowed_count; i += 2)
@@ -513,14 +491,14 @@ static void bad_lists_are_no_harm(void **state)
                                        "0-9x",
                                        "0x10",
                                        "99999999999999999999999" };
-    for (size_t i = 0; i < COUNT(bad); i++) {
+    for (size_t i = 0; i < LENGTH(bad); i++) {
         ls_cores cores = { 0 };
         put("/sys/devices/system/cpu/online", bad[i]);
         for (int k = 0; k < allowed_count; k++) {
             put_of_cpu(allowed[k], "thread_siblings_list", bad[i]);
             put_of_cpu(allowed[k], "physical_package_id", bad[i]);
         }
-        assert_int_equal(ls_cores_find(root, &cores), LS_OK);
+        assert_int_equal(ls_cores_find(folder, &cores), LS_OK);
         assert_int_equal(cores.count, allowed_count);
         for (int k = 0; k < allowed_count; k++)
             assert_int_equal(cores.os_index[k], allowed[k]);
@@ -535,7 +513,7 @@ static void bad_lists_are_no_harm(void **state)
         snprintf(list, sizeof(list), "%d,%d", cpu, allowed[allowed_count - 1]);
         put_of_cpu(cpu, "thread_siblings_list", list);
     }
-    found f = find_masked(root, allowed[allowed_count - 1]);
+    found f = find_masked(folder, allowed[allowed_count - 1]);
     assert_int_equal(f.count, 1);
     assert_int_equal(f.first, allowed[allowed_count - 1]);
 }
@@ -546,7 +524,7 @@ static void this_machine_gives_no_more_than_its_mask(void **state)
 {
     (void)state;
     static const char *const roots[] = { NULL, "/" };
-    for (size_t r = 0; r < COUNT(roots); r++) {
+    for (size_t r = 0; r < LENGTH(roots); r++) {
         ls_cores cores = { 0 };
         assert_int_equal(ls_cores_find(roots[r], &cores), LS_OK);
         print_message("  %s; L2: %zu bytes\n", cores.reason, ls_cores_l2_bytes());
@@ -595,7 +573,7 @@ static void binding_keeps_one_thread_on_its_core(void **state)
         if (trouble)
             fail_msg("core %d: %s", allowed[i], (const char *)trouble);
     }
-    cpu_set_t set; /* of this thread: as it was */
+    cpu_set_t set; /* the mask of this thread, as it was */
     assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
     assert_true(CPU_EQUAL(&set, &allowed_set));
 }
@@ -629,16 +607,16 @@ static void the_second_cache_is_in_bytes(void **state)
 static void waiting_for_a_core_is_added_up(void **state)
 {
     (void)state;
-    assert_true(ls_cores_delay(root) == -1);
+    assert_true(ls_cores_delay(folder) == -1);
     put("/proc/self/task/1/schedstat", "123456789 1500000000 77\n");
     put("/proc/self/task/20/schedstat", "5 500000000 1\n");
     put("/proc/self/task/21/schedstat", "nothing\n");
-    double seconds = ls_cores_delay(root);
+    double seconds = ls_cores_delay(folder);
     assert_true(seconds > 1.999999 && seconds < 2.000001);
     assert_true(ls_cores_delay("") >= -1);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
 
 int main(void)
 {

@@ -17,11 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "gpu.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-#define FLOATS(n)     ((n) * sizeof(float))
-#define BYTES         4096 /* of a bed's buffers */
+#define FLOATS(n) ((n) * sizeof(float))
+#define BYTES     4096 /* size of a bed's buffers */
 
 /* Two devices with a buffer each, and a graph to make nodes in. */
 typedef struct bed {
@@ -30,7 +30,7 @@ typedef struct bed {
     void *device[2], *memory[2];
     ls_context *ctx;
     ls_graph *graph;
-    int misuses; /* that the test makes */
+    int misuses; /* expected ones */
 } bed;
 
 static void open_bed(bed *x, gpu_settings settings)
@@ -98,7 +98,7 @@ static ls_status run_at(bed *x, void *plan, ls_program_run run)
     return x->b->plan_run(x->device[0], plan, &run);
 }
 
-/* Of whole values. */
+/* Runs a plan of whole values. */
 static void run_whole(bed *x, void *plan)
 {
     ok(run_at(x, plan, (ls_program_run){ .samples = 1, .batch = -1 }));
@@ -368,7 +368,7 @@ static void samples_are_where_their_slots_say(void **state)
     get(&x, KEPT, got, 14);
     assert_floats(got, (float[]){ -100, -201, -110, -211, -120, -221, 0, 0, 0, 0, -150, -251, -160, -261 }, 14);
     get(&x, SUM, got, 2);
-    assert_floats(got, (float[]){ 310, 512 }, 2); /* of the two samples of the last run */
+    assert_floats(got, (float[]){ 310, 512 }, 2); /* the two samples of the last run */
     x.b->plan_destroy(x.device[0], plan);
     close_bed(&x);
 }
@@ -456,7 +456,7 @@ static void updates_read_one_state_and_write_the_other(void **state)
     assert_floats(got, (float[]){ 10.75f, 22.25f }, 2);
     get(&x, 2048 + 64, got, 2);
     assert_floats(got, (float[]){ 0.75f, 2.25f }, 2);
-    get(&x, 0, got, 2); /* what was read is as it was */
+    get(&x, 0, got, 2); /* inputs are unchanged */
     assert_floats(got, (float[]){ 10, 20 }, 2);
     get(&x, 64, got, 2);
     assert_floats(got, (float[]){ 2, 4 }, 2);
@@ -611,7 +611,7 @@ static void work_is_done_in_order(void **state)
         get(&x, X, &got, 1);
         assert_true(got == 1048575);
         run_whole(&x, d.plan[0]);
-        put(&x, X, &(float){ 5 }, 1); /* behind a run that reads it, before one that does */
+        put(&x, X, &(float){ 5 }, 1); /* after a run that reads it, before another one */
         run_whole(&x, d.plan[0]);
         put(&x, ONE, &(float){ 3 }, 1);
         run_whole(&x, d.plan[1]);
@@ -655,7 +655,7 @@ static void a_full_queue_makes_callers_wait(void **state)
     pusher p = { .x = &x, .d = &d };
     gpu_hold(x.g, true);
     assert_int_equal(pthread_create(&thread, NULL, push, &p), 0);
-    while (gpu_counted(x.g).calls[GPU_RUN] <= QUEUE) /* the last of these is the one that waits */
+    while (gpu_counted(x.g).calls[GPU_RUN] <= QUEUE) /* the last of these waits */
         sched_yield();
     for (int i = 0; i < 1000; i++) {
         assert_int_equal(atomic_load(&p.made) <= QUEUE, true);
@@ -823,7 +823,7 @@ static void late_failures_are_told_later(void **state)
         ok(x.b->sync(x.device[1])); /* it is not its own */
         assert_says(x.b->download(x.device[0], x.memory[0], X, &got, sizeof got), LS_ERR_DEVICE, rows[i].words);
         assert_true(got == 7); /* left alone */
-        get(&x, X, &got, 1);   /* told once */
+        get(&x, X, &got, 1);   /* reported once */
         gpu_fail_late(x.g, rows[i].call, 1);
         ok(make_call(&x, &d, rows[i].call));
         assert_says(x.b->sync(x.device[0]), LS_ERR_DEVICE, rows[i].words);

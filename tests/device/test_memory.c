@@ -14,9 +14,8 @@
 
 #include "base/philox.h"
 #include "base/poison.h"
+#include "check.h"
 #include "device/memory.h"
-
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 /* ---- A source that counts, and fails when told to ---- */
 
@@ -63,7 +62,7 @@ static void counted_give(void *device, void *region, size_t bytes)
     free(region);
 }
 
-static counter counted; /* of the running test */
+static counter counted; /* the running test's */
 
 static ls_memory *open_counted(size_t limit, bool growth)
 {
@@ -173,19 +172,19 @@ static void the_smallest_hole_that_fits_is_taken(void **state)
     (void)state;
     ls_memory *memory = open_counted(LS_MIB(4), false);
     static const size_t sizes[] = { 8192, 320, 1 << 20, 8256, 256, 8320, 300000 };
-    ls_block *holes[COUNT(sizes)];
-    size_t offsets[COUNT(sizes)];
-    for (size_t i = 0; i < COUNT(sizes); i++) {
+    ls_block *holes[LENGTH(sizes)];
+    size_t offsets[LENGTH(sizes)];
+    for (size_t i = 0; i < LENGTH(sizes); i++) {
         holes[i] = take(memory, sizes[i], "hole");
         offsets[i] = holes[i]->offset;
         take(memory, 64, "fence");
     }
-    for (size_t i = 0; i < COUNT(sizes); i++)
+    for (size_t i = 0; i < LENGTH(sizes); i++)
         ls_memory_give(memory, holes[i]);
     static const struct {
         size_t bytes, hole;
     } rows[] = { { 8250, 3 }, { 8300, 5 }, { 257, 1 }, { 250000, 6 }, { 200, 4 }, { 321, 0 }, { 100000, 2 } };
-    for (size_t i = 0; i < COUNT(rows); i++)
+    for (size_t i = 0; i < LENGTH(rows); i++)
         assert_int_equal(take(memory, rows[i].bytes, "filled")->offset, offsets[rows[i].hole]);
     close_counted(memory);
 }
@@ -194,7 +193,7 @@ static void neighbours_become_one_hole(void **state)
 {
     (void)state;
     static const int orders[][3] = { { 0, 1, 2 }, { 2, 1, 0 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 } };
-    for (size_t i = 0; i < COUNT(orders); i++) {
+    for (size_t i = 0; i < LENGTH(orders); i++) {
         ls_memory *memory = open_counted(4 * 64, false);
         ls_block *blocks[3];
         take(memory, 64, "fence"); /* the region stays in use */
@@ -250,7 +249,7 @@ static void an_unused_region_makes_way_for_a_larger_one(void **state)
     ls_memory_give(memory, four);
     assert_int_equal(counted.count, 3); /* kept for later */
     refused(memory, LS_MIB(5) + 1);
-    assert_int_equal(counted.count, 3); /* what would not help is not given back */
+    assert_int_equal(counted.count, 3); /* memory that would not help is not returned */
     ls_block *five = take(memory, LS_MIB(5), "five");
     assert_int_equal(counted.count, 3);
     check_usage(memory, LS_MIB(10), LS_MIB(10), LS_MIB(10));
@@ -266,7 +265,7 @@ static void an_unused_region_makes_way_for_a_larger_one(void **state)
     close_counted(memory);
 }
 
-/* What a large block leaves of its page is not for small ones: they would keep the region from making way. */
+/* Small blocks do not use the rest of a large block's page: they would keep the region from being returned. */
 static void small_blocks_hold_no_large_region(void **state)
 {
     (void)state;
@@ -324,7 +323,7 @@ static void a_failing_source(void **state)
     refused(memory, LS_MIB(3));
     static const char *const words[] = { "GPU:1",    "for much, 3.00 MiB", "in use 2.00 MiB", "reserved 2.00 MiB",
                                          "no limit", "the bus is on fire" };
-    has_words(words, COUNT(words));
+    has_words(words, LENGTH(words));
     check_usage(memory, LS_MIB(2), LS_MIB(2), LS_MIB(2));
     assert_int_equal(counted.failures, 1);
     counted.failing = false;
@@ -359,7 +358,7 @@ static void opening_fails_with_the_source(void **state)
     assert_int_equal(ls_memory_open("GPU:1", source, LS_MIB(8), false, &memory), LS_ERR_MEMORY);
     assert_null(memory);
     static const char *const words[] = { "GPU:1", "8.00 MiB", "reserved 0.00 MiB", "limit 8.00 MiB", "on fire" };
-    has_words(words, COUNT(words));
+    has_words(words, LENGTH(words));
     ls_memory_close(NULL);
 }
 
@@ -369,7 +368,7 @@ static void sizes_that_cannot_be(void **state)
     static const size_t sizes[] = { SIZE_MAX, SIZE_MAX - 63, SIZE_MAX / 2 + 1, ((size_t)1 << 62) + 1 };
     for (int limited = 0; limited < 2; limited++) {
         ls_memory *memory = open_counted(limited ? SIZE_MAX : 0, true);
-        for (size_t i = 0; i < COUNT(sizes); i++)
+        for (size_t i = 0; i < LENGTH(sizes); i++)
             refused(memory, sizes[i]);
         assert_int_equal(counted.calls, 0);
         take(memory, 64, "small");
@@ -380,7 +379,7 @@ static void sizes_that_cannot_be(void **state)
     assert_null(memory);
     assert_int_equal(ls_memory_open("CPU:0", ls_region_host(), 0, true, &memory), LS_OK);
     refused(memory, (size_t)1 << 62);
-    assert_non_null(strstr(ls_last_error(), "Cannot allocate memory")); /* what the system said */
+    assert_non_null(strstr(ls_last_error(), "Cannot allocate memory")); /* the system's error */
     ls_memory_close(memory);
 }
 
@@ -391,16 +390,16 @@ static void host_regions_are_aligned_and_zero(void **state)
     (void)state;
     ls_region_source host = ls_region_host();
     static const size_t sizes[] = { 64, 5000, LS_MIB(1), LS_MIB(2), LS_MIB(2) + 64, LS_MIB(9) + 4096 };
-    void *regions[COUNT(sizes)];
+    void *regions[LENGTH(sizes)];
     for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < COUNT(sizes); i++) {
+        for (size_t i = 0; i < LENGTH(sizes); i++) {
             assert_int_equal(host.take(host.device, sizes[i], &regions[i]), LS_OK);
             assert_int_equal((uintptr_t)regions[i] % (sizes[i] < LS_MIB(2) ? 4096 : LS_MIB(2)), 0);
             for (size_t k = 0; k < sizes[i]; k += 64)
                 assert_int_equal(((char *)regions[i])[k], 0);
             memset(regions[i], 1, sizes[i]);
         }
-        for (size_t i = 0; i < COUNT(sizes); i++)
+        for (size_t i = 0; i < LENGTH(sizes); i++)
             host.give(host.device, regions[i], sizes[i]);
     }
 }
@@ -447,7 +446,7 @@ static void the_sanitizer_sees_what_is_free(void **state)
 }
 #endif
 
-/* Of a region that is only a handle nothing may be touched: here it is the address of something else. */
+/* No byte of a region that is only a handle may be touched: here it is the address of something else. */
 static char something_else[64];
 
 static ls_status take_handle(void *device, size_t bytes, void **region)
@@ -579,7 +578,7 @@ static void check_all(ls_memory *memory, const shadow *blocks, size_t limit)
     assert_true(limit == 0 || info.reserved <= limit);
 }
 
-/* Takes a block, or says that there was no room. */
+/* Takes a block. False: there was no room. */
 static bool soak_take(ls_memory *memory, shadow *s, const uint32_t *word)
 {
     *s = (shadow){ .bytes = soak_bytes(word), .mark = (unsigned char)word[3] };
@@ -664,7 +663,7 @@ static void *live(void *argument)
     thread_life *life = argument;
     ls_block *blocks[50] = { 0 };
     for (uint32_t i = 0; i < THREAD_STEPS; i++) {
-        ls_block **at = &blocks[i * 2654435761u % COUNT(blocks)];
+        ls_block **at = &blocks[i * 2654435761u % LENGTH(blocks)];
         if (*at) {
             for (size_t k = 0; k < (*at)->bytes; k += 61)
                 life->bad |= address(*at)[k] != (char)life->mark;
@@ -682,7 +681,7 @@ static void *live(void *argument)
                 info.in_use > info.reserved || info.reserved > info.limit || ls_memory_room(life->memory) > info.limit;
         }
     }
-    for (size_t i = 0; i < COUNT(blocks); i++)
+    for (size_t i = 0; i < LENGTH(blocks); i++)
         ls_memory_give(life->memory, blocks[i]);
     return NULL;
 }

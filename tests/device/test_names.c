@@ -1,4 +1,4 @@
-/* Names of devices: every form that is taken, and what is said of those that are not. */
+/* Names of devices: every form that is taken, and the errors for all others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,9 +8,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "check.h"
 #include "device/names.h"
-
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 /* One CPU and two GPUs: what most rows are read with. */
 static const ls_kind_count few[] = { { .kind = "CPU", .count = 1 }, { .kind = "GPU", .count = 2 } };
@@ -23,7 +22,7 @@ static const ls_kind_count nothing[] = { { .kind = "CPU", .count = 0 } };
 static const ls_kind_count as_named[] = { { .kind = "CPU", .count = 1024, .made_as_named = true } };
 static const ls_kind_count endless[] = { { .kind = "CPU", .count = INT_MAX } };
 
-#define KINDS(table) table, (int)COUNT(table), LS_NO_WORKER
+#define KINDS(table) table, (int)LENGTH(table), LS_NO_WORKER
 
 static char *describe(const ls_kind_count *kinds, const ls_named_device *devices, int count)
 {
@@ -90,7 +89,7 @@ static const struct {
 static void good_names(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(good); i++) {
+    for (size_t i = 0; i < LENGTH(good); i++) {
         ls_named_device *devices = NULL;
         int count = -1;
         ls_status status = ls_names_read(good[i].text, KINDS(many), &devices, &count);
@@ -107,7 +106,7 @@ static void good_names(void **state)
 static const struct {
     const char *text;
     ls_status status;
-    const char *words[3]; /* what the message must have */
+    const char *words[3]; /* text that the message must have */
 } bad[] = {
     { NULL, LS_ERR_INVALID, { "NULL", "there are CPU:0, GPU:0 to GPU:1" } },
     { "", LS_ERR_INVALID, { "device \"\": the name is empty", "there are CPU:0, GPU:0 to GPU:1" } },
@@ -196,11 +195,11 @@ static void check_message(const char *text, ls_status got, ls_status wanted, con
 static void bad_names(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT(bad); i++) {
+    for (size_t i = 0; i < LENGTH(bad); i++) {
         ls_named_device *devices = NULL, one = { .number = 77 };
         int count = -1;
         ls_status status = ls_names_read(bad[i].text, KINDS(few), &devices, &count);
-        check_message(bad[i].text, status, bad[i].status, bad[i].words, COUNT(bad[i].words));
+        check_message(bad[i].text, status, bad[i].status, bad[i].words, LENGTH(bad[i].words));
         assert_non_null(strstr(ls_last_error(), "there are CPU:0, GPU:0 to GPU:1"));
         assert_null(devices); /* outputs are as they were */
         assert_int_equal(count, -1);
@@ -210,7 +209,7 @@ static void bad_names(void **state)
     }
 }
 
-/* "gpu" counts the devices of CUDA, and behind them what other kinds have of GPUs. */
+/* "gpu" counts the devices of CUDA, and after them the GPUs of other kinds. */
 static void gpus_of_several_kinds(void **state)
 {
     (void)state;
@@ -244,7 +243,7 @@ static void gpus_of_several_kinds(void **state)
         { "gpu:0", KINDS(none), NULL, "there is no GPU (lockstep devices" },
         { "cuda:0", KINDS(opencl), NULL, "there is no GPU (lockstep devices" },
     };
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         ls_named_device *devices = NULL;
         int count = 0;
         ls_status status =
@@ -280,7 +279,7 @@ static void what_there_is(void **state)
         { "gpu:9", KINDS(many),
           "device \"gpu:9\": there is no GPU:9; there are CPU:0 to CPU:3, GPU:0 to GPU:1, XPU_2:0" },
     };
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         ls_named_device one;
         assert_int_equal(ls_names_read_one(rows[i].text, rows[i].kinds, rows[i].kind_count, rows[i].worker, &one),
                          LS_ERR_NOT_FOUND);
@@ -306,12 +305,12 @@ static void long_texts_are_clipped_not_what_there_is(void **state)
     text[sizeof(text) - 1] = '\0';
     ls_named_device one;
     const char *const words[] = { "device \"xxxx", "in \"gpu:0,xxxx", "...\"", "there are CPU:0, GPU:0 to GPU:1" };
-    check_message(text, ls_names_read_one(text, KINDS(few), &one), LS_ERR_NOT_FOUND, words, COUNT(words));
+    check_message(text, ls_names_read_one(text, KINDS(few), &one), LS_ERR_NOT_FOUND, words, LENGTH(words));
 }
 
 /* ---- Workers of a cluster ---- */
 
-/* Worker 3 has two names: the one that all know, and the one that every process has for itself. */
+/* Worker 3 has two names: its global name, and the local name that every process has. */
 static void workers_name_their_own_devices(void **state)
 {
     (void)state;
@@ -331,13 +330,13 @@ static void workers_name_their_own_devices(void **state)
                     { "/job:ps/task:3/cpu:1", "there is no job ps in this process, only job worker" },
                     { "/job:worker/replica:1/task:3/cpu:1", "there is no replica 1 in this process" } };
     ls_named_device one = { .number = 77 };
-    for (size_t i = 0; i < COUNT(own); i++) {
-        assert_int_equal(ls_names_read_one(own[i], many, (int)COUNT(many), 3, &one), LS_OK);
+    for (size_t i = 0; i < LENGTH(own); i++) {
+        assert_int_equal(ls_names_read_one(own[i], many, (int)LENGTH(many), 3, &one), LS_OK);
         assert_int_equal(one.number, 1);
     }
-    for (size_t i = 0; i < COUNT(foreign); i++) {
+    for (size_t i = 0; i < LENGTH(foreign); i++) {
         const char *const words[] = { foreign[i].word };
-        ls_status status = ls_names_read_one(foreign[i].text, many, (int)COUNT(many), 3, &one);
+        ls_status status = ls_names_read_one(foreign[i].text, many, (int)LENGTH(many), 3, &one);
         check_message(foreign[i].text, status, LS_ERR_NOT_FOUND, words, 1);
     }
 }
@@ -376,7 +375,7 @@ static void lists_of_cores(void **state)
     static const int wanted[] = { 2, 5, 6, 7, 8191 };
     int *cores = NULL, count = 0;
     assert_int_equal(ls_names_read_cores("2,5-7,8191", &cores, &count), LS_OK);
-    assert_int_equal(count, COUNT(wanted));
+    assert_int_equal(count, LENGTH(wanted));
     assert_memory_equal(cores, wanted, sizeof(wanted));
     free(cores);
     assert_int_equal(ls_names_read_cores("0-8191", &cores, &count), LS_OK);
@@ -402,7 +401,7 @@ static void bad_lists_of_cores(void **state)
         { "0-2147483647", "no core has a number above 8191" },
         { "0-18446744073709551615", "no core has a number above 8191" },
     };
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         int *cores = NULL, count = -1;
         check_message(rows[i][0], ls_names_read_cores(rows[i][0], &cores, &count), LS_ERR_INVALID, &rows[i][1], 1);
         assert_null(cores);

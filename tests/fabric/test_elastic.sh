@@ -32,7 +32,7 @@ begin() {
     done
 }
 
-until_says() { # FILE TEXT: or nobody is left
+until_says() { # FILE TEXT: or no worker is left
     local pid alive=1
     until grep -q -e "$2" "$1" 2>/dev/null || [ $alive = 0 ]; do
         alive=0
@@ -75,10 +75,10 @@ returns() { # RANK
     until_says out.$((1 - ($1 > 0))) "worker $1 joins" || return 1
     ends 0 1 2 && same_steps && one_tells $((1 - ($1 > 0)))
 }
-one_tells() { # RANK: it alone tells how training ended
+one_tells() { # RANK: only this worker prints the end of training
     [ "$(grep -l 'weights sha256' out.?)" = out.$1 ] || { tail out.?; return 1; }
 }
-# Who came back does not take the log from the one that went on with it; when all others are gone it does.
+# A worker that returned does not take over the log while its new owner runs; when all others are gone it does.
 returns_alone() {
     begin alone 2 1:2
     until_says log '"step":40,' || return 1
@@ -127,11 +127,11 @@ launched() {
 }
 
 check "the run of one process ends well" test -s "$TMP/one/log"
-check "a worker that comes later" comes
-check "a worker that comes back" returns 1
-check "the chief comes back" returns 0
-check "the chief comes back, and is the last one" returns_alone
-check "a worker with another model is refused, and the job goes on" other_model
+check "a worker that joins later" comes
+check "a worker that returns" returns 1
+check "the chief returns" returns 0
+check "the chief returns, and is the last member" returns_alone
+check "a worker with another model is refused, and the job continues" other_model
 check "a job with too few workers ends with a checkpoint" too_few
 check "a job with too few workers waits for one" waits
 check "launch starts a killed worker again, and it joins" launched

@@ -195,7 +195,7 @@ static int swap_small(int rank, int size, void *user)
     return 0;
 }
 
-/* What is posted goes beside exchanges, of which some are made before it is settled, on some workers late. */
+/* Posted collectives run beside exchanges. Some workers wait for them only after later exchanges. */
 static int post_some(int rank, int size, void *user)
 {
     (void)user;
@@ -330,7 +330,7 @@ static void the_others_go_on_without_a_stopped_one(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Worker 1 is held up for a while, and tells it: it may be silent for longer than the limit. */
+/* Worker 1 is held up for a while and announces it: it may be silent for longer than the limit. */
 static int hold_one_up(int rank, int size, void *user)
 {
     ls_mesh *mesh = NULL;
@@ -455,7 +455,7 @@ static void differences_at_the_door_are_told_to_both(void **state)
 
 typedef struct waiter {
     int rank;
-    int lines; /* of the log */
+    int lines; /* lines of the log */
     char first[400], last[400];
     ls_status status;
     char error[400];
@@ -523,7 +523,7 @@ static int be_strange(int rank, int size, void *user)
         WANT(ls_unix_door_call(&door, 0, &fd) == LS_OK);
         if (fd < 0) {
             if (count > 0)
-                break; /* they have met, and nobody is let in any more */
+                break; /* they have met, and accept no other worker */
             usleep(1000);
             continue;
         }
@@ -547,7 +547,7 @@ static int meet_among_strangers(int rank, int size, void *user)
     ls_mesh *mesh = NULL;
     ls_cluster_options o = options_of("strange", rank, size - 1);
     if (rank > 0)
-        usleep(200000); /* the stranger comes first */
+        usleep(200000); /* the unknown peer connects first */
     WANT(ls_mesh_open(&o, 0, "bits", NULL, &mesh) == LS_OK);
     WANT(swap(mesh, 1, "after", NULL, 0) == LS_OK);
     ls_mesh_close(mesh);
@@ -622,7 +622,7 @@ static void other_users_are_not_let_in(void **state)
 {
     (void)state;
     if (geteuid() != 0)
-        skip(); /* only root can be somebody else */
+        skip(); /* only root can become another user */
     run_workers(meet_with_another_user, 3, NULL, NULL);
 }
 

@@ -123,7 +123,7 @@ static ls_transport *open_worker(int rank)
     return worker;
 }
 
-/* Workers 0 and 1 call each other; nobody is at the other ranks. */
+/* Workers 0 and 1 call each other; the other ranks do not exist. */
 static void meet(char *report, size_t bytes)
 {
     ls_transport *worker[2] = { open_worker(0), open_worker(1) };
@@ -377,7 +377,7 @@ static void open_among_links(void)
     WANT(lstat(in_runtime(), &about) == 0 && (about.st_mode & 07777) == 0700);
     t->close(worker);
     path_of(in_tmp, 0, path);
-    WANT(ls_socket_is_live(path)); /* what the link led to is untouched */
+    WANT(ls_socket_is_live(path)); /* the target of the link is untouched */
 }
 
 static void links_are_replaced(void **state)

@@ -59,9 +59,9 @@ without_key() {
     if on $TWO "$common RANK=1" >out 2>&1; then cat out; return 1; fi
     grep -q '10.77.7.1 is not this machine' out && grep -q 'lockstep key FILE' out || { cat out; return 1; }
 }
-check "without a key they are refused, and told how to make one" without_key
+check "without a key they are refused, and the error explains how to make one" without_key
 
-# A machine with another key is not let in, and both sides say so.
+# A machine with another key is refused, and both sides report it.
 other_key() {
     "$LOCKSTEP" key other >/dev/null
     common="LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RENDEZVOUS=tcp://10.77.7.1:20400"
@@ -112,8 +112,8 @@ last_vanishes() { vanishes 10.77.7.1:20500 $ONE $ONE $TWO && survivors " 0 0 1" 
 chief_vanishes() { vanishes 10.77.7.1:20600 $ONE $TWO $TWO && survivors " 1 0 0" 1 0; }
 if cut 2>why && mend; then
     "$LOCKSTEP" $long --log log >alone && grep sha256 alone >long.wanted && steps log >steps.wanted
-    check "a machine vanishes: found by silence, the others go on with the same bits" last_vanishes
-    check "the chief's machine vanishes: the others go on, and it writes nothing more" chief_vanishes
+    check "a machine vanishes: found by silence, the others continue with the same bits" last_vanishes
+    check "the chief's machine vanishes: the others continue, and it writes nothing more" chief_vanishes
 else
     skip "a machine vanishes" "no packets can be dropped here: $(tail -n 1 why)"
 fi

@@ -75,19 +75,19 @@ grep -q 10.77.8 resets || { skip "partitions" "connections cannot be reset here:
 cat first
 
 halves() { job 21100 $ONE $ONE $TWO $TWO && black_hole && reset && ended && went_on " 0 0 1 1" 0 && grep -q 'only 2 of 4 workers' err2 err3; }
-check "two halves: that of the first worker goes on, the other ends and writes nothing" halves
+check "two halves: that of the first worker continues, the other ends and writes nothing" halves
 
 chief_alone() { job 21200 $ONE $TWO $TWO && black_hole && reset && ended && went_on " 1 0 0" 1; }
-check "the chief alone: the others go on, it ends and writes nothing more" chief_alone
+check "the chief alone: the others continue, it ends and writes nothing more" chief_alone
 
 one_way() { job 21300 $ONE $ONE $TWO && ip -n $ONE route add blackhole 10.77.8.2/32 && reset && ended && went_on " 0 0 1" 0; }
-check "one way only: the larger side goes on" one_way
+check "one way only: the larger side continues" one_way
 
 reconnects() {
     job 21400 $ONE $TWO $TWO && reset && sleep 0.2 && reset && ended && went_on " 0 0 0" 0 || return 1
     grep -q 'connected again' err0 || { cat err?; return 1; }
 }
-check "without a partition all workers reconnect, and nobody is dropped" reconnects
+check "without a partition all workers reconnect, and none is dropped" reconnects
 
 # The process that `unshare` started, which is no child of this shell.
 worker() { tr -d ' ' </proc/$1/task/$1/children | grep . || return 1; }
@@ -97,13 +97,13 @@ kill_worker() { # the timeout's child is unshare, whose child is the worker
     kill -9 $at
 }
 killed() { job 21500 $ONE $TWO && kill_worker 0 && ended && went_on " 1 0" 1; } # 1 is the status of unshare
-check "of two workers one is killed: its kernel says so, and the other goes on" killed
+check "one of two workers is killed: its kernel reports it, and the other continues" killed
 
-# The two that are left lose their connection for a moment, when nobody can tell them where the other one is.
+# The two remaining workers lose their connection for a moment, when no other worker has their addresses.
 without_the_first() {
     job 21550 $ONE $ONE $TWO && kill_worker 0 && sleep 0.4 && black_hole && reset && sleep 0.3 && mend && ended && went_on " 1 0 0" 1
 }
-check "workers reconnect without worker 0, which told them where they are" without_the_first
+check "workers reconnect without worker 0, which gave them their addresses" without_the_first
 
 # Asynchronous parameter servers: a process whose connections are reset calls again, and no batch is lost or counted twice. Those
 # that are cut off from the chief end with a status, and write nothing.
@@ -122,5 +122,5 @@ cut_off() {
     [ "$statuses" = " 0 1 0" ] && [ "$(grep -l '^saved:' out?)" = out0 ] || { echo "statuses$statuses"; tail -n 20 out? err?; return 1; }
     [ "$(grep -c '"event":"step"' log)" = 300 ] || { tail -n 3 log; return 1; }
 }
-check "an asynchronous worker that is cut off ends, and the others go on" cut_off
+check "an asynchronous worker that is cut off ends, and the others continue" cut_off
 finish

@@ -20,7 +20,7 @@ static const ls_transport_table *const t = &ls_transport_shm;
 
 typedef struct pair {
     ls_transport *worker[2];
-    ls_connection *line[2]; /* of worker 0, who was called, and of worker 1 */
+    ls_connection *line[2]; /* ends of worker 0, which was called, and of worker 1 */
 } pair;
 
 static ls_cluster_options job(int rank)
@@ -86,7 +86,7 @@ static bool says(const char *part)
     return strstr(ls_last_error(), part) != NULL;
 }
 
-/* Worker 0 has read one byte, and written none: these are behind its own place, or too far from it. */
+/* Worker 0 has read one byte, and written none: these positions are before its own, or too far from it. */
 static void impossible_places_end_the_line(void **state)
 {
     (void)state;
@@ -111,7 +111,7 @@ static void impossible_places_end_the_line(void **state)
         }
 }
 
-/* What is possible and not true is bytes like any others. */
+/* Positions that are possible but wrong are read as any bytes. */
 static void places_that_lie_give_bytes(void **state)
 {
     (void)state;

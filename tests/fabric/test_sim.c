@@ -1,5 +1,5 @@
-/* The simulated transport, with a toy protocol: what a seed makes happen happens again, bytes of lines arrive whole and
- * in order until a line ends, and who waits for what never comes is found. */
+/* The simulated transport, with a toy protocol: a seed gives the same events again, bytes of a connection arrive whole
+ * and in order until it ends, and a wait that cannot end is found. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,12 +18,12 @@
 
 typedef struct toy {
     int rank, size;
-    size_t bytes;    /* that each sends to each */
+    size_t bytes;    /* bytes that each worker sends to each */
     double patience; /* seconds without any progress after which it gives up; 0: 10 */
     /* outcome */
     ls_status status;
     char message[200];
-    bool wrong;             /* a byte was not the one that was sent */
+    bool wrong;             /* a byte differs from the byte sent */
     size_t got[MOST];       /* bytes from each */
     bool ended[MOST];       /* before all came and went */
     double finished, waked; /* when it was done; the longest time between two looks at the clock */
@@ -73,7 +73,7 @@ static ls_status receive_some(talk *k, int from)
     return LS_OK;
 }
 
-/* Calls lower ranks that were not met. The first byte of a caller says who it is. */
+/* Calls lower ranks that were not met. The first byte of a caller is its rank. */
 static ls_status meet_some(talk *k)
 {
     for (int r = 0; r < k->toy->rank; r++)
@@ -112,7 +112,7 @@ static ls_status serve(talk *k, int r)
         return LS_OK;
     ls_status status = send_some(k, r);
     if ((status == LS_OK || status == LS_ERR_PEER) && k->toy->got[r] <= k->toy->bytes)
-        status = receive_some(k, r); /* what came before the end is still read */
+        status = receive_some(k, r); /* bytes that arrived before the end are still read */
     if (status == LS_ERR_PEER) {
         T->hang_up(k->lines[r]);
         k->lines[r] = NULL;
@@ -148,7 +148,7 @@ static ls_status wait_some(talk *k)
     k->looked = now;
     if (now - k->moved <= patience)
         return LS_OK;
-    for (int r = 0; r < k->toy->size; r++) /* whoever did not come will not */
+    for (int r = 0; r < k->toy->size; r++) /* workers that are missing now stay missing */
         if (r != k->toy->rank && !k->lines[r] && !k->toy->ended[r]) {
             k->toy->ended[r] = true;
             k->moved = now;
@@ -262,7 +262,8 @@ static void a_thousand_seeds_are_whole_and_differ(void **state)
         assert_true(hash_of(s, s % 2, NULL) == hashes[s]);
 }
 
-/* Somebody dies at any of its calls: it is told, the others have what it sent before, and all of the others. */
+/* A worker dies at any of its calls: this is reported, and the others receive its earlier bytes and all of each
+ * other's. */
 static void a_worker_can_die_at_any_call(void **state)
 {
     (void)state;
@@ -364,7 +365,7 @@ static void of_a_cut_line_a_part_arrives(void **state)
 static void who_vanished_is_only_silent(void **state)
 {
     (void)state;
-    for (int from_start = 0; from_start < 2; from_start++) { /* then calls find that nobody answers, and are repeated */
+    for (int from_start = 0; from_start < 2; from_start++) { /* then calls are not answered, and are repeated */
         world w;
         make(&w, 3, 200000, (ls_sim_settings){ .seed = 3 });
         befalls(&w, (ls_sim_event){ .fate = LS_SIM_VANISH, .worker = 0, .call = from_start ? 2 : 100 });
@@ -497,7 +498,7 @@ static void only_workers_of_a_world_have_it(void **state)
     assert_int_equal(ls_sim_self(), -1);
     assert_int_equal(ls_sim_create(&(ls_sim_settings){ .seed = 1 }, &sim), LS_OK);
     assert_int_equal(ls_sim_add_event(sim, &(ls_sim_event){ .worker = 3 }), LS_ERR_INVALID);
-    assert_int_equal(ls_sim_run(sim), LS_OK); /* of nobody */
+    assert_int_equal(ls_sim_run(sim), LS_OK); /* it has no workers */
     ls_sim_destroy(sim);
     ls_sim_destroy(NULL);
 }

@@ -91,7 +91,7 @@ without_srun() {
     timeout -k 5 60 sbatch --wait -n 2 --output=batch.out --wrap "lockstep train mnist-cnn $DATA --strategy multi-worker" >submitted 2>&1 && return 1
     grep -q 'start the workers with srun' batch.out || { cat batch.out; return 1; }
 }
-check "a batch script that forgot srun is told so" without_srun
+check "a batch script without srun gets an error that names srun" without_srun
 # Two nodes: for all that Slurm says they are two machines, so they need a key and a place to meet.
 two_nodes() {
     found=0

@@ -27,7 +27,7 @@ torch_variables() {
     both "$common RANK=0" "$common RANK=1" || return 1
     env $common RANK=1 timeout 60 "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --verbose 0 >zero && right zero
 }
-check "torchrun's variables; and nothing is taken from them without being asked for" torch_variables
+check "torchrun's variables; and they are ignored unless asked for" torch_variables
 
 kubernetes() {
     common="WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$PORT"
@@ -66,7 +66,7 @@ unused() {
         grep -q -F "$text, but it is not used: this process trains alone (--strategy multi-worker" err && [ "$(wc -l <err)" = 1 ] || { cat err; return 1; }
     fi
 }
-FIVE='"a.invalid:1","b.invalid:1","c.invalid:1","d.invalid:1","e.invalid:1"' # nobody looks for these names
+FIVE='"a.invalid:1","b.invalid:1","c.invalid:1","d.invalid:1","e.invalid:1"' # these names are not resolved
 check "TF_CONFIG without a strategy" unused 'TF_CONFIG describes a cluster in which this is worker 3 of 5' "TF_CONFIG={\"cluster\":{\"worker\":[$FIVE]},\"task\":{\"type\":\"worker\",\"index\":3}}"
 check "an evaluator without a strategy" unused 'TF_CONFIG describes a cluster in which this is evaluator' "TF_CONFIG={\"cluster\":{\"worker\":[$FIVE]},\"task\":{\"type\":\"evaluator\",\"index\":0}}"
 check "torchrun without a strategy" unused 'WORLD_SIZE describes a cluster in which this is worker 1 of 2' WORLD_SIZE=2 RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$PORT
@@ -98,7 +98,7 @@ END
 }
 if [ -x "$TORCHRUN" ]; then
     check "torchrun" real_torchrun
-    check "torchrun's restarts go on from a checkpoint" torchrun_restarts
+    check "torchrun's restarts continue from a checkpoint" torchrun_restarts
     grep sha256 alone >wanted
 else
     skip "torchrun" "torchrun is not installed (make bench-peers, or pip install torch)"
@@ -149,8 +149,8 @@ if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
     check "mpirun -n 4, over mpi" real_mpirun mpirun --oversubscribe -n 4
     check "mpirun -n 2, over mpi" real_mpirun mpirun --oversubscribe -x LOCKSTEP_TRANSPORT=mpi -n 2
     check "mpirun -n 3, over shared memory" real_mpirun mpirun --oversubscribe -x LOCKSTEP_TRANSPORT=shm -n 3
-    check "over mpi a lost worker is the end of the job, and told" tells_loss
-    check "over shared memory the others go on under mpirun, too" others_go_on
+    check "over mpi a lost worker ends the job, and is reported" tells_loss
+    check "over shared memory the others also continue under mpirun" others_go_on
     grep sha256 alone >wanted
     check "mpi without mpirun is refused" without_mpirun
 else

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Strangers at the door of a job that runs over tcp: garbage, half of an opening, connections that say nothing, thousands of
-# them, workers without a key and with another one. None is let in, both sides say so, and each step has the hash of one
+# Unknown peers connect to a job that runs over tcp: garbage, half of an opening, silent connections, thousands of
+# them, workers without a key and with another one. None is accepted, both sides report it, and each step has the hash of one
 # process. (test_transport.c tries the same before a job begins, with other versions, too; test_elastic.sh another model.)
 . "$(dirname "$0")/../support/lib.sh"
 
@@ -19,7 +19,7 @@ until_says() { # FILE TEXT
 
 "$LOCKSTEP" key key >/dev/null && "$LOCKSTEP" key other >/dev/null
 
-# A port that nobody has: those behind it are for further contexts.
+# A free port: those after it are for further contexts.
 PORT=$((20000 + $$ % 8000 * 5))
 while (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do PORT=$((PORT + 50)); done
 
@@ -51,24 +51,24 @@ half_open() {
         [ $((i % 2)) = 0 ] || printf 'half of it' >&$line 2>/dev/null || true # it may have had to make room
     done
 }
-check "100 connections that say half, or nothing" half_open
+check "100 connections that send half an opening, or nothing" half_open
 many() {
     for i in $(seq 1000); do
         call 2>/dev/null || { echo "connection $i was refused"; return 1; }
         exec {line}>&-
     done
 }
-check "1,000 connections, one behind the other" many # test_transport.c has 10,000
+check "1,000 connections, one after the other" many # test_transport.c has 10,000
 another_key() {
     if log=log.2 limit=2 worker 2 other; then echo "it was let in"; return 1; fi
     grep -q 'another key' err.2 || { cat err.2; return 1; }
 }
-check "a worker with another key is told" another_key
+check "a worker with another key gets an error" another_key
 no_key() {
     if log=log.3 limit=2 worker 3 ""; then echo "it was let in"; return 1; fi
     grep -q 'lockstep key FILE' err.3 || { cat err.3; return 1; }
 }
-check "a worker without a key is told how to make one" no_key
+check "a worker without a key: the error explains how to make one" no_key
 for line in "${held[@]}"; do exec {line}>&-; done
 
 # It goes on for 20 steps more, and is then stopped; one process that makes as many steps has the same hashes.
@@ -82,6 +82,6 @@ goes_on() {
     "$LOCKSTEP" "${arguments[@]}" --max-steps $(wc -l <found) --log one >out 2>&1 || { cat out; return 1; }
     step_hashes one | cmp - found
 }
-check "the job goes on, with the same bits" goes_on
-check "and says who was not let in" grep -q 'at the door of worker 0: .*callers* ' err.0
+check "the job continues, with the same bits" goes_on
+check "and reports the refused callers" grep -q 'at the door of worker 0: .*callers* ' err.0
 finish

@@ -1,5 +1,5 @@
-/* Transports, each through the same cases: bytes of any size pass both ways, lines end with a reason and what was said
- * before still arrives. Then what tcp has alone: keys, strangers at the door, and how workers find each other. */
+/* Transports, each through the same cases: bytes of any size pass both ways, connections end with a reason, and bytes
+ * sent before still arrive. Then the parts that only tcp has: keys, unknown peers, and how workers find each other. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -43,7 +43,7 @@ static bool is_free(int port)
     return bound;
 }
 
-/* Two ports side by side that nobody has, and that the system gives nobody by itself. */
+/* Two adjacent free ports that the system does not assign by itself. */
 static int free_port(void)
 {
     static uint32_t random;
@@ -67,7 +67,7 @@ static ls_cluster_options job(int port, int rank)
 static int set_up(void **state)
 {
     (void)state;
-    signal(SIGPIPE, SIG_DFL); /* nobody may raise it */
+    signal(SIGPIPE, SIG_DFL); /* it may not be raised */
     snprintf(folder, sizeof(folder), "/tmp/lockstep-transport-XXXXXX");
     if (!mkdtemp(folder))
         return 1;
@@ -105,7 +105,7 @@ static bool says(const char *part)
 typedef struct pair {
     const ls_transport_table *t;
     ls_transport *worker[2];
-    ls_connection *line[2]; /* of worker 0 to worker 1, and the other way */
+    ls_connection *line[2]; /* from worker 0 to worker 1, and back */
 } pair;
 
 /* One byte of each side has passed: the line is open. */
@@ -265,7 +265,7 @@ static void *run_pump(void *user)
         snprintf(x->why, sizeof(x->why), "%s", ls_last_error());
     free(data);
     atomic_fetch_sub(x->running, 1);
-    while (atomic_load(x->running) > 0) /* messages need somebody who waits, as workers' signs of life do */
+    while (atomic_load(x->running) > 0) /* messages move only while a worker waits, as heartbeats do */
         x->p->t->wait(x->p->worker[x->me], NULL, 0, 0.001);
     return NULL;
 }
@@ -343,7 +343,7 @@ static size_t fill_up(pair *p, int me, size_t from, ls_status *status)
     return sent;
 }
 
-/* What was written before hanging up arrives, also when the other side's bytes were never read. */
+/* Bytes written before hanging up arrive, also when the other side's bytes were never read. */
 static void what_was_said_before_hanging_up_arrives(void **state)
 {
     ls_status status;
@@ -356,12 +356,12 @@ static void what_was_said_before_hanging_up_arrives(void **state)
         p.t->hang_up(p.line[0]);
         p.line[0] = NULL;
         size_t got = read_to_end(&p, 1, 0);
-        assert_true(got == sent || got == sent + 1); /* one byte may be on its way before it is counted */
+        assert_true(got == sent || got == sent + 1); /* one byte may be in flight before it is counted */
         close_pair(&p);
     }
 }
 
-/* Messages that were taken as a whole arrive, though their sender does nothing more: nobody has to push them. */
+/* Messages that were taken as a whole arrive, though their sender does nothing more: no call has to push them. */
 static void what_was_taken_arrives_by_itself(void **state)
 {
     enum { MESSAGE = 4096 };
@@ -376,7 +376,7 @@ static void what_was_taken_arrives_by_itself(void **state)
         sent += moved;
     }
     while (got < sent + (MESSAGE - sent % MESSAGE) % MESSAGE && ls_clock_now() < end) {
-        size_t at = sent % MESSAGE; /* of one that was taken in part, the rest */
+        size_t at = sent % MESSAGE; /* the rest of a message that was taken in part */
         ls_want want = { .line = p.line[1], .read = true, .write = false, .ready = false };
         if (at > 0) {
             assert_int_equal(p.t->write(p.line[0], &(struct iovec){ data + at, MESSAGE - at }, 1, &moved), LS_OK);
@@ -435,7 +435,7 @@ static void a_killed_worker_ends_its_lines(void **state)
             if (!to && t->call(other, 0, &to) != LS_OK)
                 _exit(1);
             if (to && t->write(to, &(struct iovec){ "x", 1 }, 1, &moved) != LS_OK) {
-                t->hang_up(to); /* nobody was there yet */
+                t->hang_up(to); /* no worker was listening yet */
                 to = NULL;
             }
         }
@@ -607,7 +607,7 @@ static void without_a_key_or_a_place_nobody_meets(void **state)
         assert_true(says("rendezvous"));
     }
     o = job(free_port(), 0);
-    snprintf(o.rendezvous, sizeof(o.rendezvous), "tcp://192.0.2.1:2222"); /* of no machine */
+    snprintf(o.rendezvous, sizeof(o.rendezvous), "tcp://192.0.2.1:2222"); /* the address of no machine */
     assert_int_equal(t->open(&o, 0, &transport), LS_ERR_INVALID);
     assert_true(says("not an address of this machine"));
     o = job(free_port(), 1);
@@ -683,7 +683,7 @@ static void other_keys_and_jobs_are_told_on_both_sides(void **state)
     t->close(door);
 }
 
-/* ---- Strangers ---- */
+/* ---- Unknown peers ---- */
 
 static int connect_raw(int port)
 {
@@ -697,7 +697,7 @@ static int connect_raw(int port)
     return fd;
 }
 
-/* What the door says to these bytes: how many it sends before it hangs up; -1: it waits for more. */
+/* How many bytes the listener sends in answer to these bytes before it hangs up; -1: it waits for more. */
 static ssize_t say_raw(const ls_transport_table *t, ls_transport *door, int port, const void *data, size_t bytes,
                        unsigned char *answer, size_t room)
 {
@@ -843,7 +843,7 @@ static void *meddle(void *user)
     return NULL;
 }
 
-/* The caller's rank and address are read before there is TLS: that nobody changed them, TLS shows. */
+/* The caller's rank and address are read before there is TLS: TLS proves that they were not changed. */
 static void a_changed_opening_is_noticed(void **state)
 {
     const ls_transport_table *t = *state;
@@ -878,7 +878,7 @@ static int count_descriptors(void)
     return count;
 }
 
-/* Who says nothing makes room for others, the oldest first. */
+/* Silent connections are closed to make room for others, the oldest first. */
 static void silent_callers_make_room(void **state)
 {
     enum { SILENT = 600 };
@@ -999,7 +999,7 @@ static void workers_find_each_other_by_worker_0(void **state)
     w[1] = open_worker(t, &o);
     pass_a_byte(t, w[1], 0, w[0]);
     pass_a_byte(t, w[3], 1, w[1]);
-    t->close(w[0]); /* what is known stays known */
+    t->close(w[0]); /* known addresses stay known */
     pass_a_byte(t, w[3], 2, w[2]);
     for (int r = 1; r < 4; r++)
         t->close(w[r]);
@@ -1018,7 +1018,7 @@ static void workers_find_each_other_by_a_folder(void **state)
         w[r] = open_worker(t, &o);
     }
     pass_a_byte(t, w[1], 0, w[0]);
-    t->close(w[0]); /* nobody needs worker 0 */
+    t->close(w[0]); /* worker 0 is not needed */
     pass_a_byte(t, w[2], 1, w[1]);
     t->close(w[1]);
     o.rank = 1;
@@ -1103,7 +1103,7 @@ static void addresses_are_read_packed_and_printed(void **state)
     }
 }
 
-/* Stands in for the system's: with no_names it resolves no name, as on a machine without /etc/hosts and DNS. */
+/* Replaces the system's: with no_names it resolves no name, as on a machine without /etc/hosts and DNS. */
 static bool no_names;
 
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out)

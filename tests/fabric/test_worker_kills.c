@@ -1,5 +1,5 @@
 /* Workers are real processes, and one or two of them are killed (SIGKILL) or stopped (SIGSTOP) at a named point of a
- * step. The others go on and end with the bits of one process that nobody disturbed; no step is left out or made twice,
+ * step. The others go on and end with the bits of one undisturbed process; no step is left out or made twice,
  * and the log says the same.
  *
  * A worker that is to be struck has its own copy of the transport's table, and of two functions of its peers, in which
@@ -26,6 +26,7 @@
 #include "fabric/mesh/mesh.h"
 #include "lockstep.h"
 #include "nn/model.h"
+#include "samples.h"
 #include "sanitized.h"
 #include "train/job/job.h"
 
@@ -36,21 +37,21 @@
 #define CLASSES  4
 #define LIMIT    (SANITIZED ? 600 : 240) /* seconds that a job may take */
 #define SILENCE  2.0                     /* seconds until a stopped worker is given up */
-#define PATIENCE 60.0                    /* the same where nobody is stopped: a slow machine is no reason */
+#define PATIENCE 60.0                    /* the same in trials without a stop: a slow machine must not fail them */
 
-/* ---- What befalls a worker ---- */
+/* ---- What happens to a worker ---- */
 
 typedef enum point {
     BEFORE_SEND,   /* nothing of the exchange has gone out */
     HALF_SENT,     /* half of what goes to the first of the others has */
     BETWEEN_SENDS, /* one of the others has all of its part, the next one has not */
     AFTER_SEND,    /* all have theirs */
-    BEFORE_READY,  /* it has everything, and has told nobody */
+    BEFORE_READY,  /* it has everything, and has not confirmed it */
     AFTER_READY,   /* it has said so (the coordinator: all have, and it has not said COMMIT) */
     HALF_COMMIT,   /* the coordinator has said COMMIT to one of the others */
     AFTER_COMMIT,  /* it has heard or said COMMIT, and has not made the update */
-    IN_CHECKPOINT, /* the second file of a checkpoint is being synced (the chief alone writes) */
-    IN_JOINING,    /* a new member gets the state: see joining_names; `exchange` says where, from 1 */
+    IN_CHECKPOINT, /* the second file of a checkpoint is being synced (only the chief writes) */
+    IN_JOINING,    /* a new member gets the state: see joining_names; `exchange` is the point, from 1 */
     POINTS
 } point;
 
@@ -67,7 +68,7 @@ static bool is_of_exchange(point p)
 
 typedef struct strike {
     point point;
-    int rank, exchange; /* of the step; counted from 1 */
+    int rank, exchange; /* number of the exchange in its step, from 1 */
     int signal;         /* SIGKILL or SIGSTOP; 0: none */
 } strike;
 
@@ -79,7 +80,7 @@ typedef struct trial {
     int size;
     strike strikes[2];
     bool new_member;       /* one more worker comes while the job runs */
-    int servers;           /* the last ranks of those that begin join for all */
+    int servers;           /* number of servers: the last of the initial ranks */
     const char *transport; /* NULL: as workers of one machine choose, shared memory */
 } trial;
 
@@ -94,7 +95,7 @@ typedef struct outcome {
     bool disordered;
     double ends[STEPS + 1]; /* when steps ended */
     double struck;          /* 0: this worker was not */
-    int exchanges;          /* of a step */
+    int exchanges;          /* number of exchanges in a step */
 } outcome;
 
 static outcome *outcomes; /* by rank; shared with the workers */
@@ -279,7 +280,7 @@ static ls_status begin_step(void *user, ls_model *model, const ls_logs *logs)
     return LS_OK;
 }
 
-/* Members look at their doors when they commit something, and all decide at the same commit that somebody is welcome.
+/* Members check for joining workers when they commit, and all accept one at the same commit.
  */
 static ls_status wait_for_new_member(ls_context *ctx)
 {
@@ -322,10 +323,7 @@ static ls_status train(ls_model *model, const trial *t, outcome *out)
     static uint8_t pixels[SAMPLES * 32 * 32 * 3];
     static int32_t labels[SAMPLES];
     char log[96], folder[96];
-    for (size_t i = 0; i < sizeof(pixels); i++)
-        pixels[i] = (uint8_t)(i * 2654435761u >> 24);
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i * 7 % CLASSES;
+    samples_fill_bytes(pixels, labels, SAMPLES, 32 * 32 * 3, CLASSES);
     snprintf(log, sizeof(log), "%s/log", root);
     snprintf(folder, sizeof(folder), "%s/checkpoints", root);
     ls_callback counter = { .user = out, .on_batch_begin = begin_step, .on_batch_end = end_step };
@@ -462,7 +460,7 @@ static void run_workers(const trial *t, const char *what)
     wait_for(pids, size, what);
 }
 
-/* The hash of each step that is in the log, one behind the other: each step once, in order. */
+/* The hash of each step that is in the log, one after the other: each step once, in order. */
 static void read_log(char (*hashes)[65], const char *what)
 {
     char path[96], line[4096];
@@ -497,7 +495,7 @@ static void remove_root(void)
     nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* One process, and then three that nobody disturbs: how many exchanges a step has. */
+/* One process, and then three undisturbed ones: how many exchanges a step has. */
 static void learn(net kind)
 {
     if (undisturbed[kind].known)
@@ -626,7 +624,7 @@ static void two_at_once(void **state)
         }
 }
 
-/* Of two workers and a server, and of two workers and two servers: the joins of a lost server go to the other one, or
+/* Two workers and a server, and two workers and two servers: the joins of a lost server go to the other one, or
  * to all; the lanes of lost workers to the other, or to the servers. */
 static void with_parameter_servers(void **state)
 {
@@ -673,7 +671,8 @@ static void at_every_level_of_resnet18(void **state)
         }
 }
 
-/* The giver, another member and the new member itself, while it gets the state; it is given by another one then. */
+/* The sender of the state, another member and the new member itself are struck while it gets the state; another
+ * member sends it then. */
 static void while_a_worker_joins(void **state)
 {
     (void)state;

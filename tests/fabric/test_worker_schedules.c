@@ -1,11 +1,11 @@
-/* What workers say to each other, under seeded schedules of a simulated network: workers die at any call, two at once,
+/* The protocol of workers, under seeded schedules of a simulated network: workers die at any call, two at once,
  * stand still, vanish, lose lines and are split from each other, with and without resets of their connections; others
  * come later, or come back. In a third of them
- * some workers are parameter servers. Whoever is left ends with the bits of one process, has made every step once, at
- * most one side of a split goes on, and nobody hangs.
+ * some workers are parameter servers. Each worker that is left ends with the bits of one process and has made every
+ * step once, at most one side of a split continues, and no worker hangs.
  *
  * LS_SCHEDULES=N runs that many (400 by default), from LS_FIRST_SCHEDULE on; LS_SCHEDULE=SEED one of them, with its
- * story on standard error; LS_SPLIT=SEED likewise one with resets, LS_TWINS=SEED one with two processes of one rank. */
+ * story on standard error; LS_SPLIT=SEED one with resets, LS_TWINS=SEED one with two processes of one rank. */
 #include <math.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@
 #include "run/peers.h"
 
 #define MOST       5 /* workers */
-#define MORE       3 /* that come later, or come back */
+#define MORE       3 /* workers that join later, or return */
 #define SAMPLES    13
 #define FEATURES   4
 #define CLASSES    3
@@ -168,10 +168,10 @@ typedef struct schedule {
     ls_sim_event events[3];
     double begins[MOST + MORE];
     int ranks[MOST + MORE];
-    int begin, more;   /* so many begin; and so many come later */
-    int servers;       /* of those that begin, the last ones */
+    int begin, more;   /* workers at the start; workers that join later */
+    int servers;       /* the last ones at the start */
     bool local;        /* all on one machine */
-    int must_end_well; /* so many workers, with those that are killed; if all have met before */
+    int must_end_well; /* number of workers, the killed ones included; if all have met before */
     ls_philox_key key;
     uint32_t drawn;
 } schedule;
@@ -181,7 +181,7 @@ static uint32_t draw(schedule *s, uint32_t below)
     return ls_random_block(s->key, 0, 0, s->drawn++).word[0] % below;
 }
 
-/* The calls of the transport, and the time, that workers need which nothing befalls. */
+/* The calls of the transport, and the time, that undisturbed workers need. */
 static int64_t usual_calls[JOBS][MOST + 1];
 static double usual_time[JOBS][MOST + 1];
 
@@ -206,8 +206,8 @@ static ls_sim_event draw_event(schedule *s, ls_sim_fate fate, int worker)
     return e;
 }
 
-/* How many workers have to end well, together with those that are killed. One that was silent may have been heard by
- * some and not by others; but whoever goes on is half of them, or more. Two whose connection was cut reconnect. A split
+/* How many workers must end well, the killed ones included. One that was silent may have been heard by
+ * some and not by others; but at least half of them continue. Two whose connection was cut reconnect. A split
  * may come when the members have just changed: then no side may be sure of a quorum. */
 static int count_that_must_end_well(const schedule *s)
 {
@@ -240,7 +240,7 @@ static void draw_joining(schedule *s)
         s->begins[w] = 0.3 + time * draw(s, 1000) / 1000;
         s->ranks[w] = i < s->event_count && draw(s, 4) ? s->events[i].worker : (int)draw(s, (uint32_t)s->size);
     }
-    if (s->event_count < 3 && draw(s, 2)) { /* one of them dies, too */
+    if (s->event_count < 3 && draw(s, 2)) { /* one of them also dies */
         ls_sim_event *e = &s->events[s->event_count++];
         *e = draw_event(s, LS_SIM_KILL, s->size + (int)draw(s, (uint32_t)s->more));
     }
@@ -356,7 +356,7 @@ static bool enough_went_on(const run *r)
 static bool is_split_brain(const run *r, int w)
 {
     const outcome *own = &r->members[w].out;
-    for (int o = 0; w < r->s.size && o < r->s.size; o++) { /* those that come later may begin another job */
+    for (int o = 0; w < r->s.size && o < r->s.size; o++) { /* workers that join later may start another job */
         const outcome *other = &r->members[o].out;
         for (int step = 1; o != w && step <= MOST_STEPS; step++)
             if (own->with[step] && other->with[step] && !(own->with[step] >> r->s.ranks[o] & 1) &&
@@ -366,7 +366,7 @@ static bool is_split_brain(const run *r, int w)
     return false;
 }
 
-/* What is wrong with a worker's end; NULL: nothing. */
+/* The error in a worker's end, or NULL. */
 static const char *find_fault(const run *r, int w)
 {
     const outcome *out = &r->members[w].out, *right = &alone[r->s.job - jobs];
@@ -374,7 +374,7 @@ static const char *find_fault(const run *r, int w)
         return "a step was made twice, or left out";
     if (is_split_brain(r, w))
         return "another side of the split went on, too";
-    bool idle = out->made == 0; /* it came, or came back, behind the last step */
+    bool idle = out->made == 0; /* it joined, or returned, after the last step */
     if (out->status == LS_OK && (strcmp(out->hash, right->hash) != 0 || (out->steps != right->steps && !idle)))
         return "it has other bits than one process, or other steps";
     if (out->status == LS_OK || ls_sim_was_killed(r->sim, w))
@@ -408,7 +408,7 @@ static void tell(const run *r)
     }
 }
 
-static int joined; /* workers that came later, were let in, and went on to the end */
+static int joined; /* workers that joined later and trained to the end */
 
 static bool run_one(run *r, bool story)
 {
@@ -450,7 +450,7 @@ static void out_of_time(int signal)
     _exit(1);
 }
 
-/* Of simulated workers only one runs at a time: that the next is on the same core takes a third less time. */
+/* Only one simulated worker runs at a time: with the next one on the same core this takes a third less time. */
 static void stay_here(void)
 {
     cpu_set_t here;

@@ -1,4 +1,4 @@
-/* What a program sees of being one worker of several: the names of its devices, the strategy multi-worker, what it does
+/* A program that is one worker of several: the names of its devices, the strategy multi-worker, what it does
  * alone in a context of its own, and what it touches of the data. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,7 +121,7 @@ static ls_status forget_to_join(int rank, int size, void *user)
     ls_context *ctx = NULL;
     char hash[65], expected[65];
     (void)rank, (void)size, (void)user;
-    LS_TRY(ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx)); /* of one: ls_spawn says so */
+    LS_TRY(ls_context_open(&(ls_context_options){ .threads = 1 }, &ctx)); /* a cluster of one worker, by ls_spawn */
     LS_TRY(train(ctx, ls_multi_worker(), expected));
     unsetenv("LOCKSTEP_RANK");
     unsetenv("LOCKSTEP_WORLD_SIZE");
@@ -225,7 +225,7 @@ static ls_status look_at_images(int rank, int size, void *user)
     ls_array x = ls_array_of(LS_U8, LS_SHAPE(ROWS, 128, 128, 4), images);
     LS_TRY(ls_fit_arrays(model, x, ls_array_of(LS_I32, LS_SHAPE(ROWS), labels), .batch_size = 128, .lanes = 4,
                          .keep_order = true, .verbose = LS_VERBOSE_SILENT));
-    double part = touched(), least = 1.0 / size - 0.01, most = 1.0 / size + 0.15; /* of all, a sample is compared */
+    double part = touched(), least = 1.0 / size - 0.01, most = 1.0 / size + 0.15; /* a sample of all is compared */
     if (!(part >= least && part <= most))
         return ls_fail(LS_ERR_INTERNAL, "worker %d of %d touched %.3f of the images", rank, size, part);
     ls_model_destroy(model);
@@ -252,10 +252,10 @@ static void a_worker_reads_the_rows_of_its_lanes(void **state)
 
 #define SAMPLES 44
 
-static atomic_int calls; /* of this process */
+static atomic_int calls; /* in this process */
 static int fails_at = -1;
 
-/* Of a sample's number and the pass's, so that both must be right. */
+/* Made from a sample's number and the pass's, so that both must be right. */
 static ls_status add_number(void *user, const ls_element *in, ls_element *out)
 {
     int64_t number = atomic_fetch_add(&calls, 1);
@@ -332,7 +332,8 @@ static ls_status train_on_each_pipeline(int rank, int size, void *user)
         if (strcmp(together, by_itself) != 0)
             return ls_fail(LS_ERR_INTERNAL, "pipeline %d: worker %d of %d has other bits than one process", which, rank,
                            size);
-        /* Batches of 8 in 4 lanes, the last with 4 samples of 44; what is skipped behind the map is not made. */
+        /* Batches of 8 in 4 lanes, the last with 4 samples of 44; samples that are skipped after the map are not made.
+         */
         int used = which == TWO_MAPS ? 3 * (SAMPLES - 4) : called_alone;
         if (called != used / size)
             return ls_fail(LS_ERR_INTERNAL, "pipeline %d: worker %d of %d called the map %d times, one process %d",

@@ -22,9 +22,9 @@ typedef struct trouble {
     bool overflow;  /* one row of a gradient, which one worker joins, is infinite; the loss is finite */
     bool other_run; /* worker 1 counts one more run than the others, from the third step on */
     bool other_bit; /* worker 1 changes a bit of a weight after the second step */
-    int64_t units;  /* of the first layer: with many, workers share out its joins */
+    int64_t units;  /* units of the first layer: with many, workers divide its joins */
     ls_status status;
-    const char *words; /* of every worker's message */
+    const char *words; /* text of every worker's message */
 } trouble;
 
 static ls_status cause(void *user, ls_model *model, const ls_logs *logs, bool *stop)

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "lockstep.h"
+#include "with_graph.h"
 
 /* Sizes that no machine has are asked for below: the sanitizer, too, shall answer NULL, as malloc does. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
@@ -24,28 +26,6 @@ const char *__tsan_default_options(void)
 {
     return "allocator_may_return_null=1";
 }
-
-/* ---- Fixture and short hands ---- */
-
-static ls_context *ctx;
-static ls_graph *g;
-
-static int set_up(void **state)
-{
-    (void)state;
-    return ls_context_open(NULL, &ctx) != LS_OK || ls_graph_create(ctx, &g, .seed = 7) != LS_OK;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    ls_graph_destroy(g);
-    ls_context_close(ctx);
-    return 0;
-}
-
-#define WITH_GRAPH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-#define OK(call)         assert_string_equal((call) == LS_OK ? "" : ls_last_error(), "")
 
 static ls_tensor *whole(ls_dtype dtype, ls_shape shape)
 {
@@ -399,7 +379,7 @@ static void wrong_names(void **state)
         ls_tensor *x = number(1);
         REFUSED(ls_named(x, bad[i]), LS_ERR_INVALID, "is no name");
         double value;
-        OK(ls_read_scalar(x, &value)); /* the tensor itself is as good as before */
+        OK(ls_read_scalar(x, &value)); /* the tensor itself is unchanged */
         if (bad[i])
             REFUSED(ls_op_input(g, bad[i], LS_F32, LS_SHAPE(2)), LS_ERR_INVALID, "is no name");
         if (bad[i])
@@ -609,7 +589,7 @@ static void null_tensors(void **state)
     assert_null(ls_tensor_graph(n));
 }
 
-/* Beside a tensor that is there, a missing one is an error of its graph that says which. */
+/* Beside a tensor that is there, a missing one is an error of its graph that names it. */
 static void one_null_among_tensors(void **state)
 {
     (void)state;

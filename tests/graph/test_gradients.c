@@ -30,7 +30,7 @@ typedef struct probe {
     test_leaf *dy;
     int reals; /* inputs that have a gradient or might have one */
     int number[TEST_INPUTS + 1];
-    test_leaf *leaf[TEST_INPUTS + 1]; /* the reals; dy behind them */
+    test_leaf *leaf[TEST_INPUTS + 1]; /* the reals, then dy */
     ls_tensor *g[TEST_INPUTS];
 } probe;
 

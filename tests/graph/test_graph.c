@@ -10,31 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "graph/node.h"
 #include "lockstep.h"
+#include "with_graph.h"
 
-/* ---- Fixture and short hands ---- */
-
-static ls_context *ctx;
-static ls_graph *g;
-
-static int set_up(void **state)
-{
-    (void)state;
-    return ls_context_open(NULL, &ctx) != LS_OK || ls_graph_create(ctx, &g) != LS_OK;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    ls_graph_destroy(g);
-    ls_context_close(ctx);
-    return 0;
-}
-
-#define WITH_GRAPH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-#define OK(call)         assert_string_equal((call) == LS_OK ? "" : ls_last_error(), "")
-#define F32(...)         ls_op_fill(g, LS_F32, LS_SHAPE(__VA_ARGS__), 1)
+#define F32(...) ls_op_fill(g, LS_F32, LS_SHAPE(__VA_ARGS__), 1)
 
 static ls_tensor *find(const char *name)
 {
@@ -187,8 +168,9 @@ static void flops_of_known_ops(void **state)
     FLOPS(ls_op_matmul(F32(2, 3), w), 2 * 2 * 3 * 5);
     FLOPS(ls_op_matmul(F32(3, 2), w, .transpose_a = true), 2 * 2 * 3 * 5);
     FLOPS(ls_op_matmul(F32(2, 3), F32(5, 3), .transpose_b = true), 2 * 2 * 3 * 5);
-    FLOPS(ls_op_matmul(x, w), 2 * 3 * 5);                                       /* of one sample */
-    FLOPS(ls_op_matmul(x, ls_op_matmul(x, w), .transpose_a = true), 2 * 3 * 5); /* a weight's gradient, likewise */
+    FLOPS(ls_op_matmul(x, w), 2 * 3 * 5); /* for one sample */
+    FLOPS(ls_op_matmul(x, ls_op_matmul(x, w), .transpose_a = true),
+          2 * 3 * 5); /* a weight's gradient, for one sample */
     FLOPS(ls_op_matmul(F32(7, 2, 3), w), 7 * 2 * 2 * 3 * 5);
     FLOPS(ls_op_matmul(F32(7, 1, 2, 3), F32(4, 3, 5)), 7 * 4 * 2 * 2 * 3 * 5);
     FLOPS(ls_op_add(x, F32(3)), 3);

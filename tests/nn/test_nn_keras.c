@@ -15,35 +15,33 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "check.h"
 #include "data/safetensors.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "skip.h"
 #include "support.h"
 
-#define OK(call)     assert_string_equal((call) == LS_OK ? "" : ls_last_error(), "")
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define REFERENCE    "tests/reference/keras/"
+#define REFERENCE "tests/reference/keras/"
 
 static ls_context *ctx;
-static char folder[] = "/tmp/lockstep-keras-XXXXXX";
 
 static int set_up(void **state)
 {
     (void)state;
-    return !mkdtemp(folder) || ls_context_open(NULL, &ctx) != LS_OK;
+    return make_folder(state) != 0 || ls_context_open(NULL, &ctx) != LS_OK;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
     ls_context_close(ctx);
-    return rmdir(folder);
+    return rmdir(folder); /* nothing is left in it */
 }
 
 static ls_status read_text(const char *text, ls_model **out)
 {
-    char path[64];
-    snprintf(path, sizeof(path), "%s/model.json", folder);
+    const char *path = in_folder("model.json");
     OK(ls_file_write(path, text, strlen(text)));
     ls_status status = ls_model_from_keras_json(ctx, path, out);
     unlink(path);
@@ -125,7 +123,7 @@ static void small_texts_are_read(void **state)
                      "[[\"d\",1,0]]"),
           12 },
     };
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         ls_model *model = NULL;
         if (read_text(rows[i].text, &model) != LS_OK)
             fail_msg("%s: %s", rows[i].what, ls_last_error());
@@ -145,7 +143,7 @@ static void small_texts_are_read(void **state)
     ls_model_destroy(model);
 }
 
-/* Each changes one thing of a good text, and is told layer, class and key. */
+/* Each changes one thing of a good text; the error names layer, class and key. */
 static void what_is_not_honoured_is_refused_by_name(void **state)
 {
     (void)state;
@@ -259,7 +257,7 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
                      "[[\"d\",0,0]]"),
           LS_ERR_UNSUPPORTED, "second argument" },
     };
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         ls_model *model = NULL;
         ls_status status = read_text(rows[i].text, &model);
         if (status != rows[i].status)
@@ -273,7 +271,7 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
     assert_int_equal(ls_model_from_keras_json(ctx, NULL, &model), LS_ERR_INVALID);
 }
 
-/* Without memory limits in the way: whatever is cut off a file, the reader says so and does not fall over. */
+/* Without memory limits in the way: whatever is cut off a file, the reader reports it and does not crash. */
 static void texts_cut_short_are_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Layers one by one: output shapes and parameter counts as Keras has them, values of those that are a formula, initial
- * values, and what a wrong spec is told. */
+/* Layers one by one: output shapes and parameter counts as Keras has them, values of layers that are a formula, initial
+ * values, and the errors for wrong specs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,14 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "lockstep.h"
 #include "nn/keras.h"
 #include "nn/layer.h"
 #include "support.h"
 
-#define OK(call)     assert_string_equal((call) == LS_OK ? "" : ls_last_error(), "")
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define INIT(...)    .kernel_initializer = { .kind = __VA_ARGS__ }
+#define INIT(...) .kernel_initializer = { .kind = __VA_ARGS__ }
 
 static ls_context *ctx;
 
@@ -42,7 +41,7 @@ static ls_model *model_of(ls_layer input, ls_layer layer)
     return model;
 }
 
-/* What the model gives for one batch; free() it. */
+/* The model's output for one batch; free() it. */
 static float *run_model(ls_model *model, const void *x, int64_t batch, bool training, size_t *count)
 {
     ls_shape shape = ls_model_input_shape(model, 0);
@@ -124,7 +123,7 @@ static void shapes_and_parameters_are_keras_s(void **state)
         { "concatenate of one", ls_input(4), ls_concatenate(), "(batch, 4)", 0 },
     };
     bool seen[LS_LAYER_KINDS] = { false };
-    for (size_t i = 0; i < COUNT(shape_rows); i++) {
+    for (size_t i = 0; i < LENGTH(shape_rows); i++) {
         const shape_row *row = &shape_rows[i];
         ls_model *model = model_of(row->input, row->layer);
         ls_shape shape = ls_model_output_shape(model, 0);
@@ -206,7 +205,7 @@ static void values_are_the_formulas(void **state)
           SIX,
           { -1.3879085f, -0.4956816f, -0.3469771f, -0.0495682f, 0.3965453f, 1.8835901f } },
     };
-    for (size_t i = 0; i < COUNT(value_rows); i++) {
+    for (size_t i = 0; i < LENGTH(value_rows); i++) {
         const value_row *row = &value_rows[i];
         ls_model *model = model_of(ls_input(6), row->layer);
         size_t count;
@@ -226,8 +225,8 @@ static void zeros_before_a_convolution_are_its_padding(void **state)
     (void)state;
     double numbers[2 * 5 * 5 * 3];
     float x[2 * 5 * 5 * 3];
-    test_random(numbers, COUNT(x), 3, -1, 1);
-    for (size_t i = 0; i < COUNT(x); i++)
+    test_random(numbers, LENGTH(x), 3, -1, 1);
+    for (size_t i = 0; i < LENGTH(x); i++)
         x[i] = (float)numbers[i];
     ls_model *folded, *direct;
     OK(ls_sequential(ctx, "a", &folded, ls_input(5, 5, 3), ls_zero_padding2d(.zero_padding = { 0, 1, 2, 1 }),
@@ -256,7 +255,7 @@ static void dropout_in_training_drops(void **state)
 {
     (void)state;
     float x[1000];
-    for (size_t i = 0; i < COUNT(x); i++)
+    for (size_t i = 0; i < LENGTH(x); i++)
         x[i] = 1;
     ls_model *model;
     OK(ls_sequential(ctx, "d", &model, ls_input(10), ls_dropout(0.5), ls_dropout(0.5)));
@@ -328,7 +327,7 @@ static void initial_values_have_their_distribution(void **state)
         { "zeros", ls_conv2d(50, 3, INIT(LS_INIT_ZEROS)), 0, 0, 0 },
     };
     enum { N = 9000 };
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         ls_model *model = model_of(ls_input(4, 4, 20), rows[i].layer);
         static float w[N];
         OK(ls_variable_get(ls_model_variable(model, 0), w, sizeof(w)));
@@ -464,7 +463,7 @@ static void a_wrong_spec_is_told_layer_option_and_value(void **state)
         { ls_input(-2), ls_dense(1), LS_ERR_INVALID, "InputLayer|-2" },
         { ls_input(8, .dtype = (ls_dtype)44), ls_dense(1), LS_ERR_DTYPE, "InputLayer|44" },
     };
-    for (size_t i = 0; i < COUNT(error_rows); i++) {
+    for (size_t i = 0; i < LENGTH(error_rows); i++) {
         const error_row *row = &error_rows[i];
         ls_model *model = NULL;
         ls_status status = ls_sequential(ctx, "wrong", &model, row->input, row->layer);

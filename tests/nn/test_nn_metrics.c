@@ -46,7 +46,7 @@ static ls_metric metric_of(const json_t *spec)
 
 static const char *const fields[] = { "targets", "predictions", "weights" };
 
-/* The arrays of one batch; those that are not there have no data. */
+/* The arrays of one batch; missing ones have no data. */
 static void read_batch(const json_t *spec, size_t b, training_array out[3])
 {
     const json_t *batch = json_array_get(json_object_get(spec, "batches"), b);
@@ -213,7 +213,7 @@ static double result_of(test_graph *t, ls_metric metric, ls_tensor *targets, ls_
     return ls_metric_result(&metric, sums);
 }
 
-/* A label that is no class and a score that is no number are misses; minus infinity is a score like any other. */
+/* A label without a class and a NaN score are misses; minus infinity is a score like any other. */
 static void strange_scores_are_misses(void **state)
 {
     (void)state;

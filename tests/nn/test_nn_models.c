@@ -13,37 +13,28 @@
 #include <unistd.h>
 
 #include "base/sha256.h"
+#include "check.h"
 #include "data/safetensors.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "support.h"
-
-#define OK(call)     assert_string_equal((call) == LS_OK ? "" : ls_last_error(), "")
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Fails unless the call gives `status` and a message with all of `words`, separated by |. */
 #define REFUSED(call, status, words) refused(call, status, words, __LINE__)
 
 static ls_context *ctx;
-static char folder[] = "/tmp/lockstep-models-XXXXXX";
 
 static int set_up(void **state)
 {
     (void)state;
-    return !mkdtemp(folder) || ls_context_open(NULL, &ctx) != LS_OK;
+    return make_folder(state) != 0 || ls_context_open(NULL, &ctx) != LS_OK;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
     ls_context_close(ctx);
-    return rmdir(folder);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return path;
+    return rmdir(folder); /* nothing is left in it */
 }
 
 static void refused(ls_status got, ls_status want, const char *words, int line)
@@ -221,7 +212,7 @@ static void shared_layers_share(void **state)
     ls_model_destroy(m);
 }
 
-/* Inputs of fewer axes are spread as Keras does it: axes of size 1 behind the batch axis. */
+/* Inputs of fewer axes are spread as Keras does it: axes of size 1 after the batch axis. */
 static void merging_spreads(void **state)
 {
     (void)state;
@@ -486,7 +477,7 @@ static void inputs_of_a_trace_must_fit(void **state)
                             "(batch, 28, 28, 3)|(batch, 28, 28, 1)", "uint8|float32", "another graph", "NULL" };
     ls_tensor *output = NULL;
     size_t nodes = ls_graph_node_count(g);
-    for (size_t i = 0; i < COUNT(bad); i++)
+    for (size_t i = 0; i < LENGTH(bad); i++)
         REFUSED(ls_model_trace(m, &bad[i], false, &output, NULL),
                 i < 2    ? LS_ERR_SHAPE
                 : i == 2 ? LS_ERR_DTYPE
@@ -498,7 +489,7 @@ static void inputs_of_a_trace_must_fit(void **state)
     REFUSED(ls_model_trace(m, &good, true, &output, NULL), LS_ERR_INVALID, "trace");
     REFUSED(ls_model_trace(NULL, &good, false, &output, NULL), LS_ERR_INVALID, "NULL");
     OK(ls_graph_status(g));
-    /* a whole batch is as good as a per-sample one */
+    /* a whole batch works like a per-sample one */
     ls_tensor *whole = ls_op_fill(g, LS_F32, LS_SHAPE(5, 28, 28, 1), 0.5);
     OK(ls_model_trace(m, &whole, false, &output, NULL));
     ls_array value;
@@ -559,7 +550,7 @@ static void built_in_models_have_their_parameters(void **state)
           LS_SHAPE(LS_BATCH, 1000) }, /* torchvision's */
         { "resnet50", 25610152, 25557032, LS_SHAPE(LS_BATCH, 224, 224, 3), LS_SHAPE(LS_BATCH, 1000) },
     };
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         ls_model *m;
         int64_t trained = 0, count;
         assert_string_equal(ls_model_builtin_name(i), rows[i].name);
@@ -575,7 +566,7 @@ static void built_in_models_have_their_parameters(void **state)
         assert_int_equal(trained, rows[i].trained);
         ls_model_destroy(m);
     }
-    assert_null(ls_model_builtin_name(COUNT(rows)));
+    assert_null(ls_model_builtin_name(LENGTH(rows)));
     ls_model *m;
     REFUSED(ls_model_builtin(ctx, "resnet-50", &m), LS_ERR_NOT_FOUND, "resnet-50|resnet50");
     REFUSED(ls_model_builtin(ctx, NULL, &m), LS_ERR_INVALID, "NULL");
@@ -598,7 +589,7 @@ static void built_in_models_take_sizes_and_classes(void **state)
         { "resnet18", LS_SHAPE(1, 1, 1), 2, 0 },
         { "resnet50", LS_SHAPE(33, 2, 4), 10, 0 },
     };
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         ls_model *m;
         OK(ls_model_builtin(ctx, rows[i].name, &m, .input = rows[i].in, .classes = rows[i].classes));
         ls_shape whole = { .rank = rows[i].in.rank + 1, .dims = { 2 } }, out = LS_SHAPE(2, rows[i].classes);
@@ -708,7 +699,7 @@ static void the_summary_of_a_graph_says_what_is_connected(void **state)
         " Trainable params: 88 (352.00 B)\n"
         " Non-trainable params: 16 (64.00 B)\n",
     };
-    for (size_t i = 0; i < COUNT(lines); i++)
+    for (size_t i = 0; i < LENGTH(lines); i++)
         if (!strstr(text, lines[i]))
             fail_msg("there is no line\n%sin\n%s", lines[i], text);
     free(text);
@@ -782,7 +773,7 @@ static void weights_of_another_type_are_refused(void **state)
     };
     ls_model *model;
     char before[65], after[65];
-    OK(ls_safetensors_write(path, entries, COUNT(entries), NULL, 0));
+    OK(ls_safetensors_write(path, entries, LENGTH(entries), NULL, 0));
     OK(ls_sequential(ctx, "m", &model, ls_input(3), ls_dense(2)));
     hash_of(model, before);
     REFUSED(ls_model_load_weights(model, path), LS_ERR_DTYPE, "\"dense/kernel\"|float64|float32");
@@ -809,7 +800,7 @@ static void the_hash_is_over_trainable_variables_first(void **state)
                                   "dense/bias" };
     float values[64];
     size_t count = 0;
-    for (size_t i = 0; i < COUNT(order); i++) {
+    for (size_t i = 0; i < LENGTH(order); i++) {
         ls_tensor *v = variable(m, order[i]);
         int64_t elements;
         assert_true(ls_shape_count(&v->shape, 1, &elements));

@@ -12,13 +12,13 @@
 #include <cmocka.h>
 
 #include "base/sha256.h"
+#include "check.h"
 #include "support.h"
 #include "training.h"
 
 /* Keras computes 1 - beta^t in float32: after few steps it is off by some 1e-5 of itself. */
 #define TOLERANCE      2e-6
 #define TOLERANCE_ADAM 1e-5
-#define LENGTH(array)  (sizeof(array) / sizeof(*(array)))
 
 /* ---- Schedules ---- */
 

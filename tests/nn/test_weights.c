@@ -1,6 +1,6 @@
 /* Weights in other formats and layouts: through each of them and back the bits stay; files of PyTorch, torchvision,
  * NumPy and Keras (tests/reference/make_weights.py) load, and give what those compute; what contradicts itself is
- * refused; differences are told. */
+ * refused; differences are reported. */
 #include <math.h>
 
 #include "data_files.h"
@@ -133,7 +133,7 @@ static void pytorchs_weights_give_pytorchs_predictions(void **state)
     ls_model_destroy(model);
 }
 
-/* What is written is what PyTorch wrote, but for its counters of batches. */
+/* The written file equals PyTorch's, except for its counters of batches. */
 static void our_file_is_pytorchs(void **state)
 {
     (void)state;
@@ -391,7 +391,7 @@ static void many_arrays_in_a_group(void **state)
     free(values);
 }
 
-/* Of a Functional model, in the order in which Keras itself wrote them; made in another. */
+/* Variables of a Functional model, in the order in which Keras wrote them, created in another order. */
 static void layers_are_in_kerass_order(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* Memory limits are real: what does not fit fails before the first step and says what would, what fits trains, and no
- * device ever takes more than its limit, by its own books and by the process's pages. The model is a chain of layers
- * whose activations are kept for the gradients; how much it needs is found by a run without a limit. */
+/* Memory limits are real: a job that does not fit fails before the first step and reports what would fit, a job that
+ * fits trains, and no device ever takes more than its limit, by its own books and by the process's pages. The model is
+ * a chain of layers whose activations are kept for the gradients; how much it needs is found by a run without a limit.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +39,7 @@ static void make_chain(chain *c, ls_context *ctx)
         snprintf(name, sizeof(name), "layer%d/tanh", i);
         y = ls_named(ls_op_tanh(ls_op_mul(y, ls_op_shift(c->variables[i], 1))), name);
         c->wide = y;
-        y = ls_op_sub(y, ls_op_reduce_mean(y, LS_AXES(0), false)); /* of the batch: y is kept until it is known */
+        y = ls_op_sub(y, ls_op_reduce_mean(y, LS_AXES(0), false)); /* mean of the batch: y is kept until it is known */
     }
     c->loss = ls_op_reduce_mean(ls_op_square(y), LS_ALL_AXES, false);
     OK(ls_gradients(c->loss, c->variables, LAYERS, gradients));
@@ -95,7 +96,7 @@ static void open_limited(machine *m, const limited *l)
         OK(ls_set_memory_growth(m->ctx, l->device, true));
 }
 
-/* What the device has taken at most in a step. */
+/* The most memory that the device had in a step. */
 static size_t need_of(const char *device, int64_t batch)
 {
     machine m;
@@ -165,7 +166,7 @@ static void what_does_not_fit_fails_before_it_runs(void **state)
         for (int again = 0; again < 2; again++) {
             FAILS(train(&c, l.batch), LS_ERR_MEMORY, l.device[0] == 'g' ? GPU(0) : CPU(0), "needs ", limit, "/tanh",
                   "MiB", "would fit");
-            if (l.device[0] == 'g') /* of a CPU, also what was fetched is counted */
+            if (l.device[0] == 'g') /* a CPU also counts fetched values */
                 machine_has(ls_last_error(), need);
         }
         if (m.g)
@@ -399,7 +400,7 @@ static void variables_that_find_no_memory_are_named(void **state)
     machine_close(&m);
 }
 
-/* ---- What is told ---- */
+/* ---- Reports ---- */
 
 static void memory_is_listed_by_name(void **state)
 {
@@ -470,7 +471,7 @@ static void line_about(const char *text, const char *device, char *out, size_t r
     snprintf(out, room, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
 }
 
-/* What is fetched is held by the device its tensor belongs to, and is counted there before a run and after it. */
+/* A fetched value is held by the device of its tensor, and counted there before a run and after it. */
 static void what_is_fetched_is_counted_where_it_is_held(void **state)
 {
     (void)state;

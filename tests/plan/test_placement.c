@@ -1,4 +1,4 @@
-/* What runs where: the log as TensorFlow has it, scopes, soft and hard placement, tables and colours, groups that a
+/* Placement: the log as TensorFlow has it, scopes, soft and hard placement, tables and colours, groups that a
  * scope would cut, and the copies between devices. The GPUs are the tests' own (gpu.h), and have no cast. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -341,7 +341,7 @@ static void gradients_go_where_their_tensors_are(void **state)
         OK(ls_gradients(z, &w, 1, &second));
         after = ls_op_tanh(w);
     }
-    assert_string_equal(placed(&b, after), GPU(0)); /* the scope holds again behind them, */
+    assert_string_equal(placed(&b, after), GPU(0)); /* the scope holds again after them, */
     after = ls_op_tanh(ls_op_tanh(w));
     assert_int_equal(after->device, LS_ANY_DEVICE); /* and ends */
     size_t lines = 0, on[3] = { 0 };

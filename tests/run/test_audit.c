@@ -1,5 +1,5 @@
-/* Audits between real processes: a worker whose partials have a wrong bit is named, with the one that computed its lane
- * again, and every worker ends with a status that says so. Without a wrong bit nobody is named. */
+/* Audits between real processes: a worker whose partials have a wrong bit is named, with the worker that computed its
+ * lane again, and every worker ends with that error. Without a wrong bit no worker is named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +13,13 @@
 #include "lockstep/backend.h"
 #include "nn/model.h"
 #include "run/runs.h"
+#include "samples.h"
 
 #define SAMPLES  24
 #define FEATURES 6
 
 typedef struct fault {
-    int rank; /* of the worker; -1: none has a fault */
+    int rank; /* rank of the worker with the fault; -1: none */
     ls_mutation mutation;
 } fault;
 
@@ -28,10 +29,7 @@ static ls_status fit(ls_context *ctx, const fault *f)
     static int32_t labels[SAMPLES];
     ls_model *model = NULL;
     ls_runs *runs = NULL;
-    for (int i = 0; i < SAMPLES * FEATURES; i++)
-        features[i] = (uint8_t)(i * 2654435761u >> 24);
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i % 3;
+    samples_fill_bytes(features, labels, SAMPLES, FEATURES, 3);
     ls_status status = ls_sequential(ctx, "net", &model, ls_input(FEATURES), ls_dense(8), ls_batch_normalization(),
                                      ls_relu(), ls_dense(3, .activation = LS_SOFTMAX));
     if (status == LS_OK)

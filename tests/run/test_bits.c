@@ -24,11 +24,11 @@
 
 #include "backend/cpu/simd.h"
 #include "base/philox.h"
+#include "check.h"
 #include "networks.h"
 #include "sanitized.h"
 
-#define STEPS         (SANITIZED ? 2 : 3)
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+#define STEPS (SANITIZED ? 2 : 3)
 
 static const int64_t batches[] = { 1, 7, 32, 33, 100 };
 static const int lane_counts[] = { 1, 2, 3, 5, 8, 32 };
@@ -43,12 +43,12 @@ static bool is_slow(void)
 
 typedef struct mapping {
     int devices, lanes;
-    uint32_t stream; /* of random maps */
+    uint32_t stream; /* random stream of random maps */
     bool fine;       /* the map may cut between any two groups; otherwise between natural segments */
     int (*device)(void *user, int segment, int lane);
 } mapping;
 
-/* What a mapping says, as a map: of lanes; whole values are anybody's. */
+/* A mapping of lanes as a map; whole values may be on any device. */
 static int mapped(const ls_task_map *map, const ls_task_map_point *at)
 {
     mapping *m = map->user;
@@ -214,7 +214,7 @@ static result alone(network_kind kind, int64_t batch, int lanes)
     return must_run(&(job){ .kind = kind, .batch = batch, .lanes = lanes, .threads = 1, .devices = 1 }, true);
 }
 
-/* What every test below asks. */
+/* The question of every test below. */
 static void must_equal(const result *expected, const job *j)
 {
     result r = must_run(j, true);

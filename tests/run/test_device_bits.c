@@ -3,7 +3,7 @@
  * and variables, and the list (node, kernel, layout, micro-batch).
  *
  * For each network, batches of 1, 7 and 33 with 1, 3 and 8 lanes, `spread` choices of devices and places, taken in turn
- * so that neighbours differ: on GPUs alone (1, 2, 3, 5 of them, physical or parts of one), on CPUs alone (1, 2, 3, 8),
+ * so that neighbours differ: only on GPUs (1, 2, 3, 5, physical or parts of one), only on CPUs (1, 2, 3, 8),
  * and with some layers on CPUs and some on GPUs. Then every place for a few spots, GPUs that lack ops, and an empty
  * batch. Fit on devices: test_device_training.c. */
 #include <setjmp.h>
@@ -119,7 +119,7 @@ typedef struct job {
     const char *deny; /* ops that the GPUs have not; NULL: as gpu.h says */
     size_t place;
     int delay;
-    char name[16]; /* of a layer's device */
+    char name[16]; /* a layer's device */
 } job;
 
 static const char *describe(const job *j)

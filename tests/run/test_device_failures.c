@@ -1,6 +1,6 @@
-/* A device fails: at any call of its backend, at once or when the work is done. The run says which node and device it
- * was, nothing was written, nothing is lost, and the next run is right. The networks are cut in the middle over two
- * GPUs; the failing call is the first, the second, ... until none is left to fail. */
+/* A device fails: at any call of its backend, at once or when the work is done. The run names the node and the device,
+ * nothing was written, nothing is lost, and the next run is right. The networks are cut in the middle over two GPUs;
+ * the failing call is the first, the second, ... until none is left to fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -159,7 +159,7 @@ static void dropout_and_its_constants_survive_failures(void **state)
     fail_all((failing){ .call = GPU_UPLOAD, .kind = NETWORK_MLP, .copies = true, .before = 1 }, 8);
 }
 
-/* Work that fails behind a call that fails at once: both belong to that run, and the next knows of neither. */
+/* Work that fails after a call that fails at once: both belong to that run, and the next one reports neither. */
 static void two_failures_end_one_run(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void close_product(product *p)
     machine_close(&p->m);
 }
 
-/* A constant goes to a device once, and again if that was in vain. */
+/* A constant goes to a device once, and again if that failed. */
 static void constants_are_brought_again(void **state)
 {
     (void)state;
@@ -242,7 +242,7 @@ static void constants_are_brought_again(void **state)
         }
 }
 
-/* Work that fails behind a call that fails at once: the next run hears of neither. */
+/* Work that fails after a call that fails at once: the next run reports neither. */
 static void failures_are_told_to_their_own_run(void **state)
 {
     (void)state;

@@ -256,7 +256,7 @@ static void lanes_that_wander_may_fail(void **state)
 
 /* ---- Frames ---- */
 
-/* What segments of one level hand on is kept for the lanes in flight: workers, not lanes. */
+/* Values that segments of one level pass on are kept for the lanes in flight: workers, not lanes. */
 static void frames_are_for_lanes_in_flight(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void frames_are_for_lanes_in_flight(void **state)
     }
 }
 
-/* A map that spreads lanes spreads their partials: nobody has room for what others make. */
+/* A map that spreads lanes spreads their partials: no device has memory for the partials of others. */
 static void partials_are_where_they_are_made(void **state)
 {
     (void)state;

@@ -11,10 +11,9 @@
 #include <string.h>
 
 #include "bed.h"
+#include "check.h"
 #include "lockstep.h"
 #include "sanitized.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 /* ---- Steps that fail ---- */
 
@@ -69,7 +68,7 @@ static void a_bad_label_changes_nothing(void **state)
     }
 }
 
-/* Of several bad samples one is named: which, is who met it first. */
+/* One of several bad samples is named: the first that a thread found. */
 static void one_of_several_failures_is_named(void **state)
 {
     (void)state;
@@ -119,7 +118,7 @@ static float_net make_float_net(bed *b)
     parts[5] = updates[0];
     parts[6] = updates[1];
     f.step = ls_op_group(parts, 7);
-    f.updated = sum(parts[3]); /* somebody looks at a new weight: that update is not done in place */
+    f.updated = sum(parts[3]); /* a new weight is read: that update is not done in place */
     assert_int_equal(ls_graph_status(b->graph), LS_OK);
     return f;
 }
@@ -236,7 +235,7 @@ static ls_status fail_run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     (void)kernel;
     if (kernel->group->per_sample && call->first + call->samples <= fail_from)
-        return LS_OK; /* without a value: nobody will see it */
+        return LS_OK; /* without a value, since it is not read */
     return ls_fail(LS_ERR_DEVICE, "injected");
 }
 

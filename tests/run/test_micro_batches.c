@@ -1,4 +1,4 @@
-/* Micro-batches are no part of the bits (docs/bits.md): everything that adds up samples gives one hash with
+/* Micro-batches do not change the bits (docs/bits.md): everything that adds up samples gives one hash with
  * micro-batches of 1, 2, 3, 5 and the whole lane, fused or not, in one piece or cut into segments everywhere; and the
  * hash is the same with every instruction set and with the reference kernels. First every op that reduces the batch, at
  * shapes whose blocks are samples, rows and parts of rows; then whole training steps. */
@@ -16,12 +16,11 @@
 
 #include "backend/cpu/simd.h"
 #include "base/sha256.h"
+#include "check.h"
 #include "expressions.h"
 #include "graph/rules.h"
 #include "networks.h"
 #include "sanitized.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 /* ---- Ways to cut a lane ---- */
 
@@ -29,8 +28,8 @@ static const int64_t micros[] = { 1, 2, 3, 5 };
 static const int lane_counts[] = { 1, 3 };
 
 #define WAYS (LENGTH(micros) + 3)
-static size_t stride = 1;      /* of rows; 3: a few of them */
-static size_t step_stride = 1; /* of whole steps; WAYS: the first alone */
+static size_t stride = 1;      /* every n-th way is tried for rows; 3: a few of them */
+static size_t step_stride = 1; /* the same for whole steps; WAYS: only the first */
 
 /* The first way is the whole lane at once; the last two have micro-batches of 3. */
 static ls_plan_options way(size_t i, int lanes, int64_t batch)
@@ -114,7 +113,7 @@ static ls_tensor *reduce(const test_case *c, ls_tensor *const *x)
                           : ls_op_reduce_min(x[0], axes, false);
 }
 
-/* A norm with a ReLU behind it, so that the gradient is fused with the ReLU's. */
+/* A norm followed by a ReLU, so that the gradient is fused with the ReLU's. */
 static ls_tensor *norm_relu(const test_case *c, ls_tensor *const *x)
 {
     return ls_op_relu(test_batch_norm_training(c, x));
@@ -232,7 +231,7 @@ static void every_reduction_has_one_hash(void **state)
     said_of_reductions = said_length;
 }
 
-/* Behind the rows: every op that can reduce the batch was seen to. Gathering a batch adds nothing up. */
+/* After the rows: every op that can reduce the batch was seen to. Gathering a batch adds nothing up. */
 static void no_reduction_is_forgotten(void **state)
 {
     (void)state;
@@ -396,7 +395,7 @@ static void must_say_the_same(const char *isa, size_t wanted)
         dup2(ends[1], 1);
         close(ends[0]);
         close(ends[1]);
-        if (!freopen("/dev/null", "w", stderr)) /* its own failures are told by its status */
+        if (!freopen("/dev/null", "w", stderr)) /* its own failures are its status */
             _exit(126);
         if (isa)
             setenv("LOCKSTEP_ISA", isa, 1);
@@ -458,7 +457,7 @@ int main(int argc, char **argv)
         TEST_SUITE_ADD(reference_kernels_say_the_same);
     }
     int out = dup(1);
-    if (says && !freopen("/dev/null", "w", stdout)) /* what tests print is not for the pipe */
+    if (says && !freopen("/dev/null", "w", stdout)) /* output of tests does not go to the pipe */
         return 1;
     int failed = test_suite_run("micro batches");
     for (size_t at = 0; says && at < said_length;) {

@@ -138,7 +138,7 @@ static void moving_averages_are_the_batches(void **state)
     machine_close(&m);
 }
 
-/* What is held of the sums is the batch's; a value that is read alone is made with the lanes' own all the same. */
+/* The sums that are kept are the batch's; a value that is read by itself still uses the lanes' own. */
 static void eager_values_are_the_lanes_own(void **state)
 {
     (void)state;

@@ -154,7 +154,7 @@ static void an_evaluation_uploads_no_weights(void **state)
     }
 }
 
-/* Variables are read on the host when somebody asks, and only what was asked for. */
+/* Variables come to the host on request, and only the requested ones. */
 static void the_host_gets_what_it_asks_for(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void the_host_gets_what_it_asks_for(void **state)
     OK(ls_read(b.n.trained[0], again, first->bytes)); /* it is there now */
     assert_int_equal(listed(&b, everything) - before, first->bytes);
     assert_memory_equal(value, again, first->bytes);
-    /* What the host writes is the newest everywhere. */
+    /* A value that the host writes is the newest on every device. */
     memset(value, 0, first->bytes);
     OK(ls_variable_set(b.n.trained[0], value, first->bytes));
     OK(network_step(&b.n, BATCH, 2));

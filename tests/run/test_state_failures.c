@@ -85,7 +85,7 @@ static void open_machine(machine *m, int devices, bool copies)
 }
 
 /* The small variable's newest value is in one vector, the large one's in the other; the run that reads both overwrites
- * the one that the small one came from, and then fails. */
+ * the vector that the small one came from, and then fails. */
 static void a_run_that_fails_late_leaves_both_vectors_right(void **state)
 {
     (void)state;
@@ -143,8 +143,8 @@ static void a_run_that_fails_anywhere_leaves_both_vectors_right(void **state)
     assert_true(failed >= 30);
 }
 
-/* What is trained beside a larger part that is not goes from one vector to the other: after a few steps nothing is
- * copied any more. */
+/* A small trained part beside a large frozen one moves from one vector to the other: after a few steps nothing is
+ * copied. */
 static void a_frozen_part_is_copied_once(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void vectors_that_cannot_grow_come_back(void **state)
         OK(pair_run(&p, p.both, 1));
         OK(ls_eval(p.graph, NULL, 0, &one, 1)); /* 2 vectors of 2 MiB, of 8 */
         gpu_fail_next(m.g, GPU_ALLOC, 2);
-        FAILS(ls_eval(p.graph, NULL, 0, &two, 1), LS_ERR_MEMORY, GPU(0)); /* of 3.5 */
+        FAILS(ls_eval(p.graph, NULL, 0, &two, 1), LS_ERR_MEMORY, GPU(0)); /* it would need 3.5 */
         gpu_fail_next(m.g, GPU_ALLOC, again);
         ls_status status = pair_run(&p, p.both, 1);
         gpu_fail_next(m.g, GPU_ALLOC, 0);
@@ -224,7 +224,7 @@ static void a_fetched_update_is_the_new_value(void **state)
     }
 }
 
-/* Two graphs, each in a thread: work that fails is told to the run that asked for it, and to no other. */
+/* Two graphs, each in a thread: a failure is reported to the run that asked for the work, and to no other. */
 #define ROUNDS 40
 typedef struct life {
     pair p;

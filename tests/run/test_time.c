@@ -13,30 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "lockstep.h"
 #include "sanitized.h"
+#include "with_graph.h"
 
-/* ---- Fixture and short hands ---- */
-
-static ls_context *ctx;
-static ls_graph *g;
-
-static int set_up(void **state)
-{
-    (void)state;
-    return ls_context_open(NULL, &ctx) != LS_OK || ls_graph_create(ctx, &g, .seed = 7) != LS_OK;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    ls_graph_destroy(g);
-    ls_context_close(ctx);
-    return 0;
-}
-
-#define TIMED(test)           cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-#define OK(call)              assert_string_equal((call) == LS_OK ? "" : ls_last_error(), "")
 #define RUN(...)              ls_eval(g, NULL, 0, (ls_tensor *[]){ __VA_ARGS__ }, LS_COUNT_TENSORS(__VA_ARGS__))
 #define LS_COUNT_TENSORS(...) (sizeof((ls_tensor *[]){ __VA_ARGS__ }) / sizeof(ls_tensor *))
 
@@ -129,7 +110,7 @@ static void only_what_is_needed_is_written(void **state)
     (void)state;
     ls_tensor *a = variable("a", 1), *b = variable("b", 1);
     ls_tensor *write_a = ls_op_assign(a, number(2));
-    ls_op_assign(b, number(2)); /* nobody asks for it */
+    ls_op_assign(b, number(2)); /* it is not fetched */
     OK(RUN(write_a));
     IS(a, 2);
     IS(b, 1);
@@ -381,7 +362,7 @@ static void a_scope_ends_what_was_made_inside(void **state)
     assert_int_equal(ls_graph_node_count(g), nodes);
     OK(ls_get_memory_info(ctx, "cpu:0", &after));
     assert_int_equal(after.in_use, before.in_use);
-    IS(v, 4); /* what was written to an outer variable stays written */
+    IS(v, 4); /* a value written to an outer variable stays */
     assert_int_equal(ls_graph_find(g, "w", &found), LS_ERR_NOT_FOUND);
     assert_int_equal(ls_graph_find(g, "sum", &found), LS_ERR_NOT_FOUND);
     ls_tensor *w = variable("w", 2); /* the names are free again */
@@ -450,7 +431,7 @@ static void break_and_return_close_scopes(void **state)
         {
             variable("inside", 1);
             if (i == 1)
-                continue; /* of the scope: it ends, the loop goes on */
+                continue; /* continue leaves the scope, and the loop goes on */
         }
         assert_int_equal(ls_graph_node_count(g), nodes);
     }
@@ -742,37 +723,37 @@ static void a_million_eager_operations_keep_memory_flat(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TIMED(a_run_reads_variables_as_they_were_at_its_start),
-        TIMED(what_depends_on_a_write_sees_the_new_value),
-        TIMED(variables_swap_in_one_run),
-        TIMED(only_what_is_needed_is_written),
-        TIMED(an_update_writes_variable_and_slots_together),
-        TIMED(two_writes_of_a_variable_in_one_run_are_refused),
-        TIMED(running_again_computes_again),
-        TIMED(a_failed_run_writes_nothing),
-        TIMED(a_failed_eager_read_writes_nothing),
-        TIMED(a_failed_run_draws_no_random_numbers),
-        TIMED(an_eager_tensor_keeps_its_value),
-        TIMED(what_was_read_together_stays_together),
-        TIMED(an_eager_write_happens_once),
-        TIMED(a_fetched_variable_is_not_held),
-        TIMED(held_values_of_a_fed_run_serve_later_reads),
-        TIMED(whole_values_of_different_batches_go_together),
-        TIMED(unused_inputs_need_no_feed),
-        TIMED(an_empty_batch_runs),
-        TIMED(a_scope_ends_what_was_made_inside),
-        TIMED(scopes_nest),
-        TIMED(break_and_return_close_scopes),
-        TIMED(names_given_inside_end_with_the_scope),
-        TIMED(an_error_inside_ends_with_the_scope),
-        TIMED(closing_twice_does_nothing),
-        TIMED(random_numbers_do_not_depend_on_the_batch_size),
-        TIMED(same_seed_same_numbers),
-        TIMED(random_numbers_are_new_in_every_run),
-        TIMED(moments_of_random_numbers),
-        TIMED(dropout_of_a_fed_rate),
-        TIMED(masks_differ_from_run_to_run_and_not_by_batch_size),
-        TIMED(a_million_eager_operations_keep_memory_flat),
+        WITH_GRAPH(a_run_reads_variables_as_they_were_at_its_start),
+        WITH_GRAPH(what_depends_on_a_write_sees_the_new_value),
+        WITH_GRAPH(variables_swap_in_one_run),
+        WITH_GRAPH(only_what_is_needed_is_written),
+        WITH_GRAPH(an_update_writes_variable_and_slots_together),
+        WITH_GRAPH(two_writes_of_a_variable_in_one_run_are_refused),
+        WITH_GRAPH(running_again_computes_again),
+        WITH_GRAPH(a_failed_run_writes_nothing),
+        WITH_GRAPH(a_failed_eager_read_writes_nothing),
+        WITH_GRAPH(a_failed_run_draws_no_random_numbers),
+        WITH_GRAPH(an_eager_tensor_keeps_its_value),
+        WITH_GRAPH(what_was_read_together_stays_together),
+        WITH_GRAPH(an_eager_write_happens_once),
+        WITH_GRAPH(a_fetched_variable_is_not_held),
+        WITH_GRAPH(held_values_of_a_fed_run_serve_later_reads),
+        WITH_GRAPH(whole_values_of_different_batches_go_together),
+        WITH_GRAPH(unused_inputs_need_no_feed),
+        WITH_GRAPH(an_empty_batch_runs),
+        WITH_GRAPH(a_scope_ends_what_was_made_inside),
+        WITH_GRAPH(scopes_nest),
+        WITH_GRAPH(break_and_return_close_scopes),
+        WITH_GRAPH(names_given_inside_end_with_the_scope),
+        WITH_GRAPH(an_error_inside_ends_with_the_scope),
+        WITH_GRAPH(closing_twice_does_nothing),
+        WITH_GRAPH(random_numbers_do_not_depend_on_the_batch_size),
+        WITH_GRAPH(same_seed_same_numbers),
+        WITH_GRAPH(random_numbers_are_new_in_every_run),
+        WITH_GRAPH(moments_of_random_numbers),
+        WITH_GRAPH(dropout_of_a_fed_rate),
+        WITH_GRAPH(masks_differ_from_run_to_run_and_not_by_batch_size),
+        WITH_GRAPH(a_million_eager_operations_keep_memory_flat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

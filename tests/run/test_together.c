@@ -1,5 +1,5 @@
 /* Two graphs of one context, trained by two threads at the same time on the same CPUs and GPUs: each has the bits that
- * it has alone. Also while devices fail: whoever is told of a failure, no run that it spoilt counts. */
+ * it has alone. Also while devices fail: regardless of which thread gets the error, no run that it spoilt counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static ls_status step(trainee *t, int i)
     return status;
 }
 
-/* What is set must be brought to the devices again. */
+/* Values that are set must be copied to the devices again. */
 static ls_status halve(trainee *t, int i)
 {
     ls_tensor *w = t->n.trained[(size_t)i % t->n.trained_count];

@@ -12,19 +12,19 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "check.h"
 #include "lockstep/device.h"
 #include "lockstep/run.h"
 #include "backend/cpu/cpu.h"
 #include "run/runs.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 static uint32_t draw(uint32_t stream, uint32_t i)
 {
     return ls_random_block(ls_random_key(2, LS_RANDOM_TEST, stream, 0), 0, 0, i).word[0];
 }
 
-/* Of very different sizes and both signs, so that any other order of a sum shows; some are zeros of either sign. */
+/* Numbers of very different sizes and both signs, so that any other order of a sum shows; some are zeros of either
+ * sign. */
 static double any_real(uint32_t stream, uint32_t i)
 {
     uint32_t word = draw(stream, i);
@@ -301,7 +301,7 @@ static void every_sample_is_used_once(void **state)
     close_bed(&b);
 }
 
-/* Rows picked from a set: the batch is those, in that order, however it is cut, and views of the input show them too.
+/* Rows picked from a set: the batch is these rows, in this order, however it is cut, also in views of the input.
  */
 static void picked_rows_are_the_batch(void **state)
 {

@@ -10,14 +10,9 @@
 
 #include "backend/cpu/simd.h"
 #include "base/philox.h"
+#include "check.h"
 #include "lockstep.h"
 #include "run/compile.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) != LS_OK)                                                                                           \
-            fail_msg("%s", ls_last_error());                                                                           \
-    } while (0)
 
 #define MOST 300000
 

@@ -26,16 +26,6 @@
 #define CLASSES 4
 #define MOST    8
 
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static int make_data(void **state)
-{
-    (void)state;
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    return 0;
-}
-
 /* ---- A cluster in one process ---- */
 
 typedef struct cluster {
@@ -45,8 +35,8 @@ typedef struct cluster {
     const ls_piece *pieces[MOST];
     size_t count[MOST];
     int servers;        /* the last of them */
-    bool early;         /* what is posted moves at once, not as late as it may */
-    atomic_bool strays; /* what lanes made went to one that is no server */
+    bool early;         /* posted collectives move at once, not as late as possible */
+    atomic_bool strays; /* a worker that is not a server received partials */
 } cluster;
 
 typedef struct member {
@@ -99,8 +89,8 @@ static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const
     return same ? LS_OK : ls_backend_fail(LS_ERR_PEER, "%s", what);
 }
 
-/* What is posted moves as late as it may: what somebody writes there before is seen. Or at once: then what somebody
- * still reads there is seen. */
+/* Posted collectives move as late as possible, so that an early write to their memory is detected; or at once, so that
+ * a late read is. */
 static ls_status post(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
 {
     member *m = (member *)peers;
@@ -170,8 +160,8 @@ static member make_member(cluster *c, int rank, int size)
 
 /* ---- A job ---- */
 
-/* LARGE: joins are shared out; DEEP: nobody looks at some for several levels, and they are posted; SHORTCUT: of one
- * that is where nothing is fused somebody does */
+/* LARGE: joins are divided among workers; DEEP: some joins are not read for several levels, and are posted; SHORTCUT:
+ * one join is read at once where nothing is fused */
 typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, GATHERED, LARGE, DEEP, DEEP_LARGE, SHORTCUT, NETS } net;
 
 typedef struct job {
@@ -181,7 +171,7 @@ typedef struct job {
     ls_strategy strategy;
     bool weighs;   /* lanes are shared out anew with each step */
     bool clips;    /* gradients, by the norm of all */
-    int servers;   /* of the workers, where there are more */
+    int servers;   /* how many of the workers, if there are more workers */
     int audit;     /* see ls_fit_options */
     bool early;    /* see cluster */
     unsigned gpus; /* by bit: workers that train on a device of another kind; 8 bits above, also on the CPU */
@@ -225,10 +215,7 @@ static ls_status make_model(ls_context *ctx, net kind, bool clips, ls_model **mo
 {
     ls_norm_statistics by = kind == NORMED_BY_LANE ? LS_PER_LANE : LS_PER_BATCH;
     ls_status status =
-        kind == PLAIN
-            ? ls_sequential(ctx, "plain", model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3, .activation = LS_RELU),
-                            ls_max_pool2d(2), ls_flatten(), ls_dropout(0.25), ls_dense(16, .activation = LS_RELU),
-                            ls_dense(CLASSES, .activation = LS_SOFTMAX))
+        kind == PLAIN ? samples_plain_model(ctx, SIDE, CLASSES, model)
         : kind == LARGE
             ? ls_sequential(ctx, "large", model, ls_input(SIDE, SIDE, 1), ls_flatten(),
                             ls_dense(300, .activation = LS_RELU), ls_dense(CLASSES, .activation = LS_SOFTMAX))
@@ -240,10 +227,7 @@ static ls_status make_model(ls_context *ctx, net kind, bool clips, ls_model **mo
                             ls_dense(CLASSES, .activation = LS_SOFTMAX))
         : kind == SHORTCUT ? ls_custom(ctx, "shortcut", &ls_input(SIDE, SIDE, 1), 1, 1, around, NULL, model)
         : kind == GATHERED ? ls_custom(ctx, "gathered", &ls_input(SIDE, SIDE, 1), 1, 1, centred, NULL, model)
-                           : ls_sequential(ctx, "normed", model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3),
-                                           ls_batch_normalization(.statistics = by), ls_relu(), ls_conv2d(8, 3),
-                                           ls_batch_normalization(.statistics = by), ls_relu(),
-                                           ls_global_average_pool2d(), ls_dense(CLASSES, .activation = LS_SOFTMAX));
+                           : samples_normed_model(ctx, SIDE, CLASSES, by, model);
     if (status == LS_OK)
         status = ls_compile(*model, .optimizer = ls_adam(.global_clipnorm = clips ? 0.5 : 0),
                             .loss = ls_sparse_categorical_crossentropy(), .metrics = ls_metrics(ls_accuracy()));
@@ -252,7 +236,7 @@ static ls_status make_model(ls_context *ctx, net kind, bool clips, ls_model **mo
 
 static ls_dataset *data(void)
 {
-    return samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    return samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 static ls_status weigh(void *user, ls_model *model, const ls_logs *logs, bool *stop)
@@ -490,7 +474,7 @@ static void audits_change_no_bit(void **state)
     }
 }
 
-/* One worker computes something wrong. All agree on what they joined of it, so without audits nobody sees it. With them
+/* One worker computes something wrong. All agree on the joined value, so it is not noticed without audits. With them
  * an audit names that worker and another one, on all of them. */
 static void a_wrong_bit_is_found_by_audits(void **state)
 {
@@ -579,7 +563,7 @@ static void a_signal_to_one_ends_all_at_one_step(void **state)
     }
 }
 
-/* Two workers that are asked for different things: both are told, none waits. */
+/* Two workers that are asked for different things: both get an error, none waits. */
 static void different_jobs_are_told(void **state)
 {
     (void)state;
@@ -611,5 +595,5 @@ int main(void)
         cmocka_unit_test(a_signal_to_one_ends_all_at_one_step),
         cmocka_unit_test(different_jobs_are_told),
     };
-    return cmocka_run_group_tests(tests, make_data, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,11 @@
 
 #include "lockstep/device.h"
 
-/* Before the first context: from now on it is loaded in the place of CUDA. False: it was not built, and a line says so.
- * Whether it was started already does not matter. */
+/* Before the first context: from now on it is loaded in the place of CUDA. False: it was not built, and a line reports
+ * it. Whether it was started already does not matter. */
 bool cuda_stand_in(void);
 
-/* A context in which these devices ("cuda:0") are visible. False: there are none such, and a line says why. */
+/* A context in which these devices ("cuda:0") are visible. False: there are none, and a line has the reason. */
 bool cuda_open(const ls_context_options *options, const char *devices, ls_context **out);
 
 /* Its controls. */

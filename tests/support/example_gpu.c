@@ -8,7 +8,7 @@ ls_status example_context_open(const ls_context_options *options, ls_context **o
 
 ls_status example_context_create(const ls_context_options *options, ls_context **out)
 {
-    static gpu *gpus; /* of all contexts, to the end of the program */
+    static gpu *gpus; /* shared by all contexts, to the end of the program */
     if (!gpus)
         gpus = gpu_create((gpu_settings){ .devices = 2, .memory = LS_MIB(64) });
     ls_status status = ls_context_create(options, out);

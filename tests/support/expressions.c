@@ -303,7 +303,7 @@ static void add_binary(void)
     for (size_t i = 0; i < test_binary_count; i++) {
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
             test_case c = test_binary[i];
-            bool extreme = c.mostly_zero; /* of two single numbers only one has a gradient: make them many */
+            bool extreme = c.mostly_zero; /* with two single numbers only one has a gradient: use many */
             if (extreme && (strcmp(shapes[k][0], "") == 0 || strcmp(shapes[k][1], "") == 0))
                 continue;
             c.many = extreme;

@@ -339,7 +339,7 @@ static void add_sums(void)
             for (int axes = 0; axes < 1 << ranks[k]; axes++) {
                 bool extreme = i >= 2, nothing = k >= 4;
                 if ((extreme && (nothing || k == 3)) || (i == 1 && nothing))
-                    continue; /* of nothing there is no extreme and no mean */
+                    continue; /* an empty set has no extreme and no mean */
                 test_case c = { test_reductions[i].op,
                                 .in = { shapes[k] },
                                 .build = test_reduce,

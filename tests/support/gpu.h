@@ -1,10 +1,10 @@
 /* A backend for tests. It calls itself GPU and is as unkind as a real one may be:
  *   - what it is asked for waits in a queue and is done later, in order, by a thread of the device, after small random
- *     delays; an error of such work is told by the device's next download, finite or sync, and then forgotten;
+ *     delays; an error of such work is reported by the device's next download, finite or sync, and then forgotten;
  *   - its buffers are handles: reading or writing one crashes, always. The bytes are elsewhere, and new ones are NaNs;
  *   - a copy reads its source when its turn comes on the device that it goes to;
  *   - it has some ops only, and little memory, which logical devices of one number share;
- *   - it can be told to fail, and to wait.
+ *   - tests can make it fail, and wait.
  * It computes with the reference kernels. It counts what it is asked for and what is not given back, and notices what
  * no backend need bear: a handle it never gave, places outside a buffer, a room that is used and has no memory, new
  * values over what they are made from or over the state that the run reads, an op it denies, two threads at once. */
@@ -20,12 +20,12 @@ typedef struct gpu gpu;
 
 typedef struct gpu_settings {
     int devices;
-    size_t memory;    /* of each; 0: 64 MiB */
+    size_t memory;    /* bytes of each device; 0: 64 MiB */
     const char *deny; /* ops that it has no kernels for, copied: GPU_DENY ",relu"; NULL: GPU_DENY */
     bool copies;   /* it copies between its devices, and within one, itself; and runs and joins several lanes at once */
     int queue;     /* calls that may wait; then callers do. 0: 16 */
     int delay;     /* most microseconds before a command; 0: 100; -1: none */
-    uint32_t seed; /* of the delays */
+    uint32_t seed; /* seed of the delays */
 } gpu_settings;
 
 typedef enum gpu_call {
@@ -42,10 +42,10 @@ typedef enum gpu_call {
     GPU_CALLS,
 } gpu_call;
 
-/* Of all devices together. */
+/* Counts of all devices together. */
 typedef struct gpu_counts {
-    int64_t calls[GPU_CALLS];    /* those that failed too */
-    size_t bytes[GPU_CALLS];     /* that they were about */
+    int64_t calls[GPU_CALLS];    /* failed ones included */
+    size_t bytes[GPU_CALLS];     /* bytes that they moved or allocated */
     int devices, buffers, plans; /* still open or not given back; a device that is closed leaves them counted */
     size_t memory;               /* bytes of these buffers */
     int misuses;                 /* each was answered by LS_ERR_INTERNAL, where a call has an answer */
@@ -59,7 +59,7 @@ const ls_backend *gpu_backend(gpu *g);
 gpu_counts gpu_counted(gpu *g);
 const char *gpu_call_name(gpu_call call); /* "upload" */
 
-/* The nth call of this kind from now fails (1: the next; 0: none will), on whichever device: an alloc with
+/* The nth call of this kind from now fails (1: the next; 0: none will), on any device: an alloc with
  * LS_ERR_MEMORY, others with LS_ERR_DEVICE. Late: an upload, copy, join or run succeeds, is not done, and the next
  * download, finite or sync of its device (of a copy: the one it goes to) fails; other calls fail as by gpu_fail_next.
  * May be called by any thread, as may those above. */

@@ -18,7 +18,7 @@ not_ok() { echo "not ok $1: $2"; FAILED=1; }
 skip() { echo "skip $1: $2"; }
 finish() { exit $FAILED; }
 
-# A script that ends inside of a check, by an error of its own, says where.
+# A script that ends inside a check, by an error of its own, reports which.
 exec 9>&1 # what a check prints goes elsewhere
 check_name= checking=
 end_of_script() {

@@ -24,7 +24,7 @@ static void keep_line(void *user, ls_log_level level, const char *line)
 
 void machine_create(machine *m, machine_settings settings)
 {
-    setenv("LOCKSTEP_OPENCL_PARTS", "0", 0); /* what GPUs this machine has is none of the test's */
+    setenv("LOCKSTEP_OPENCL_PARTS", "0", 0); /* the test ignores GPUs of this machine */
     setenv("CUDA_VISIBLE_DEVICES", "", 0);
     *m = (machine){ .g = NULL };
     settings.options.log_sink = keep_line;
@@ -55,12 +55,6 @@ void machine_close(machine *m)
     gpu_destroy(m->g);
 }
 
-void machine_ok(ls_status status, const char *call)
-{
-    if (status != LS_OK)
-        fail_msg("%s: %s: %s", call, ls_status_name(status), ls_last_error());
-}
-
 void machine_failed(ls_status found, ls_status expected, const char *const *words)
 {
     if (found == LS_OK)
@@ -69,6 +63,13 @@ void machine_failed(ls_status found, ls_status expected, const char *const *word
         fail_msg("%s instead of %s: %s", ls_status_name(found), ls_status_name(expected), ls_last_error());
     for (; *words; words++)
         machine_has(ls_last_error(), *words);
+}
+
+ls_context *open_two_cpus(void)
+{
+    ls_context *ctx = NULL;
+    OK(ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2 }, &ctx));
+    return ctx;
 }
 
 void machine_has(const char *text, const char *words)

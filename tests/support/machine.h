@@ -4,15 +4,14 @@
 #ifndef TESTS_MACHINE_H
 #define TESTS_MACHINE_H
 
+#include "check.h"
 #include "gpu.h"
 #include "lockstep/device.h"
 #include "lockstep/run.h"
 #include "sanitized.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-#define OK(call)      machine_ok(call, #call)
-#define CPU(n)        "/job:localhost/replica:0/task:0/device:CPU:" #n
-#define GPU(n)        "/job:localhost/replica:0/task:0/device:GPU:" #n
+#define CPU(n) "/job:localhost/replica:0/task:0/device:CPU:" #n
+#define GPU(n) "/job:localhost/replica:0/task:0/device:GPU:" #n
 
 typedef struct machine {
     gpu *g; /* NULL: there is none */
@@ -31,8 +30,6 @@ typedef struct machine_settings {
 void machine_create(machine *m, machine_settings settings);
 void machine_close(machine *m); /* and nothing is left of it in the backend, and nothing was misused */
 
-void machine_ok(ls_status status, const char *call);
-
 /* The call failed with this status, and the message has all of these words, up to a NULL. */
 void machine_failed(ls_status found, ls_status expected, const char *const *words);
 #define FAILS(call, status, ...) machine_failed(call, status, (const char *const[]){ __VA_ARGS__, NULL })
@@ -45,6 +42,9 @@ size_t machine_count(const char *text, const char *words); /* how often */
 size_t machine_devices(ls_context *ctx, const char *kind);
 
 ls_memory_info machine_memory(ls_context *ctx, const char *device);
+
+/* A context with two CPU devices and two threads. */
+ls_context *open_two_cpus(void);
 
 /* Pages of this process in memory, in bytes. */
 size_t machine_resident(void);

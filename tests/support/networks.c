@@ -45,7 +45,7 @@ static ls_tensor *vector(network *n, int64_t count, float value, bool trained)
     return variable;
 }
 
-/* What follows belongs to the next layer's device. */
+/* The next nodes belong to the next layer's device. */
 static void next_layer(network *n)
 {
     const char *device = n->places ? n->places->device(n->places->user, n->layers) : NULL;

@@ -24,18 +24,18 @@ typedef struct network {
     network_kind kind;
     ls_graph *graph;
     ls_tensor *images, *labels; /* uint8 */
-    ls_tensor *rate;            /* of dropout; NULL where there is none */
+    ls_tensor *rate;            /* dropout rate; NULL: none */
     ls_tensor *logits, *loss;
     ls_tensor *step; /* all updates, as one group */
     ls_tensor *trained[NETWORK_VARIABLES], *gradients[NETWORK_VARIABLES];
     size_t trained_count;
     ls_tensor *extra[NETWORK_VARIABLES]; /* updates of moving statistics */
     size_t extra_count;
-    int64_t size, channels;              /* of an image */
+    int64_t size, channels;              /* side and channels of an image */
     bool picked;                         /* samples are fed as rows of a set in another order */
     const struct network_places *places; /* while it is made */
     int layers;                          /* convolutions and dense layers so far */
-    ls_device_scope scope;               /* of the layer at hand */
+    ls_device_scope scope;               /* device scope of the current layer */
 } network;
 
 /* Where layers belong: a device by the layer's number (a convolution or a dense layer, and all up to the next); NULL:

@@ -5,10 +5,10 @@
 
 #include "lockstep/device.h"
 
-/* Each CPU of OpenCL's is cut into so many devices. Before the first context. */
+/* Divides each CPU of OpenCL into this number of devices. Before the first context. */
 void opencl_cut(int parts);
 
-/* A context in which these devices ("opencl:0") are visible. False: there are none such, and a line says why. */
+/* A context in which these devices ("opencl:0") are visible. False: there are none, and a line has the reason. */
 bool opencl_open(const ls_context_options *options, const char *devices, ls_context **out);
 
 #endif

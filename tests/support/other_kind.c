@@ -195,7 +195,7 @@ void other_runs_as_many_lanes_as_fit(const other_kind *k)
 #define CHAIN_WIDEST 33
 #define CHAIN_MOST   3 /* fetches */
 
-/* What a chain gives, and how many launches it took; `which` of five, on x [batch, 2, width]. */
+/* The result of a chain, and its number of launches; `which` of five, on x [batch, 2, width]. */
 static int64_t run_chain(ls_context *ctx, int which, int64_t width, float *out)
 {
     static const float special[] = { 0.0F, -0.0F, 0x1p-140F, -0x1p-149F, INFINITY, -INFINITY, NAN, 1.5F, -700, 90 };
@@ -279,7 +279,7 @@ void other_fuses_chains(const other_kind *k)
 
 typedef struct gathering {
     int64_t positions, rows;
-    ls_dtype dtype; /* of indices */
+    ls_dtype dtype; /* type of the indices */
     int pattern;
 } gathering;
 
@@ -354,7 +354,7 @@ void other_adds_gathered_rows_in_order(const other_kind *k)
 /* ---- Memory that kernels need while they run ---- */
 
 #define GATHERED (1 << 18)
-#define SORTING  ((size_t)GATHERED * 4 * sizeof(int64_t)) /* bytes that gather's gradient sorts so many positions in */
+#define SORTING  ((size_t)GATHERED * 4 * sizeof(int64_t)) /* bytes that gather's gradient needs to sort positions */
 
 /* limit: of the device; 0: its own. */
 static ls_context *open_limited(const other_kind *k, const char *device, size_t limit)
@@ -396,7 +396,7 @@ static ls_status gather_within(const other_kind *k, size_t limit, size_t *peak)
     return status;
 }
 
-/* It counts like anything else; where the limit has no room for it, that is told with the op, the bytes and the limit.
+/* It counts like anything else; if the limit has no room for it, the error has the op, the bytes and the limit.
  */
 void other_counts_scratch_memory(const other_kind *k)
 {
@@ -565,8 +565,6 @@ ls_status other_two_steps(ls_context *ctx, char hash[65])
 
 void other_training_open(other_training *t, ls_context *ctx, bool wide)
 {
-    static uint8_t pixels[SAMPLES * SIDE * SIDE];
-    static int32_t labels[SAMPLES];
     t->ctx = ctx;
     if (wide)
         OK(ls_sequential(ctx, "wide", &t->model, ls_input(SIDE, SIDE, 1), ls_flatten(),
@@ -576,8 +574,7 @@ void other_training_open(other_training *t, ls_context *ctx, bool wide)
                          ls_batch_normalization(), ls_flatten(), ls_dropout(0.25), ls_dense(8, .activation = LS_RELU),
                          ls_dense(CLASSES, .activation = LS_SOFTMAX)));
     OK(ls_compile(t->model, .optimizer = wide ? ls_sgd() : ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    t->data = samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    t->data = samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 void other_training_close(other_training *t)
@@ -652,7 +649,7 @@ void other_keeps_the_order(const ls_backend *b)
         join.to.offset = 192;
         OK(b->join_lanes(x.device, &join)); /* round + 3 */
         lane[0].offset = 192;
-        OK(b->join_lanes(x.device, &join)); /* that + 3 */
+        OK(b->join_lanes(x.device, &join)); /* (round + 3) + 3 */
         put(&x, 64, 4);
         must_have(&x, 128, (float)round + 2);
         must_have(&x, 192, (float)round + 6);
@@ -671,7 +668,7 @@ void other_joins_together(const ls_backend *b)
 {
     bare x = bare_open(b, 4096);
     static const struct {
-        size_t lane[2], to; /* of a join behind one of 0 and 64 to 128 */
+        size_t lane[2], to; /* operands of a join that follows a join of 0 and 64 to 128 */
         int launches;
         float result;
     } rows[] = {

@@ -1,4 +1,4 @@
-/* What holds for devices of any kind that has the CPU's bits: whole trainings, on one, on two, and beside the CPU; a
+/* Tests for devices of any kind that has the CPU's bits: whole trainings, on one, on two, and beside the CPU; a
  * steady step that moves neither weight nor gradient to the host; messages about data as the CPU has them. */
 #ifndef TESTS_OTHER_KIND_H
 #define TESTS_OTHER_KIND_H
@@ -14,14 +14,14 @@ typedef struct other_kind {
     bool (*open)(const ls_context_options *options, const char *devices, ls_context **out);
 } other_kind;
 
-/* A context with these devices; "": those that are there by themselves. */
+/* A context with these devices; "": the default ones. */
 ls_context *other_open(const other_kind *k, const char *devices);
 
 typedef struct other_job {
     network_kind kind;
     int64_t batch;
     int lanes;
-    const char *places[2]; /* of even layers and of odd ones; NULL: nothing is said */
+    const char *places[2]; /* devices of even layers and of odd ones; NULL: not set */
 } other_job;
 
 #define OTHER_STEPS 2
@@ -57,10 +57,10 @@ void other_training_open(other_training *t, ls_context *ctx, bool wide);
 void other_training_close(other_training *t);
 ls_status other_training_fit(other_training *t, const char *devices, int64_t max_steps, bool continue_last);
 
-/* After so many steps on these devices; the context is closed. */
+/* After this number of steps on these devices; the context is closed. */
 void other_training_hash(ls_context *ctx, const char *devices, int64_t steps, char hex[65]);
 
-/* Of a backend with the functions of backend/gpu/driver.h. */
+/* For a backend with the functions of backend/gpu/driver.h. */
 void other_keeps_the_order(const ls_backend *b);
 void other_joins_together(const ls_backend *b);
 void other_runs_again(const ls_backend *b);

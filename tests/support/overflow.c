@@ -20,7 +20,7 @@ typedef struct rule_case {
     ls_apply_rule rule;
     int slots;
     float bad;          /* fed gradient of one element: finite, and not what comes of it */
-    const char *broken; /* what the message names */
+    const char *broken; /* name in the message */
 } rule_case;
 
 static const rule_case cases[] = {

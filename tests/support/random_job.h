@@ -21,7 +21,7 @@ typedef enum input_kind { INPUT_IMAGE_U8, INPUT_IMAGE, INPUT_VECTOR, INPUT_IDS, 
 typedef enum target_kind { TARGET_SPARSE, TARGET_ONE_HOT, TARGET_BINARY, TARGET_NUMBERS, TARGET_KINDS } target_kind;
 typedef enum source_kind { SOURCE_ARRAYS, SOURCE_GENERATOR, SOURCE_KINDS } source_kind;
 
-/* What happens between the source and ls_fit, in this order. */
+/* Stages between the source and ls_fit, in this order. */
 typedef struct random_pipeline {
     source_kind source;
     bool map, map_threads, skip, shard, shuffle, repeat, batch, drop_remainder, prefetch;
@@ -32,7 +32,7 @@ typedef struct random_job {
     int inputs, outputs;
     input_kind input[RANDOM_JOB_INPUTS];
     target_kind target[RANDOM_JOB_OUTPUTS];
-    ls_norm_statistics statistics; /* of all batch norms */
+    ls_norm_statistics statistics; /* statistics of all batch norms */
     ls_optimizer optimizer;
     int64_t samples, batch, epochs, steps_per_epoch, max_steps; /* max_steps: 0: no limit */
     int lanes;

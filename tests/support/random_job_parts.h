@@ -1,4 +1,4 @@
-/* What the files of random jobs share; see random_job.h. */
+/* Shared by the files of random jobs; see random_job.h. */
 #ifndef TESTS_RANDOM_JOB_PARTS_H
 #define TESTS_RANDOM_JOB_PARTS_H
 

@@ -46,7 +46,7 @@ static int size_of_axis(test_draws *d, int most)
 /* Sizes of an array of at most `most` elements (of a sample, where it has a batch axis). */
 typedef struct box {
     int rank;
-    int size[MOST_AXES]; /* size[0] is left out of a per-sample one's spec: N stands there */
+    int size[MOST_AXES]; /* size[0] is left out of a per-sample one's spec: N is there */
     bool samples;
 } box;
 
@@ -407,7 +407,7 @@ static ls_tensor *draw_matrices(test_graph *t, test_draws *d, const box *lead, b
     b.size[b.rank++] = turned ? columns : rows;
     b.size[b.rank++] = turned ? rows : columns;
     unsigned ones = all ? 0 : test_draw(d, 1U << lead->rank) & test_draw(d, 1U << lead->rank);
-    if (lead->samples && skip == 0 && ones & 1) /* 1 cannot stand for the batch */
+    if (lead->samples && skip == 0 && ones & 1) /* 1 cannot replace the batch */
         skip = 1;
     return leaf(t, d, spec_of(&b, NULL, skip, ones, spec, sizeof spec));
 }

@@ -1,4 +1,4 @@
-/* A simulated world: whose turn it is, what time it is, and what befalls the workers. The transport itself is in
+/* A simulated world: whose turn it is, the time, and the events of workers. The transport itself is in
  * sim_lines.c. */
 #include "sim.h"
 
@@ -211,7 +211,7 @@ ls_status ls_sim_is_over(ls_sim_worker *w)
                    : ls_fail(LS_ERR_STATE, "the simulated world has ended");
 }
 
-/* ---- What befalls workers ---- */
+/* ---- Events of workers ---- */
 
 static const char *fate_name(ls_sim_fate fate)
 {
@@ -302,7 +302,7 @@ static double goes_on_at(const ls_sim_worker *w)
     return at > w->sim->now ? at : w->sim->now;
 }
 
-/* Who goes on first; of several at the same time, any. NULL: nobody ever does. */
+/* The worker that continues first; any of several at the same time. NULL: none ever does. */
 static ls_sim_worker *first_to_go_on(ls_sim *sim, double *time)
 {
     ls_sim_worker *found[LS_MAX_SIM_WORKERS];

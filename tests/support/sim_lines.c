@@ -29,7 +29,7 @@ static double sooner(double a, double b)
     return a < b ? a : b;
 }
 
-/* What comes to this end of a line. */
+/* The bytes that arrive at this end of a connection. */
 static const ls_sim_way *incoming(const ls_connection *line)
 {
     return &line->wire->ways[!line->side];
@@ -146,7 +146,7 @@ static void empty_way(ls_sim_way *way)
     way->first = way->held = way->packet_first = way->packet_count = way->packet_room = 0;
 }
 
-/* Of the bytes under way the last are lost, any number of them; or all. */
+/* The last bytes in flight are lost, any number of them, or all. */
 static void lose_bytes(ls_sim *sim, const ls_connection *receiver, ls_sim_way *way, bool all)
 {
     size_t arrived = 0, p = way->packet_first;
@@ -221,7 +221,7 @@ void ls_sim_cut_across(ls_sim *sim, uint32_t side)
     }
 }
 
-/* Who knocks at a door that is closed finds that its line ends. */
+/* A connection to a listener that is closed ends. */
 static void close_door(ls_sim *sim, ls_transport *door, bool silently)
 {
     door->open = false;
@@ -256,7 +256,7 @@ void ls_sim_end_lines(ls_sim_worker *w, bool silently)
     for (size_t i = 0; i < sim->door_count; i++)
         if (sim->doors[i]->worker == w && sim->doors[i]->open) {
             close_door(sim, sim->doors[i], silently);
-            sim->doors[i]->open = silently; /* nobody says that it is not there */
+            sim->doors[i]->open = silently; /* no error reports its absence */
         }
 }
 
@@ -331,7 +331,7 @@ static void sim_close(ls_transport *t)
     close_door(w->sim, t, false);
 }
 
-/* The newest door is that of the worker who came back. */
+/* The newest listener is that of the worker that returned. */
 static ls_transport *find_door(const ls_sim *sim, int rank, int number)
 {
     for (size_t i = sim->door_count; i-- > 0;)
@@ -384,7 +384,7 @@ static ls_status sim_call(ls_transport *t, int rank, ls_connection **out)
     return LS_OK;
 }
 
-/* Of several callers, any. */
+/* Any of several callers. */
 static ls_status sim_answer(ls_transport *t, ls_connection **out)
 {
     ls_sim_worker *w = t->worker;
@@ -520,7 +520,7 @@ static void sim_hang_up(ls_connection *line)
     close_end(line);
 }
 
-/* The kernel of a killed worker says so; a machine that vanished says nothing. */
+/* The kernel reports a killed worker; a machine that vanished is silent. */
 static ls_connection_end sim_how_ended(const ls_connection *line)
 {
     const ls_sim_worker *other = line->wire->ends[!line->side].worker;
@@ -573,7 +573,7 @@ static ls_status sim_wait(ls_transport *t, ls_want *wants, int count, double sec
     return LS_OK;
 }
 
-/* For who is dead it goes on, too: loops until some moment come to their end. */
+/* It also continues for a dead worker, so that its loops with a deadline end. */
 static double sim_now(ls_transport *t)
 {
     ls_sim_worker *w = t->worker;

@@ -15,13 +15,13 @@ typedef struct ls_sim_worker ls_sim_worker;
 /* Bytes that were written together and arrive together. */
 typedef struct ls_sim_packet {
     size_t bytes;
-    double time; /* of arrival, if no split is in the way */
+    double time; /* time of arrival, without a split */
 } ls_sim_packet;
 
 /* One direction of a line. */
 typedef struct ls_sim_way {
-    unsigned char *ring; /* of sim->window bytes; NULL: nobody will read what is written */
-    size_t first, held;  /* bytes in it: those under way, and those not read yet */
+    unsigned char *ring; /* sim->window bytes; NULL: written bytes will not be read */
+    size_t first, held;  /* bytes in it: in flight, and not read yet */
     ls_sim_packet *packets;
     size_t packet_first, packet_count, packet_room;
     double last;  /* when the last byte arrives */
@@ -43,9 +43,9 @@ struct ls_connection {
 
 typedef struct ls_sim_wire {
     int number;
-    ls_connection ends[2]; /* who called; who answers */
+    ls_connection ends[2]; /* the caller; the answering worker */
     ls_sim_way ways[2];
-    ls_transport *door; /* at which it knocks; NULL: it was answered, or the door is closed */
+    ls_transport *door; /* the listener it calls; NULL: it was answered, or the listener is closed */
     double knocks;      /* when */
 } ls_sim_wire;
 
@@ -93,7 +93,7 @@ struct ls_sim {
     double now;
     ls_sim_worker *workers[LS_MAX_SIM_WORKERS];
     int worker_count;
-    ls_sim_worker *running; /* whose turn it is */
+    ls_sim_worker *running; /* the worker whose turn it is */
     sem_t finished;
     ls_sim_event *events; /* still to come */
     size_t event_count, event_room;
@@ -115,7 +115,8 @@ extern _Thread_local ls_sim_worker *ls_sim_own_worker;
 uint64_t ls_sim_random(ls_sim *sim, uint64_t below);
 double ls_sim_delay(ls_sim *sim);
 
-/* At the beginning of each call: what befalls the worker now, and maybe others go on first. Fails when it is dead. */
+/* At the beginning of each call: the worker's events happen now, and maybe others continue first. Fails when it is
+ * dead. */
 ls_status ls_sim_enter(ls_sim_worker *worker);
 /* The others go on until this worker's state lets it. Fails when it is dead. */
 ls_status ls_sim_pass_on(ls_sim_worker *worker, ls_sim_state state, double at);
@@ -129,7 +130,7 @@ ls_status ls_sim_is_over(ls_sim_worker *worker);
 
 /* When what would arrive at `time` arrives, as far as is known now; INFINITY: never. */
 double ls_sim_arrival(const ls_sim *sim, const ls_sim_worker *from, const ls_sim_worker *to, double time);
-/* When the worker finds something of what it waits for; INFINITY: never, if nobody else does anything. */
+/* When the worker finds something of what it waits for; INFINITY: never, unless another worker acts. */
 double ls_sim_ready_at(const ls_sim_worker *worker);
 void ls_sim_cut(ls_sim *sim, int worker, int other); /* other -1: all */
 /* Resets the connections between the workers of `side` and the others; both ends see it at once, split or not. */

@@ -1,4 +1,4 @@
-/* What the tests of vectorised kernels share: the tables; outputs with guard zones around them; numbers. Inputs are
+/* Shared by the tests of vectorised kernels: the tables; outputs with guard zones around them; numbers. Inputs are
  * allocated to the byte, so the address sanitizer sees a read beyond them. Start reading at `output`. */
 #ifndef LS_TESTS_SIMD_ARRAYS_H
 #define LS_TESTS_SIMD_ARRAYS_H
@@ -17,19 +17,19 @@
 
 #include "backend/cpu/simd.h"
 #include "base/philox.h"
+#include "check.h"
 
 static const ls_simd *tables[3];
 static int table_count;
 
 static const size_t sizes[] = { 1, 7, 15, 16, 17, 33, 100, 1000 };
 static const size_t channel_counts[] = { 1, 3, 16, 20, 64, 150 };
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* All tables that this processor can run. */
 static inline void find_tables(void)
 {
     const char *const names[] = { "base", "avx2", "avx512" };
-    for (size_t i = 0; i < COUNT(names); i++)
+    for (size_t i = 0; i < LENGTH(names); i++)
         if (ls_simd_named(names[i]))
             tables[table_count++] = ls_simd_named(names[i]);
 }
@@ -146,7 +146,7 @@ static inline float *wild_floats(size_t n, double low, double high)
     float *x = random_floats(n, low, high);
     for (size_t i = 0; i < n; i++)
         if (word() % 4 == 0)
-            x[i] = special[word() % COUNT(special)];
+            x[i] = special[word() % LENGTH(special)];
     return x;
 }
 

@@ -1,4 +1,4 @@
-/* Help for tests of graphs: data, leaves made from a few letters, runs that can be repeated, comparing; and test_case,
+/* Help for tests of graphs: data, leaves made from a short spec, runs that can be repeated, comparing; and test_case,
  * a row of a table of expressions, with builders that many rows share. Linked into every test program. */
 #ifndef TESTS_SUPPORT_H
 #define TESTS_SUPPORT_H
@@ -39,8 +39,8 @@ typedef enum test_kind {
 
 typedef struct test_leaf {
     test_kind kind;
-    ls_tensor *tensor; /* what expressions use */
-    ls_tensor *source; /* what is fed or differentiated: `tensor`, or the input behind the gathered batch */
+    ls_tensor *tensor; /* the value that expressions use */
+    ls_tensor *source; /* the value that is fed or differentiated: `tensor`, or the input of the gathered batch */
     ls_dtype dtype;
     ls_shape shape; /* every size known */
     size_t count;
@@ -93,12 +93,12 @@ typedef ls_tensor *(*test_builder)(const test_case *c, ls_tensor *const *x);
 
 struct test_case {
     const char *op;      /* a name of ops.def: the expression has a node of it */
-    const char *variant; /* what is special about the row */
+    const char *variant; /* special features of the row */
     const char *in[TEST_INPUTS];
     test_builder build; /* or one of the next two */
     ls_tensor *(*one)(ls_tensor *);
     ls_tensor *(*two)(ls_tensor *, ls_tensor *);
-    const void *options; /* what the builder needs, one of these three */
+    const void *options; /* parameters of the builder: one of these three */
     int number;
     double real;
     int64_t batch; /* samples; 0: the test's own choice */
@@ -110,12 +110,12 @@ struct test_case {
     bool many;        /* one sample is not enough */
     bool once;        /* no rule for the second derivative */
     bool mostly_zero; /* few elements have a gradient */
-    double step;      /* of the differences; 0: the test's own */
+    double step;      /* step of the differences; 0: the test's own */
 
     /* For the batch-axis test. */
     bool reduces;             /* the result is whole */
     const char *refused;      /* with every N a batch axis: what the message says */
-    const char *named;        /* what the message begins with, where it is not the op */
+    const char *named;        /* beginning of the message, if it is not the op */
     const char *not_gathered; /* with every N a gathered batch: what the message says */
     bool never;               /* refused in any case */
     bool alone;               /* only with every N a batch axis */
@@ -148,7 +148,7 @@ ls_tensor *test_build(const test_case *c, ls_tensor *const *x);
 /* The gradient of x, given y's: an expression like any other. NULL and the last error when refused. */
 ls_tensor *test_pull_back(ls_tensor *y, ls_tensor *x, ls_tensor *dy);
 
-/* Builders. Each says what it takes from the row beside its inputs. */
+/* Builders. Each lists the parameters that it takes from the row beside its inputs. */
 ls_tensor *test_matmul(const test_case *c, ls_tensor *const *x);       /* number: 1 transposes a, 2 transposes b */
 ls_tensor *test_conv2d(const test_case *c, ls_tensor *const *x);       /* options: ls_conv2d_op */
 ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x);     /* options: ls_pool2d_op */
@@ -171,15 +171,15 @@ ls_tensor *test_batch_norm_training(const test_case *c, ls_tensor *const *x);  /
 ls_tensor *test_batch_norm_inference(const test_case *c, ls_tensor *const *x); /* gamma, beta, mean, variance */
 
 ls_tensor *test_dropout(const test_case *c, ls_tensor *const *x); /* real: the rate, or input 1 is */
-ls_tensor *test_one_hot(const test_case *c, ls_tensor *const *x); /* of 3 */
+ls_tensor *test_one_hot(const test_case *c, ls_tensor *const *x); /* depth 3 */
 ls_tensor *test_slice(const test_case *c, ls_tensor *const *x);   /* options: test_cut */
 ls_tensor *test_pad(const test_case *c, ls_tensor *const *x);     /* options: test_cut, before and after; real */
-ls_tensor *test_reduce(const test_case *c, ls_tensor *const *x);  /* of squares; options: test_reduction; number: the
-                                                                     axes  as bits, and 64 to keep them */
+ls_tensor *test_reduce(const test_case *c, ls_tensor *const *x);  /* reduces squares; options: test_reduction; number:
+                                                                     the  axes  as bits, and 64 to keep them */
 
-/* What gradients are made of. The last input is the cotangent; the others, and what is taken from the row, are those of
- * the builder whose gradient it is. */
-ls_tensor *test_relu_grad(const test_case *c, ls_tensor *const *x); /* of dy and x; real: slope */
+/* Ops of gradients. The last input is the cotangent; the other inputs and the parameters are those of the builder whose
+ * gradient it is. */
+ls_tensor *test_relu_grad(const test_case *c, ls_tensor *const *x); /* inputs dy and x; real: slope */
 ls_tensor *test_slice_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_gather_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_conv2d_grad_input(const test_case *c, ls_tensor *const *x);
@@ -194,8 +194,7 @@ ls_tensor *test_sparse_cross_entropy(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_cross_entropy(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_binary_cross_entropy(const test_case *c, ls_tensor *const *x);
 
-/* Families of ops: rows to be finished. What stands in `in` are the letters of a spec that the op needs before the
- * sizes. */
+/* Families of ops: rows to be finished. `in` has the beginning of a spec, before the sizes, that the op needs. */
 extern const test_case test_unary[], test_binary[];
 extern const size_t test_unary_count, test_binary_count;
 

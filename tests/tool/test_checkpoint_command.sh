@@ -66,7 +66,7 @@ finished() {
         grep -q "^'$CK/step-00000020' is the end of a run: 4 epochs are done, step 20; 4 are asked for" "$TMP/out" &&
         grep -q -F "$weights" "$TMP/out"
 }
-check "a run that is done has nothing left to train, and says so" finished
+check "a finished run has nothing left to train, and reports it" finished
 # Rows of all parts of the data are looked at.
 other_data() {
     awk 'BEGIN { for (i = 0; i < 120; i++) printf "%d,%g,%d\n", i % 7, i / 10, i % 3 }' >"$TMP/long.csv"
@@ -82,7 +82,7 @@ lanes() {
         grep -q 'warning: other bits than those' "$TMP/err" && grep -q '"event":"resume".*"other_bits":".*lanes' "$LOG" &&
         grep -q 'from step 20 on: lanes' "$CK/last/state.json"
 }
-check "other lanes are refused, or allowed, told and saved" lanes
+check "other lanes are refused, or allowed, reported and saved" lanes
 
 # Begun as a pipeline, gone on by other strategies on other devices.
 strategies() {
@@ -94,7 +94,7 @@ strategies() {
         ends 0 "$LOCKSTEP" $cnn --devices 2 --strategy model-parallel --checkpoint "$CK" --resume || return 1
     grep -q 'going on from .*step-00000005' "$TMP/out" && grep -q -F "$right" "$TMP/out"
 }
-check "a pipeline's checkpoint is gone on from by other strategies" strategies
+check "a pipeline's checkpoint can be resumed by other strategies" strategies
 
 # Early stopping, a lower rate on a plateau and a CSV file, in five parts.
 callbacks() {
@@ -107,7 +107,7 @@ callbacks() {
     done
     grep -q -F "$right" "$TMP/out" && cmp "$TMP/a.csv" "$TMP/b.csv" && [ "$(wc -l <"$TMP/a.csv")" -lt 9 ]
 }
-check "what callbacks remember goes on, too" callbacks
+check "the state of callbacks is resumed" callbacks
 
 # A state of a build whose kernels had other bits: its text ends with its own hash.
 of_other_kernels() {
@@ -124,7 +124,7 @@ other_class() {
         grep -q 'from step 1 on: class is' "$CK/last/state.json"
 }
 check "another bit class is refused, or allowed and saved" other_class
-# Cut at a step, in the first epoch, behind its last step and in the last epoch, and gone on with: each file is that of the
+# Cut at a step, in the first epoch, after its last step and in the last epoch, and resumed: each file is that of the
 # run that was not. (Event files have times in them; there is one in each folder, of the same size.)
 with_files() {
     mkdir -p "$TMP/f"
@@ -167,9 +167,9 @@ not_a_folder() {
     ends 1 train --checkpoint "$TMP/file" && grep -q "'$TMP/file' is not a folder" "$TMP/err" &&
         ends 1 train --checkpoint "$TMP/file/x" && grep -q "cannot make the folder" "$TMP/err"
 }
-check "a folder that cannot be made is told before anything is trained" not_a_folder
+check "a folder that cannot be made is reported before training" not_a_folder
 
-# No file may have a byte; what is printed goes through a pipe. Training goes on to its end, and the status says that its
+# No file may have a byte; what is printed goes through a pipe. Training continues to its end, and the status reports that its
 # last state is not saved.
 full() {
     rm -rf "$CK"
@@ -179,7 +179,7 @@ full() {
         grep -q 'warning: NO CHECKPOINT of step 3 could be saved: .*File too large; training goes on' "$TMP/out" &&
         grep -q 'warning: [0-9]* checkpoints could not be saved' "$TMP/out" && [ -z "$(ls -A "$CK")" ] && grep -q -F "$weights" "$TMP/out"
 }
-check "files that cannot be written: training goes on, told loudly, nothing is left behind" full
+check "files that cannot be written: training continues with a warning, nothing is left behind" full
 
 # ---- signals ----
 
@@ -222,8 +222,8 @@ saved_by() {
     a=$(hash_of $((step + 5)) "$LOG") b=$(hash_of $((step + 5)) "$TMP/undisturbed")
     [ -n "$a" ] && [ "$a" = "$b" ]
 }
-check "SIGTERM saves a checkpoint and leaves with 143; the next run goes on with the same bits" saved_by TERM 143
-check "SIGINT: likewise, 130" saved_by INT 130
+check "SIGTERM saves a checkpoint and leaves with 143; the next run continues with the same bits" saved_by TERM 143
+check "SIGINT: the same, with status 130" saved_by INT 130
 
 usr1() {
     background synthetic:2,classes=3,count=2000000 || return 1 # an epoch of 250,000 steps
@@ -235,7 +235,7 @@ usr1() {
     kill -TERM $pid
     left 143 && [ "$(ls "$CK" | grep -c '^step')" = 2 ]
 }
-check "SIGUSR1 saves a checkpoint and goes on" usr1
+check "SIGUSR1 saves a checkpoint and continues" usr1
 
 # Few steps, a long validation.
 in_validation() {
@@ -264,7 +264,7 @@ starting() {
     kill -TERM $pid
     left 143 && grep -q -x 'lockstep: stopped by a signal' "$TMP/err"
 }
-check "in start-up SIGUSR1 ends nothing, SIGTERM at once with 143" starting
+check "in start-up SIGUSR1 is ignored, SIGTERM ends at once with 143" starting
 
 evaluating() {
     env --default-signal=INT "$LOCKSTEP" evaluate resnet50 --data synthetic:224x224x3,classes=1000,count=3000 >"$TMP/out" 2>"$TMP/err" &
@@ -275,7 +275,7 @@ evaluating() {
     kill -INT $pid
     left 130
 }
-check "evaluate: SIGUSR1 ends nothing, SIGINT at once with 130" evaluating
+check "evaluate: SIGUSR1 is ignored, SIGINT ends at once with 130" evaluating
 
 failing() {
     rm -rf "$CK"

@@ -24,28 +24,28 @@ every_flag() {
     grep -q LOCKSTEP_BATCH_SIZE "$TMP/out"
 }
 check "train --help has every flag" every_flag
-check "--print-options tells values and where they come from" \
+check "--print-options prints values and their sources" \
     prints '^\* --devices +2 +command line' devices --devices 2 --print-options
 
 # ---- wrong use: status 2 ----
 
 check "no command" refuses 2 'a command is needed'
-check "an unknown command that is near none" refuses 2 'unknown command fly; `lockstep --help` lists the commands$' fly
+check "an unknown command without a similar name" refuses 2 'unknown command fly; `lockstep --help` lists the commands$' fly
 check "unknown command, the nearest is named" refuses 2 'unknown command trian; did you mean train\?' trian
 check "unknown flag, the nearest is named" \
     refuses 2 'unknown option --batchsize; did you mean --batch-size\?' train mnist-cnn --data $SMALL --batchsize 3
 check "a flag of another command" refuses 2 'unknown option --epochs' evaluate mnist-cnn --data $SMALL --epochs 3
 check "unknown model, the nearest is named" refuses 2 'unknown MODEL mnist-cn; there are .*; did you mean mnist-cnn\?' summary mnist-cn
-check "an unknown option that is near none" \
+check "an unknown option without a similar name" \
     refuses 2 'unknown option --weight-decay; --help lists the options$' train mlp --data $SMALL --weight-decay 0.1
-check "an unknown metric that is near none" \
+check "an unknown metric without a similar name" \
     refuses 2 "unknown metric 'f1'; there are accuracy, .*[a-z]$" train mlp --data $SMALL --metrics f1
 check "missing model" refuses 2 'a MODEL is needed: linear, mlp' train --data $SMALL
 check "missing model file" refuses 2 'MODEL no/such.json: no such file' summary no/such.json
 check "missing --data" refuses 2 '--data is needed' train mnist-cnn
 check "one argument too many" refuses 2 "unexpected argument 'mlp'" summary linear mlp
 check "a value out of range" refuses 2 '--batch-size 0: expected a whole number' train mlp --data $SMALL --batch-size 0
-check "a value that is no number" refuses 2 '--lr x: expected a finite number' train mlp --data $SMALL --lr x
+check "a value that is not a number" refuses 2 '--lr x: expected a finite number' train mlp --data $SMALL --lr x
 check "a learning rate that a double would take for 0" \
     refuses 2 '--lr 1e-400: expected a finite number .*4.9e-324 to 1.8e\+308' train mlp --data $SMALL --lr 1e-400
 check "a learning rate that float32 would take for 0" refuses 2 '--lr 1e-50: .*float32' train mlp --data $SMALL --lr 1e-50
@@ -76,24 +76,24 @@ check "an order of lanes without a pipeline" \
     refuses 2 '--pipeline cannot be used with --strategy model-parallel' train mlp --data $SMALL --strategy model-parallel --pipeline 1f1b
 check "a split of one device" \
     refuses 2 '--work-split cannot be used with --strategy one-device' train mlp --data $SMALL --strategy one-device --work-split auto
-check "a split that is none" refuses 2 'work split of "3:x": 2 numbers' train mlp --data $SMALL --devices 2 --work-split 3:x
+check "an invalid split" refuses 2 'work split of "3:x": 2 numbers' train mlp --data $SMALL --devices 2 --work-split 3:x
 check "a split of three for two" refuses 2 'work split of "3:1:1"' evaluate mlp --data $SMALL --devices 2 --work-split 3:1:1
-check "stages that devices cannot have" \
+check "stages that do not divide the devices" \
     refuses 2 '3 devices are no whole number of replicas of 2 stages' train mlp --data $SMALL --strategy pipeline --stages 2 --devices 3
-check "stages and replicas that are not the devices" \
+check "stages and replicas that do not match the devices" \
     refuses 2 '--stages 2 and --replicas 2 need 4 devices; there are 2' train mlp --data $SMALL --strategy pipeline --stages 2 --replicas 2 --devices 2
-check "replicas that devices cannot have" \
+check "replicas that do not divide the devices" \
     refuses 2 '--replicas 2: 3 devices' train mlp --data $SMALL --strategy pipeline --replicas 2 --devices 3
 check "a placement on one device" \
     refuses 2 '--place cannot be used with --strategy one-device' train mlp --data $SMALL --strategy one-device --place dense=cpu:1
 check "a placement and stages" refuses 2 '--place cannot be used with --stages or --replicas' train mlp --data $SMALL --place dense=cpu:1 --stages 2
 check "unknown strategy, the nearest is named" refuses 2 'did you mean pipeline\?' train mlp --data $SMALL --strategy piplene
-check "sizes that are none" refuses 2 '--input 3x: expected 1 to . sizes' summary mlp --input 3x
+check "invalid sizes" refuses 2 '--input 3x: expected 1 to . sizes' summary mlp --input 3x
 check "sizes of a file" refuses 2 '--input is for built-in models only' summary tests/reference/keras/mlp/model.json --input 3
-check "a placement that is none" refuses 2 "--place: 'conv2d' is not LAYER=DEVICE" train mlp --data $SMALL --place conv2d
+check "an invalid placement" refuses 2 "--place: 'conv2d' is not LAYER=DEVICE" train mlp --data $SMALL --place conv2d
 check "a layer on two devices" refuses 2 "names 2 devices" train mlp --data $SMALL --place 'dense=cpu:0-1'
 check "a layer on no device" refuses 2 '--place: device "gpu:0": there is no GPU' train mlp --data $SMALL --place dense=gpu:0
-check "a limit that is no number" refuses 2 '--memory-limit 3x: expected MiB' devices --memory-limit 3x
+check "a limit that is not a number" refuses 2 '--memory-limit 3x: expected MiB' devices --memory-limit 3x
 check "a limit of nothing" refuses 2 '--memory-limit 3,: expected MiB' devices --devices 2 --memory-limit 3,
 check "more limits than devices" refuses 2 '3 limits for 2 CPU devices' devices --devices 2 --memory-limit 1,2,3
 check "a limit above what the machine has" refuses 2 '--memory-limit: .*CPU:0 has [0-9]+ MiB' devices --memory-limit 999999999
@@ -109,15 +109,15 @@ other_isa() {
             $command || return 1
     done
 }
-check "an instruction set that is none" other_isa
+check "an unknown instruction set" other_isa
 bad_visible_devices() {
     for command in 'summary linear' devices; do
         LOCKSTEP_VISIBLE_DEVICES=$1 refuses 2 "LOCKSTEP_VISIBLE_DEVICES: $2" $command || return 1
     done
 }
-check "visible devices: a core that is not there" bad_visible_devices 'cpu:0[8000]' 'core 8000 is not one that this process may use'
-check "visible devices: a device that is not there" bad_visible_devices gpu:0 'device "gpu:0": there is no GPU'
-check "visible devices: no name" bad_visible_devices 'cpu:0[x]' 'device "cpu:0\[x\]": "x" is no number'
+check "visible devices: a missing core" bad_visible_devices 'cpu:0[8000]' 'core 8000 is not one that this process may use'
+check "visible devices: a missing device" bad_visible_devices gpu:0 'device "gpu:0": there is no GPU'
+check "visible devices: an invalid name" bad_visible_devices 'cpu:0[x]' 'device "cpu:0\[x\]": "x" is no number'
 command_line_wins() {
     LOCKSTEP_BATCH_SIZE=8 prints 'batches of 35;' train mlp --data $SMALL --batch-size-per-device 35 --verbose 2
 }
@@ -131,14 +131,14 @@ missing_data() {
     refuses 1 'mnist.*train-images-idx3-ubyte' train mnist-cnn --data mnist &&
         grep -q "$TMP/none" "$TMP/err"
 }
-check "missing data: which files, and where they were looked for" missing_data
+check "missing data: the files, and the folders searched" missing_data
 check "data of another shape" refuses 1 '' evaluate mnist-cnn --data synthetic:5x5x1,classes=10,count=4
 check "an input too small" refuses 1 'mnist-cnn.* height and width must be at least 10' summary mnist-cnn --input 9x9x1
-check "classes of no classifier" refuses 1 'linear.* classes is 3, but the model is not a classifier' summary linear --classes 3
-check "a layer that is not there, the nearest is named" \
+check "classes for a model that is not a classifier" refuses 1 'linear.* classes is 3, but the model is not a classifier' summary linear --classes 3
+check "a missing layer, the nearest is named" \
     refuses 1 '--place: .* no layer "dens_1"; did you mean dense_1\?' train mlp --data synthetic --place dense..dens_1=cpu:1
-check "weights that are not there" refuses 1 'no.safetensors' evaluate mlp --data $SMALL --weights "$TMP/no.safetensors"
-check "a folder that is not there, found before training" \
+check "missing weights" refuses 1 'no.safetensors' evaluate mlp --data $SMALL --weights "$TMP/no.safetensors"
+check "a missing folder, found before training" \
     refuses 1 '--save: cannot write' train mlp --data $SMALL --save "$TMP/no/w.safetensors"
 broken_json() {
     echo '{"class_name": "Sequential", ' >"$TMP/broken.json"
@@ -159,7 +159,7 @@ check "devices: one limit for all" prints '^  cpu:1 .*; 20 MiB reserved$' device
 check "devices: a limit for each" \
     prints '^  cpu:1 .*; 30 MiB at most$' devices --devices 2 --memory-limit 20,30 --memory-growth
 check "doctor finds nothing wrong" prints '^ok +definition [0-9]+' doctor
-check "doctor tells of every library" sh -c "grep -q '^ok.*OpenSSL' '$TMP/out' && grep -q '^ok.*zlib' '$TMP/out' && grep -q '^ok.*jansson' '$TMP/out'"
+check "doctor lists every library" sh -c "grep -q '^ok.*OpenSSL' '$TMP/out' && grep -q '^ok.*zlib' '$TMP/out' && grep -q '^ok.*jansson' '$TMP/out'"
 
 # Checks a file of JSON lines, or one JSON value (-v). Prints the number of steps and epochs, and the hash at the end.
 cat >"$TMP/judge.c" <<'END_OF_C'
@@ -256,7 +256,7 @@ cores() {
 }
 FIRST_CORE=$(cores | sed -n 1p) SECOND_CORE=$(cores | sed -n 2p)
 
-# one_core WHY COMMAND...: lockstep run by that command has one worker, on the second core, and says why.
+# one_core WHY COMMAND...: lockstep run by that command has one worker, on the second core, and prints the reason.
 one_core() {
     why=$1
     shift
@@ -308,7 +308,7 @@ logged() {
 }
 check "train: the log has every step, epoch, hash and the end" logged
 check "train: one line an epoch" grep -E -q '^5/5 - .*accuracy: [0-9.]+ - loss: [0-9.]+ - val_accuracy' "$TMP/out"
-check "train: the time is shared out" grep -E -q '^time: .* data [0-9.]+ %, compute [0-9.]+ %' "$TMP/out"
+check "train: the time is divided into parts" grep -E -q '^time: .* data [0-9.]+ %, compute [0-9.]+ %' "$TMP/out"
 grep '^test loss' "$TMP/out" >"$TMP/trained" || true
 
 same_results() {
@@ -408,7 +408,7 @@ norms() {
 }
 check "train: statistics of batch norms by lane" norms
 
-# The locale says which characters the terminal has.
+# The locale determines the characters of the terminal.
 progress_bar() {
     LC_ALL=C.UTF-8 prints '5/5 ━━━━━━━━━━━━━━━━━━━━ ' train mlp --data $SMALL --batch-size 14 --verbose 1 &&
         LC_ALL=C prints '5/5 ==================== ' train mlp --data $SMALL --batch-size 14 --verbose 1

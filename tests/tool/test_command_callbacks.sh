@@ -99,7 +99,7 @@ diverges() { "$LOCKSTEP" train mlp --data $SMALL --verbose 2 --epochs 9 --optimi
 check "a step that is not finite fails" ends 1 diverges
 check "with --terminate-on-nan it ends training" ends 0 diverges --terminate-on-nan
 told() { grep -q 'training ends with the weights of step' "$TMP/err" && grep -q '^weights sha256' "$TMP/out"; }
-check "which is told" told
+check "this is reported" told
 
 # ---- interrupted: the rest of the table is there, and NA ----
 
@@ -139,7 +139,7 @@ more_patience() {
     job part --early-stopping 8,restore_best_weights --save-best "$TMP/late.safetensors" --resume || return 1
     grep -q '^Epoch [0-9]*/' "$TMP/out" && [ -s "$TMP/late.safetensors" ]
 }
-check "a run that goes on ends as the other, with its files" goes_on
+check "a run that continues ends as the other, with its files" goes_on
 check "one that was stopped early is done" ended_stays
 check "unless there is more patience; what only writes may be new" more_patience
 check "what decides may not be gone" refuses 1 'callback/early_stopping/0 was called there, here it is not' train mlp --data $SMALL \

@@ -41,7 +41,7 @@ late_validation() {
     ends 1 train late --validation-split 0.2 --save "$SAVED" && grep -q 'the weights of step 4, the last good one' "$TMP/err" &&
         cmp "$SAVED" "$TMP/four.safetensors"
 }
-check "a bad label met in validation: likewise" late_validation
+check "a bad label in validation: the same" late_validation
 
 first_label() {
     sed '1s/.*/1,1,9/' "$TMP/good.csv" >"$TMP/first.csv"
@@ -55,7 +55,7 @@ neither() {
     cat "$TMP/err"
     grep -q -x 'status 1' "$TMP/err" && grep -q 'label 9 .*; the weights could not be saved either: .*File too large' "$TMP/err" && cmp "$SAVED" "$TMP/four.safetensors"
 }
-check "a failure whose weights cannot be saved: both are told, the old file stays" neither
+check "a failure whose weights cannot be saved: both are reported, the old file stays" neither
 
 # ---- logs that fail ----
 
@@ -67,7 +67,7 @@ full_log() {
         [ "$(lines "^lockstep: warning: the log '$1' is not complete: No space left on device\$")" = 1 ] && [ -s "$SAVED" ]
 }
 if [ -w /dev/full ]; then
-    check "a full disk under the log does not end training; it is told at once and at the end" full_log /dev/full
+    check "a full disk under the log does not end training; it is reported at once and at the end" full_log /dev/full
 else
     skip "a full disk under the log" "there is no /dev/full"
 fi
@@ -106,8 +106,8 @@ ended_by() {
     stopped "$2"
 }
 check "Ctrl+C ends after the step: log complete, weights saved, status 130" ended_by INT 130
-check "SIGTERM: likewise, status 143" ended_by TERM 143
-check "SIGHUP: likewise, status 129" ended_by HUP 129
+check "SIGTERM: the same, with status 143" ended_by TERM 143
+check "SIGHUP: the same, with status 129" ended_by HUP 129
 
 # What was ignored when the command started stays so: it goes on, and a signal that is not ignored ends it.
 ignored() {
@@ -188,15 +188,15 @@ cannot() {
     ! grep -q Epoch "$TMP/out" && grep -q -E -e "$pattern" "$TMP/err"
 }
 check "--save: a name too long for a file" cannot '--save: cannot .*File name too long' --save "$TMP/$LONG"
-check "--save: a folder that is not there" cannot '--save: cannot write .*No such file' --save "$TMP/none/w"
+check "--save: a missing folder" cannot '--save: cannot write .*No such file' --save "$TMP/none/w"
 check "--save: a folder" cannot '--save: .* is a folder, not a plain file' --save "$TMP/folder"
 check "--save: a FIFO" cannot '--save: .* is a FIFO or a pipe, not a plain file' --save "$TMP/fifo"
 check "--save: a device" cannot '--save: .* is a device, not a plain file' --save /dev/null
 check "--log: a folder" cannot '--log: .* is a folder' --log "$TMP/folder"
-check "--log: a folder that is not there" cannot '--log: cannot write .*No such file' --log "$TMP/none/log"
-check "--log: a FIFO that nobody reads" cannot 'fifo.: it is a FIFO that nobody reads' --log "$TMP/fifo"
+check "--log: a missing folder" cannot '--log: cannot write .*No such file' --log "$TMP/none/log"
+check "--log: a FIFO without a reader" cannot 'fifo.: it is a FIFO that nobody reads' --log "$TMP/fifo"
 check "--output: a FIFO" refuses 1 '--output: .* is a FIFO' predict "$TMP/model.json" --data "$TMP/good.csv" --output "$TMP/fifo.csv"
-# Root may write anywhere: as nobody, if that one can run the command.
+# Root may write anywhere: run as the user nobody, if it can run the command.
 [ "$(id -u)" != 0 ] && NOBODY= || NOBODY="setpriv --reuid 65534 --regid 65534 --clear-groups"
 chmod 755 "$TMP"
 chmod 555 "$TMP/folder"
@@ -209,7 +209,7 @@ if $NOBODY "$LOCKSTEP" --version >"$TMP/out" 2>&1; then
     check "--save: a folder that may not be written to" may_not --save "$TMP/folder/w"
     check "--log: a folder that may not be written to" may_not --log "$TMP/folder/log"
 else
-    skip "folders that may not be written to" "root may write to any, and nobody cannot run the command"
+    skip "folders that may not be written to" "root may write to any, and the user nobody cannot run the command"
 fi
 chmod 755 "$TMP/folder"
 nothing_left() { [ -z "$(ls "$TMP/folder")" ] && [ ! -e "$TMP/none" ] && ! ls "$TMP" | grep '\.tmp$'; }

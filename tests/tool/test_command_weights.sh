@@ -44,17 +44,17 @@ trains_keras() {
 }
 check "a .keras file is trained and saved" trains_keras
 cp README.md "$TMP/none.keras"
-check "a .keras file that is none" refuses 1 'none.keras' summary "$TMP/none.keras"
+check "a file that is not a .keras file" refuses 1 'none.keras' summary "$TMP/none.keras"
 
-check "diff of a file that is not there: trouble" refuses 2 "cannot open 'no.npz'" diff "$W" no.npz
-check "diff of what is no weights: trouble" refuses 2 "README.md" diff "$W" README.md
+check "diff of a missing file: status 2" refuses 2 "cannot open 'no.npz'" diff "$W" no.npz
+check "diff of a file without weights: status 2" refuses 2 "README.md" diff "$W" README.md
 check "diff of one file: wrong use" refuses 2 'diff: 2 files are needed' diff "$W"
 check "diff of three files: wrong use" refuses 2 "unexpected argument 'c'" diff a b c
-check "diff as weights of another model: trouble" refuses 2 'does not fit model "mlp"' diff "$W" "$W" --model mlp
+check "diff as weights of another model: status 2" refuses 2 'does not fit model "mlp"' diff "$W" "$W" --model mlp
 check "export without a name" refuses 2 '--output is needed' export mnist-cnn
 check "export to a format of others" refuses 1 'w.pt.*safetensors' export mnist-cnn -o "$TMP/w.pt"
 check "export over its own weights" refuses 2 'would overwrite the file of --weights' export mnist-cnn --weights "$W" -o "$W"
-check "a layout that is none" refuses 2 '--layout caffe' export mnist-cnn -o "$TMP/x.npz" --layout caffe
+check "an unknown layout" refuses 2 '--layout caffe' export mnist-cnn -o "$TMP/x.npz" --layout caffe
 wrong_ending() {
     cp "$W" "$TMP/lie.npz"
     refuses 1 'contradicts its ending' export mnist-cnn --weights "$TMP/lie.npz" -o "$TMP/x.npz" && [ ! -e "$TMP/x.npz" ]

@@ -42,7 +42,7 @@ numbers_follow() {
 }
 check numbers_follow_cuda_visible_devices numbers_follow
 
-# $1: words of the line that says why there is none.
+# $1: text of the line with the reason that there is none.
 has_none() {
     timeout 60 "$LOCKSTEP" devices >"$TMP/list" && ! grep -q 'device:CUDA' "$TMP/list" && grep "^  CUDA: none" "$TMP/list" &&
         grep -q "^  CUDA: none (.*$1.*)" "$TMP/list"

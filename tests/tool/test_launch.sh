@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../support/lib.sh"
 
 LOCKSTEP=$ROOT/$LS_BUILD/lockstep
-MARK="launch-test-$$" # in the arguments of every worker, to find those that are left
+MARK="launch-test-$$" # in the arguments of every worker, to find leftovers
 launch() { timeout -k 5 60 "$LOCKSTEP" launch "$@"; }
 
 # fails_with STATUS COMMAND...
@@ -82,13 +82,13 @@ one_fails() {
     workers 3 '[ $LOCKSTEP_RANK != 1 ] || exit 7; await "worker 1"; echo done' || return 1
     said 'lockstep launch: worker 1 ended with status 7; 2 of 3 continue' && wrote done '[2] done'
 }
-check "one that fails ends nothing, and is told in one line" one_fails
+check "a worker that fails does not end the job, and is reported in one line" one_fails
 
 one_is_killed() {
     workers 4 '[ $LOCKSTEP_RANK != 2 ] || { sleep 50 & kill -9 $$; }; await "worker 2"' || return 1
     said 'lockstep launch: worker 2 was killed by signal 9 (Killed); 3 of 4 continue' && nobody_left
 }
-check "one that is killed ends nothing but what it started" one_is_killed
+check "a worker that is killed ends only its own children" one_is_killed
 
 all_fail() {
     fail_with 7 3 '[ $LOCKSTEP_RANK = 1 ] && exit 7; await "worker 1"; exit 1' || return 1
@@ -105,21 +105,21 @@ next_speaks() {
         3) await "worker 1"; echo three ;;
         esac' && wrote zero '[2] early' one two '[3] three'
 }
-check "the lowest rank that is left speaks for all" next_speaks
+check "the lowest remaining rank prints without its rank" next_speaks
 
-# Who writes the files of all must end well; that others did before is not enough.
+# The worker that writes the files must succeed; the success of others before is not enough.
 speaker_fails_last() {
     fail_with 9 2 'echo here; [ $LOCKSTEP_RANK != 0 ] || { await "\[1\] here" "$OUT"; sleep 0.5; exit 9; }' && grep -q 'worker 0 ended with status 9; no worker is left' "$TMP/err" || return 1
     workers 2 'echo here; [ $LOCKSTEP_RANK != 1 ] || { await "^here" "$OUT"; sleep 0.5; exit 9; }' && said 'lockstep launch: worker 1 ended with status 9 after the job had finished'
 }
-check "the status is that of the worker that speaks for all" speaker_fails_last
+check "the status is that of the lowest remaining rank" speaker_fails_last
 
 one_hangs() {
     workers 3 'trap "" TERM; [ $LOCKSTEP_RANK = 0 ] || while :; do sleep 1; done' --grace 0.3 || return 1
     grep -q 'worker 1 has not ended 0.3 s after the others finished: ending it' "$TMP/err" && nobody_left || return 1
     fail_with 143 2 '[ $LOCKSTEP_RANK = 1 ] || sleep 50' --grace 0.3 && nobody_left
 }
-check "one that hangs when the job is over is ended" one_hangs
+check "a worker that hangs after the job is ended" one_hangs
 zero_is_stopped() {
     launch --workers 2 --grace 0.3 -- sh -c '[ $LOCKSTEP_RANK = 1 ] || kill -STOP $$' >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
     grep -q 'worker 0 has not ended 0.3 s after the others finished: ending it' "$TMP/err" && nobody_left
@@ -141,7 +141,7 @@ first_returns() {
     workers 2 'if [ -n "$LOCKSTEP_RESTART" ]; then echo back; echo back >&2; elif [ $LOCKSTEP_RANK = 0 ]; then kill -9 $$; fi
         await back; echo end' --restarts 1 && wrote '[0] back' '[0] end' end
 }
-check "a first worker that returns speaks for itself alone" first_returns
+check "a first worker that returns prints with its rank" first_returns
 
 fails_each_time() {
     workers 2 '[ $LOCKSTEP_RANK = 0 ] || exit 5; await "status 5; 1 of 2 continue$"' --restarts 3 || return 1
@@ -149,22 +149,25 @@ fails_each_time() {
         'restarting it in 0.1 s (restart 1 of 3),restarting it in 0.2 s (restart 2 of 3),restarting it in 0.4 s (restart 3 of 3),' ] || { cat "$TMP/err"; return 1; }
     [ "$(grep -c 'worker 1 ended with status 5' "$TMP/err")" = 4 ]
 }
-check "one that fails each time waits longer each time, and not for ever" fails_each_time
+check "a worker that always fails waits longer each time, up to a limit" fails_each_time
 
 called_wrongly() {
     fails_with 2 launch --workers 2 --restarts 3 -- sh -c 'exit 2' && ! grep -q 'again' "$TMP/err"
 }
 check "a program that was called wrongly is not started again" called_wrongly
 
-# Nobody is left: all begin again, as another job.
+# No worker is left: all begin again, as another job. Worker 0 kills both at once, so that none is restarted by itself.
 job_restarts() {
-    mkdir "$TMP/runs" || return 1
-    launch --workers 2 --restarts 5 -- sh -c 'echo "${LOCKSTEP_RESTART:-none}" >"$0/$LOCKSTEP_RENDEZVOUS.$LOCKSTEP_RANK"
+    mkdir "$TMP/runs" "$TMP/pids" || return 1
+    launch --workers 2 --restarts 5 -- sh -c 'echo $$ >"$1/$LOCKSTEP_RENDEZVOUS.$LOCKSTEP_RANK"
+        echo "${LOCKSTEP_RESTART:-none}" >"$0/$LOCKSTEP_RENDEZVOUS.$LOCKSTEP_RANK"
         until [ -e "$0/$LOCKSTEP_RENDEZVOUS.$((1 - LOCKSTEP_RANK))" ]; do sleep 0.02; done
-        sleep 0.2; [ $(ls "$0" | wc -l) -ge 6 ] || exit 1' "$TMP/runs" 2>"$TMP/err" || return 1
+        [ $(ls "$0" | wc -l) -lt 6 ] || exit 0
+        until [ $LOCKSTEP_RANK = 0 ]; do sleep 0.02; done
+        kill -9 $(cat "$1/$LOCKSTEP_RENDEZVOUS.1") $$' "$TMP/runs" "$TMP/pids" 2>"$TMP/err" || return 1
     [ "$(cat "$TMP/runs"/* | sort | uniq -c | tr -s ' ')" = ' 6 none' ] && grep -q 'no worker is left; restarting the job in 0.2 s (restart 2 of 5)' "$TMP/err"
 }
-check "when nobody is left the job is started again" job_restarts
+check "when no worker is left the job is started again" job_restarts
 
 stopped_between() {
     rm -f "$TMP/err" # what an earlier job said is not waited for, here and below
@@ -195,7 +198,7 @@ not_there() {
     fails_with 1 launch -- "$TMP/no such program" || return 1
     grep -q 'no such program could not be started: No such file' "$TMP/err"
 }
-check "a program that is not there is told once" not_there
+check "a missing program is reported once" not_there
 
 wrong_use() {
     fails_with 2 launch && fails_with 2 launch --workers 0 -- true && fails_with 2 launch --workers 257 -- true || return 1
@@ -212,7 +215,7 @@ handed_on() {
     launch --workers 2 --elastic 1:8 --key-file key -- sh -c 'echo $LOCKSTEP_ELASTIC $LOCKSTEP_KEY_FILE' >out || return 1
     sed 's/^\[1\] //' out | sort -u >one && [ "$(cat one)" = "1:8 $TMP/key" ]
 }
-check "workers are told how many may be left, and where the key is" handed_on
+check "workers get --elastic and the path of the key" handed_on
 
 # Over tcp workers meet in a folder that has their key; nothing of it is left.
 over_tcp() {
@@ -242,7 +245,7 @@ folders_left() {
 check "the folder of a launcher that was killed goes with the next one" folders_left
 unset TMPDIR
 
-# on_this_machine NAME: the workers are told, and meet
+# on_this_machine NAME: the workers get the transport, and meet
 on_this_machine() {
     launch --workers 3 --transport "$1" -- sh -c 'echo "$LOCKSTEP_TRANSPORT"; exec "$0" devices' "$LOCKSTEP" >"$TMP/out" 2>"$TMP/err" || { cat "$TMP/err"; return 1; }
     [ "$(grep -c "$1\$" "$TMP/out")" = 3 ] || { cat "$TMP/out"; return 1; }
@@ -252,7 +255,7 @@ check "over Unix sockets" on_this_machine unix
 
 # ---- Signals ----
 
-# signalled NAME STATUS: workers that say how they ended
+# signalled NAME STATUS: workers that print how they ended
 signalled() {
     rm -f "$TMP/out"
     "$LOCKSTEP" launch --workers 2 -- sh -c 'trap "echo got it; exit 0" '"$1"'; echo ready; while :; do sleep 0.05; done' "$MARK" >"$TMP/out" 2>"$TMP/err" &
@@ -268,7 +271,7 @@ signalled() {
     nobody_left
 }
 check "SIGTERM is passed on" signalled TERM 143
-check "SIGUSR1 is passed on, and ends nothing here" signalled USR1 0
+check "SIGUSR1 is passed on, and does not end the launcher" signalled USR1 0
 
 launcher_dies() {
     rm -f "$TMP/out"
@@ -307,10 +310,10 @@ chief_returns() {
     wrote '[1] here' chief && grep -q '^failing$' "$TMP/err" || { cat "$TMP/err"; return 1; }
     [ "$(tail -n 1 "$TMP/err")" = 'lockstep launch: the job failed: the first worker to fail was 0, which ended with status 7' ]
 }
-check "a chief that was started again before the workers met speaks for all" chief_returns
+check "a chief that was started again before the workers met decides the status" chief_returns
 check "the same over tcp" chief_returns --transport tcp
 
-# A job that may begin with fewer does, whoever is lost, with the bits of one process.
+# A job that may begin with fewer workers does, with any worker lost, and has the bits of one process.
 begins_with_fewer() {
     small_model 4 >"$TMP/model.json"
     set -- "$LOCKSTEP" train "$TMP/model.json" --data synthetic:12x12x1,classes=4,count=40 --batch-size 20 --epochs 1 --verbose 2
@@ -322,14 +325,14 @@ begins_with_fewer() {
     done
     fails_with 137 launch --workers 3 --join-limit 1000 --elastic 3:3 -- sh -c '[ $LOCKSTEP_RANK != 1 ] || kill -9 $$; exec "$@"' sh "$@"
 }
-check "one dies while workers meet, and those that are enough begin" begins_with_fewer
+check "one worker dies while they meet, and the others begin if they are enough" begins_with_fewer
 
 meets_nobody() {
     fails_with 1 env LOCKSTEP_RANK=1 LOCKSTEP_WORLD_SIZE=3 LOCKSTEP_RENDEZVOUS="$MARK" LOCKSTEP_JOIN_LIMIT=0.3 \
         timeout 60 "$LOCKSTEP" devices || return 1
     grep -q 'workers 0, 2 of 3 did not come within 0.3 s' "$TMP/err"
 }
-check "a worker that is alone says who is missing" meets_nobody
+check "a worker that is alone names the missing workers" meets_nobody
 
 all_meet() { launch --workers 3 -- "$LOCKSTEP" devices && grep -qv '^\[' "$TMP/check.out"; }
 check "contexts of the command meet" all_meet

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Several workers of this machine train one job: each step has the bits of one process; worker 0 alone prints and writes.
+# Several workers of this machine train one job: each step has the bits of one process; only worker 0 prints and writes.
 # `make test` runs a sample of workers, transports, batches and models; `make soak-workers` (LS_WORKERS=all) every combination.
 . "$(dirname "$0")/../support/lib.sh"
 
@@ -21,7 +21,7 @@ same_bits() {
     step_hashes "$TMP/log" >"$TMP/found"
     [ -s "$TMP/wanted" ] && cmp "$TMP/wanted" "$TMP/found" || return 1
     grep sha256 "$alone.out" >"$TMP/wanted" && grep sha256 "$TMP/out" >"$TMP/found" && cmp "$TMP/wanted" "$TMP/found" || return 1
-    ! grep '^\[' "$TMP/out" # nobody else prints
+    ! grep '^\[' "$TMP/out" # no other worker prints
 }
 
 # model NAME BATCH: the arguments of a job with a whole batch and a smaller one
@@ -125,7 +125,7 @@ goes_on() {
         --verbose 0 >rest || return 1
     grep sha256 whole >a && grep sha256 rest >b && cmp a b && [ "$(grep -c 'going on from' rest)" = 1 ]
 }
-check "a checkpoint of three workers is gone on from by two" goes_on
+check "a checkpoint of three workers is resumed by two" goes_on
 
 predicts() {
     cd "$TMP" || return 1
@@ -148,17 +148,17 @@ counted() {
     launch --workers 2 -- "$LOCKSTEP" train mlp --data synthetic --take 64 --dry-run >"$TMP/out" || return 1
     grep -q 'needs .*, sent by other workers [0-9.]*[1-9],' "$TMP/out" || { cat "$TMP/out"; return 1; }
 }
-check "what other workers send is counted" counted
+check "bytes of other workers are counted" counted
 
 simulated() {
     if LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RENDEZVOUS=x LOCKSTEP_TRANSPORT=sim "$LOCKSTEP" train mlp --data synthetic --take 32 2>"$TMP/err"; then return 1; fi
     grep -q 'the transport "sim" is not known: there are auto, shm' "$TMP/err" || { cat "$TMP/err"; return 1; }
 }
-check "the simulated network of the tests is no transport of jobs" simulated
+check "the simulated network of the tests is not a transport of jobs" simulated
 
 # ---- Jobs that are not the same ----
 
-# differ WHAT SCRIPT: workers that run this do not have the same job; each says what differs.
+# differ WHAT SCRIPT: workers that run this do not have the same job; each reports the difference.
 differ() {
     if launch --workers 2 -- sh -c "$2" "$LOCKSTEP" >"$TMP/out" 2>"$TMP/err"; then return 1; fi
     [ "$(grep -c "workers do not have the same job and data: $1" "$TMP/err")" = 2 ] || { cat "$TMP/err"; return 1; }
@@ -203,7 +203,7 @@ one_dies() {
     grep -q 'worker 1 was killed by signal 9' err && grep -q 'worker 1 of 3 is lost' err &&
         grep weights alone >wanted && grep weights out | cmp - wanted || { cat out err; return 1; }
 }
-check "a worker is killed, and the others go on to the same weights" one_dies
+check "a worker is killed, and the others continue to the same weights" one_dies
 
 # The chief prints the cluster, once, where progress is shown.
 introduced() {

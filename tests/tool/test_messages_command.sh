@@ -7,13 +7,13 @@ check "launch without -- before the program" \
     refuses 2 "launch: -- is missing before the program 'lockstep': write lockstep launch --workers N -- PROGRAM .*unknown option --data" \
     launch lockstep train mlp --data $SMALL
 check "launch: a misspelt option of its own" refuses 2 'unknown option --worker; did you mean --workers\?' launch --worker 2 -- true
-check "a device that is not there" \
+check "a missing device" \
     refuses 2 'device "gpu:0": there is no GPU .*CPU:0 \(and up to CPU:1023, which share its cores\)' \
     train mlp --data $SMALL --devices gpu:0
 check "--save with the name of a format that cannot be written" \
     refuses 1 "m.bin': weights cannot be written as .bin: choose a name that ends in .safetensors" train mlp --data $SMALL --save "$TMP/m.bin"
 
-check "evaluate without weights says that the model is untrained" \
+check "evaluate without weights reports that the model is untrained" \
     prints '^the model is untrained: give its weights with --weights FILE$' evaluate mlp --data $SMALL
 check "so does predict" \
     prints '^the model is untrained: give its weights with --weights FILE$' predict mlp --data $SMALL --output "$TMP/p.npy"

@@ -75,7 +75,7 @@ wrong_parts() {
 }
 check parts_that_are_no_number_are_told wrong_parts
 
-# Limits of memory: those that suffice change no bit, whoever has them.
+# Memory limits that suffice change no bit, on any device.
 limited() {
     FLAGS="--memory-limit $2 --memory-growth"
     timeout 200 "$LOCKSTEP" train mnist-cnn --data synthetic:count=64 --batch-size 32 --epochs 1 --seed 3 --devices "$1" $FLAGS >"$TMP/out" &&

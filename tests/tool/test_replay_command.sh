@@ -1,6 +1,6 @@
 #!/bin/bash
 # Asynchronous parameter servers that record what they apply, as processes: `lockstep replay` has the weights of each run,
-# also of runs in which a worker or a server was killed, on any devices. What is missing or was changed is told.
+# also of runs in which a worker or a server was killed, on any devices. Missing and changed files are reported.
 # LS_REPLAYS=20 makes each of them so often (`make soak-workers`).
 . "$(dirname "$0")/../support/lib.sh"
 
@@ -91,21 +91,21 @@ for i in $(seq ${LS_REPLAYS:-1}); do
     check "one of two servers is killed ($i)" struck 2 2 3
 done
 
-# ---- What is told ----
+# ---- Errors ----
 
 run 2 2 --epochs 1 >/dev/null || not_ok "a run to spoil" "$(cat err)"
 cp rec good && cp rec.1 good.1
 restore() { cp good rec && cp good.1 rec.1; }
 check "from another folder" sh -c "mkdir -p '$TMP/other' && cd '$TMP/other' && timeout 60 '$LOCKSTEP' replay ../run/rec --verbose 0 | grep 'all hashes match'"
-check "a file that is not there" refused "there is no 'none'\|No such file" none
-check "a file that is no record" refused 'is no record of parameter servers' "$TMP/model.json"
+check "a missing file" refused "there is no 'none'\|No such file" none
+check "a file that is not a record" refused 'is no record of parameter servers' "$TMP/model.json"
 missing() { rm rec.1 && refused 'the record of server 1 of 2 is missing' rec; }
 check "a server's file is missing" missing
 restore
 torn() { head -c -500 good.1 >rec.1 && refused "of server 1 was read, but 'rec.1' has versions 0 to" rec; }
 check "a server's file is torn, and others read what is missing" torn
 restore
-both_torn() { # the last line of both: nobody has read what it was of
+both_torn() { # the last line of both: no worker has read its version
     head -c -30 good >rec && head -c -30 good.1 >rec.1
     timeout 60 "$LOCKSTEP" replay rec --verbose 0 >replayed 2>errors || { grep -q 'cut short' errors; return; }
     grep -q 'last line of the record is incomplete' replayed

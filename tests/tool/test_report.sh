@@ -58,7 +58,7 @@ resumed() {
       sed '1,7d' "$TMP/one.log"; } >"$TMP/resumed.log"
     report "$TMP/resumed.log" && has 'was started 2 times' '>done<' '<span>in 3 epochs</span>' && [ "$(grep -c '<tr><td>' "$PAGE")" = 3 ]
 }
-check "a run that was killed and went on has each epoch once" resumed
+check "a run that was killed and continued has each epoch once" resumed
 
 checkpoints() {
     { cat "$TMP/one.log"; echo '{"event":"checkpoint","step":5,"seconds":1,"waited_seconds":0.25,"bytes":7}'
@@ -67,13 +67,13 @@ checkpoints() {
     report "$TMP/saved.log" && has '1 checkpoints were saved; training waited for them for 0.50 s; 1 could not be written' &&
         lacks 'could not be read'
 }
-check "checkpoints are told, other events are no mistakes" checkpoints
+check "checkpoints are shown, unknown events are not errors" checkpoints
 
 failed() {
     sed '$s/"reason":"done"/"reason":"failed","error":"step 4: <b>\&/' "$TMP/one.log" | sed '$s/&/\&"/' >"$TMP/failed.log"
     report "$TMP/failed.log" && has 'state bad' 'step 4: &lt;b&gt;&amp;'
 }
-check "a failure is told" failed
+check "a failure is shown" failed
 
 # ---- hostile logs ----
 
@@ -100,7 +100,7 @@ hostile() {
     has '&lt;script&gt;alert(1)' 'lines could not be read' 'Some names or devices are not shown' &&
         lacks '<script' '<img' '"alert' 'nan' && ! grep -q "$(printf '\033')" "$PAGE" && [ "$(wc -c <"$PAGE")" -lt 1000000 ]
 }
-check "names are shown, not obeyed; what cannot be read is counted" hostile
+check "names are shown, not interpreted; unreadable lines are counted" hostile
 cp "$PAGE" "$TMP/hostile.html" 2>/dev/null || true
 
 # Every length of a short log, and every byte of it spoilt: a page or one message, nothing else.
@@ -146,12 +146,12 @@ check "no output" refuses 2 '--output is needed' report "$TMP/one.log"
 check "an output with another ending" refuses 2 'ends in .html' report "$TMP/one.log" -o "$TMP/page.pdf"
 cp "$TMP/one.log" "$TMP/log.html"
 check "an output that is the log" refuses 2 'would overwrite' report "$TMP/log.html" -o "$TMP/../$(basename "$TMP")/log.html"
-check "a log that is not there" refuses 1 "cannot open '.*none.log': No such file" report "$TMP/none.log" -o "$PAGE"
+check "a missing log" refuses 1 "cannot open '.*none.log': No such file" report "$TMP/none.log" -o "$PAGE"
 check "a log that is a folder" refuses 1 'Is a directory' report "$TMP" -o "$PAGE"
 check "an empty log" refuses 1 'is empty' report "$TMP/empty.log" -o "$PAGE"
-check "a file that is no log" refuses 1 'is not a log of a training run' report "$TMP/one.log" "$TMP/other.log" -o "$PAGE"
+check "a file that is not a log" refuses 1 'is not a log of a training run' report "$TMP/one.log" "$TMP/other.log" -o "$PAGE"
 check "nine logs" refuses 2 '9 logs: a page shows at most 8' report 1 2 3 4 5 6 7 8 9 -o "$PAGE"
-check "a folder that is not there" refuses 1 'No such file' report "$TMP/one.log" -o "$TMP/none/page.html"
+check "a missing folder" refuses 1 'No such file' report "$TMP/one.log" -o "$TMP/none/page.html"
 
 whole_or_not() {
     echo old >"$PAGE"

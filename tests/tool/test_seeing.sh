@@ -85,7 +85,7 @@ with_job() {
     return $result
 }
 
-# The same by the folder of this user and by a file: workers, lanes, and after a stop who is waited for.
+# The same by the folder of this user and by a file: workers, lanes, and after a stop the worker that holds up the others.
 shows() {
     until_shown '^mnist-cnn: process [0-9]+ on .*, training, epoch [0-9]+/100000, step [0-9]+/10, [0-9.]+ m?s per step, loss' || return 1
     grep -q "process $(cat pid.0) on" top && until_shown '^  3 of 3 workers' && [ "$(grep -Ec '^ +[012] +2 +[0-9.]+ ms +[0-9.]+' top)" = 3 ] ||
@@ -98,7 +98,7 @@ shows() {
     wait $launched
     [ "$(top)" = "no training job of this user is running on this machine" ] && [ -z "$(ls run)" ] || { ls run; return 1; }
 }
-check "top shows workers, step and who is waited for" with_job shows
+check "top shows workers, step, and which worker holds up the others" with_job shows
 
 by_file() {
     until_shown '^  log .*/steps$' here.json || return 1
@@ -109,9 +109,9 @@ by_file() {
     wait $launched
     [ ! -e here.json ] || { ls; return 1; }
 }
-check "a file of its own, which the chief's successor goes on with" with_job by_file --status here.json --log steps
+check "a file of its own, which the chief's successor continues with" with_job by_file --status here.json --log steps
 
-# What a killed job left is not shown, and is removed; what is no job is no reason to fail.
+# Leftovers of a killed job are not shown, and are removed; other files are ignored.
 killed() {
     cd "$TMP" || return 1
     timeout -k 5 60 "$LOCKSTEP" train mnist-cnn --data $DATA --epochs 100000 --verbose 0 >out 2>err &
@@ -125,7 +125,7 @@ killed() {
     rm -r run/lockstep
     refuses 1 "nowhere.json" top nowhere.json && echo '{"pid":"x"}' >odd.json && refuses 1 "odd.json.pid: expected an integer" top odd.json
 }
-check "what is left of a killed job is removed" killed
+check "leftovers of a killed job are removed" killed
 
 # The next training does it, too; the folder goes with its own file.
 killed_before() {
@@ -135,16 +135,16 @@ killed_before() {
     [ "$(ls run/lockstep)" = $$.json ] || { ls run/lockstep; return 1; }
     rm -r run/lockstep
 }
-check "the next training removes what is left of a killed job" killed_before
+check "the next training removes leftovers of a killed job" killed_before
 
 nowhere() {
     cd "$TMP" && ends 0 "$LOCKSTEP" train mnist-cnn --data $SMALL --status none --verbose 0 || return 1
     ends 0 "$LOCKSTEP" train mnist-cnn --data $SMALL --status "$TMP/no/folder" --verbose 0 && grep -q 'shows of itself cannot be written' "$TMP/err" &&
         [ -z "$(ls run)" ]
 }
-check "a job that shows nothing, or cannot, trains all the same" nowhere
+check "a job without a status file, or that cannot write it, still trains" nowhere
 
-# On a terminal: drawn on a screen of its own until q is typed; the bar of a cluster says how many workers there are.
+# On a terminal: drawn on a screen of its own until q is typed; the bar of a cluster has the number of workers.
 on_terminal() {
     cd "$TMP" || return 1
     { sleep 1; printf q; } | TERM=xterm timeout 20 script -qec "$LOCKSTEP top" /dev/null >drawn || return 1

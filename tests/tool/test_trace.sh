@@ -6,12 +6,12 @@
 TRAIN="train mlp --data $SMALL --batch-size 10 --epochs 2 --devices 2"
 
 check "a timeline is written" prints '^weights sha256: ' $TRAIN --trace "$TMP/trace.json"
-check "it has what a viewer looks for" grep -q '^"traceEvents":\[$' "$TMP/trace.json"
+check "it has the fields that a viewer needs" grep -q '^"traceEvents":\[$' "$TMP/trace.json"
 check "steps are on it" grep -q '"name":"step 14","cat":"step","ph":"X"' "$TMP/trace.json"
 check "tasks are on it" grep -E -q '"name":"dense[^"]*, lane [0-9]+","cat":"task"' "$TMP/trace.json"
 check "each device has a row" grep -q '"name":"thread_name","args":{"name":"cpu:1 worker 0"}' "$TMP/trace.json"
 check "a line a device" prints '^cpu:1: busy [0-9.]+ s \([0-9.]+ %\), joins and updates ' $TRAIN
-check "silence is silence" sh -c "\"$LOCKSTEP\" $TRAIN --verbose 0 | grep -c busy | grep -q '^0$'"
+check "silent mode prints nothing" sh -c "\"$LOCKSTEP\" $TRAIN --verbose 0 | grep -c busy | grep -q '^0$'"
 
 some_steps() {
     prints '^weights sha256: ' $TRAIN --trace "$TMP/some.json" --trace-steps "$1" || return 1
@@ -26,7 +26,7 @@ for steps in x 0 5-3 3-4x 1-2-3 -3 ' '; do
     check "--trace-steps '$steps' is refused" refuses 2 '--trace-steps .*: give a step' train mlp --data $SMALL --trace t --trace-steps "$steps"
 done
 check "--trace-steps alone" refuses 2 '--trace-steps needs --trace' train mlp --data $SMALL --trace-steps 3
-check "a folder that is not there" refuses 1 '--trace: cannot write' $TRAIN --trace "$TMP/none/trace.json"
+check "a missing folder" refuses 1 '--trace: cannot write' $TRAIN --trace "$TMP/none/trace.json"
 check "the file of --save" refuses 2 'name the same file' $TRAIN --trace "$TMP/a" --save "$TMP/a"
 
 finish

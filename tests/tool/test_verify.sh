@@ -1,5 +1,5 @@
 #!/bin/sh
-# lockstep verify: models of every kind have the same bits under every strategy and number of devices; what it tells of a
+# lockstep verify: models of every kind have the same bits under every strategy and number of devices; its report on a
 # run that differs, and its exit status. `make test` runs a sample; `make verify` (LS_VERIFY=all) runs it all.
 . "$(dirname "$0")/../support/lib.sh"
 . "$ROOT/tests/support/command.sh"
@@ -11,10 +11,10 @@ KERAS=tests/reference/keras
 check "unknown strategy, the nearest is named" \
     refuses 2 "unknown strategy 'piplene'; did you mean pipeline" verify mlp --strategies mirrored,piplene
 check "no strategy" refuses 2 "unknown strategy ''" verify mlp --strategies ,
-check "a count that is none" refuses 2 '--device-counts 1,x: expected up to 16 numbers' verify mlp --device-counts 1,x
+check "an invalid count" refuses 2 '--device-counts 1,x: expected up to 16 numbers' verify mlp --device-counts 1,x
 check "no devices" refuses 2 '--device-counts 0: expected' verify mlp --device-counts 0
 check "no lanes" refuses 2 '--lanes 4,: expected' verify mlp --lanes 4,
-check "data that is not there" ends 1 "$LOCKSTEP" verify mlp --data no/such.npz --device-counts 1
+check "missing data" ends 1 "$LOCKSTEP" verify mlp --data no/such.npz --device-counts 1
 
 # ---- what it prints ----
 
@@ -69,7 +69,7 @@ by_workers_finds() {
         grep -q -x 'lockstep: 1 of 2 runs differ or failed' "$TMP/err"
 }
 check "workers have the bits of one process" by_workers
-check "a run of workers that differs: step, weight and element, told once" by_workers_finds
+check "a run of workers that differs: step, weight and element, reported once" by_workers_finds
 
 # ---- models ----
 

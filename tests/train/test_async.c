@@ -1,5 +1,5 @@
-/* What asynchronous parameter servers are made of, each by itself: the staleness bound, dealing out batches, the
- * journal of a server, and the letters between processes. */
+/* Parts of asynchronous parameter servers, each by itself: the staleness bound, the queue of batches, the journal of a
+ * server, and the messages between processes. */
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "fabric/messages/messenger.h"
 #include "fabric/transport/unix.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "train/server/batch_queue.h"
@@ -28,7 +29,7 @@
 
 /* ---- The staleness bound ---- */
 
-/* Any number of workers that read and push in any order: nobody is ever too late, and somebody can always go on. */
+/* Any number of workers that read and push in any order: no worker is ever too late, and one can always continue. */
 static void bound_holds(int64_t bound, int64_t every, int workers, unsigned seed)
 {
     ls_staleness r = { .bound = bound, .every = every };
@@ -84,7 +85,7 @@ static void lost_workers_are_not_waited_for(void **state)
     OK(ls_staleness_add(&r, (ls_read_entry){ .rank = 1, .ordinal = 10, .version = 0 }));
     OK(ls_staleness_add(&r, (ls_read_entry){ .rank = 2, .ordinal = 11, .version = 0, .arrived = true }));
     assert_false(ls_staleness_may_pull(&r, 12, 0)); /* it would be the third */
-    assert_true(ls_staleness_may_pull(&r, 10, 0));  /* who reads again does not wait for itself */
+    assert_true(ls_staleness_may_pull(&r, 10, 0));  /* a worker that reads again does not wait for itself */
     assert_true(ls_staleness_may_apply(&r, 11, 0));
     assert_false(ls_staleness_may_apply(&r, 11, 1)); /* 10 could not follow */
     ls_staleness_lose(&r, 1);
@@ -126,7 +127,7 @@ static void each_batch_is_dealt_once(void **state)
     OK(ls_batch_queue_ask(d, 1, 1));
     OK(ls_batch_queue_ask(d, 2, 1));
     OK(ls_batch_queue_ask(d, 4, 1));
-    OK(ls_batch_queue_ask(d, 2, 1)); /* said again, because nobody knew that it had been heard: not one more */
+    OK(ls_batch_queue_ask(d, 2, 1)); /* repeated, because it was not acknowledged: not one more */
     assert_int_equal(h.count, 3);
     assert_int_equal(h.ordinal[0], 5);
     assert_int_equal(h.rank[0], 3);
@@ -134,14 +135,14 @@ static void each_batch_is_dealt_once(void **state)
     assert_false(ls_batch_queue_done(d, 3, 5));
     assert_false(ls_batch_queue_done(d, 3, 6)); /* another one's */
     ls_batch_queue_lose(d, 1);
-    assert_int_equal(h.count, 4); /* to the one that still asks */
+    assert_int_equal(h.count, 4); /* to the worker that still asks */
     assert_int_equal(h.rank[3], 4);
     assert_int_equal(h.ordinal[3], 6);
     assert_false(ls_batch_queue_done(d, 1, 6)); /* it comes too late */
     assert_true(ls_batch_queue_done(d, 4, 6));
     assert_false(ls_batch_queue_is_done(d));
     ls_batch_queue_lose(d, 2);
-    assert_false(ls_batch_queue_is_done(d)); /* nobody has it, and it is to be done */
+    assert_false(ls_batch_queue_is_done(d)); /* no worker has it, and it remains to be done */
     OK(ls_batch_queue_ask(d, 2, 1));         /* it is there again, or another in its place */
     assert_int_equal(h.count, 5);
     assert_int_equal(h.ordinal[4], 7);
@@ -153,8 +154,6 @@ static void each_batch_is_dealt_once(void **state)
 }
 
 /* ---- The journal ---- */
-
-static char folder[64];
 
 typedef struct memory {
     int begun, pushes;
@@ -219,7 +218,7 @@ static void a_server_comes_back(void **state)
     assert_int_equal(m.pushes, 4);
     assert_int_equal(m.below, 3);
     assert_true(m.state[0] == 100 + 4 + 5 + 6 + 7);
-    come_back("ffffffffffffffffffffffffffffffff", &m, false); /* of another run */
+    come_back("ffffffffffffffffffffffffffffffff", &m, false); /* from another run */
 
     /* A push that was torn is left out, at any byte, and the next one follows the last whole one. */
     snprintf(path, sizeof(path), "%s/server-1.pushes-1", folder);
@@ -248,7 +247,7 @@ static void a_server_comes_back(void **state)
     assert_true(m.state[0] == 7 + 7);
     assert_int_equal(stat(path, &about), -1);
 
-    /* Damage is told, and never believed. */
+    /* Damage is reported, and never used. */
     snprintf(path, sizeof(path), "%s/server-1.state", folder);
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "x", 1, 180), 1);
@@ -280,7 +279,7 @@ static void batches_are_applied_once(void **state)
     ls_applied_free(&a);
 }
 
-/* ---- Letters ---- */
+/* ---- Messages ---- */
 
 static ls_cluster_options process_of(int rank, const char *transport)
 {
@@ -335,7 +334,7 @@ static void letters_come_whole(void **state)
         letter = receive(two, 10);
         assert_true(letter.rank == 0 && letter.numbers[0] == i && !letter.body);
     }
-    /* One that comes again takes the place of the one before, and letters to nobody are dropped. */
+    /* A process that returns replaces its predecessor, and messages without a receiver are dropped. */
     OK(ls_messenger_send(one, &(ls_message){ .rank = 2, .kind = 9 }));
     ls_messenger_close(two);
     receive(one, LS_MESSAGE_LOST);
@@ -419,7 +418,8 @@ static void the_silent_are_lost(void **state)
     ls_messenger_close(one);
 }
 
-/* Who says why it goes, and goes, is heard, though whoever hears it has something to say itself, which nobody takes. */
+/* The last message of a process that leaves is received, even while the receiver itself sends something that is not
+ * read. */
 typedef struct held {
     atomic_bool entered, stays;
 } held;
@@ -456,14 +456,8 @@ static void the_last_letter_is_read(void **state)
     ls_messenger_close(two);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/lockstep-async-XXXXXX");
-    return mkdtemp(folder) ? 0 : 1;
-}
-
-static int remove_folder(void **state)
+/* Nothing is left in it. */
+static int remove_empty_folder(void **state)
 {
     (void)state;
     return rmdir(folder);
@@ -486,5 +480,5 @@ int main(void)
         { "the last letter is read over unix", the_last_letter_is_read, NULL, NULL, "unix" },
         { "the last letter is read over shm", the_last_letter_is_read, NULL, NULL, "shm" },
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, remove_empty_folder);
 }

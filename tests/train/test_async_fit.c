@@ -1,4 +1,4 @@
-/* ls_fit with asynchronous parameter servers, from C: two fits one behind the other, a learning rate that a callback
+/* ls_fit with asynchronous parameter servers, from C: two fits one after the other, a learning rate that a callback
  * sets, a callback that stops training, a step that is not finite, and what is refused. Every process is one of
  * ls_spawn. */
 #include <math.h>
@@ -123,7 +123,7 @@ static void two_fits_have_one_state_everywhere(void **state)
     }
     assert_string_not_equal(all[0].hash[0], all[0].hash[1]);
     assert_true(all[0].rate == 0.01);
-    assert_true(all[0].steps[1] >= 90 && all[0].steps[1] < 100); /* what was being computed is done, and no more */
+    assert_true(all[0].steps[1] >= 90 && all[0].steps[1] < 100); /* the batches in work are finished, and no more */
 }
 
 /* Weights that a callback of the chief changes stay there, and nothing is computed from them: servers have the others.
@@ -236,7 +236,7 @@ static void what_is_not_finite_ends_all(void **state)
     }
 }
 
-/* What cannot be is refused before anybody is waited for. */
+/* Impossible settings are refused before any wait. */
 static ls_status refused(int rank, int processes, void *user)
 {
     process p;

@@ -39,7 +39,7 @@ static ls_cluster_options process_of(const play *p, int rank)
     return o;
 }
 
-/* ---- The process: two weights, each trained by itself, and as many servers as it is told ---- */
+/* ---- The process: two weights, each trained by itself, and a given number of servers ---- */
 
 static ls_status fit(const play *p)
 {
@@ -63,7 +63,7 @@ static ls_status fit(const play *p)
 
 /* ---- The test ---- */
 
-/* What the process says of its job when it calls the chief: everybody has to say the same. */
+/* The job as the process describes it when it calls the chief: all must send the same. */
 static void learn(play *p)
 {
     ls_unix_door door = { .kind = "unix", .options = process_of(p, 0), .fd = -1 };
@@ -131,7 +131,7 @@ static void say(const play *p, int from, int kind, int64_t first, int64_t second
 static void begin(play *p)
 {
     fflush(NULL);
-    p->pid = 0; /* of the child */
+    p->pid = 0; /* in the child */
     pid_t pid = fork();
     if (pid == 0) {
         ls_status status = fit(p);
@@ -185,7 +185,8 @@ static void read_part(const play *p, int rank, int64_t ordinal, int64_t version)
     ls_payload_drop(part.body);
 }
 
-/* Workers 1 and 3 have batch 2: both are let in when it is its turn, and all that push it hear that it was applied. */
+/* Workers 1 and 3 have batch 2: both are accepted when it is its turn, and each that pushes it gets the answer that it
+ * was applied. */
 static void a_server_answers_all_that_have_one_batch(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void take(const play *p, int64_t number, int64_t ordinal)
 }
 
 /* With overlap a worker that has to read batch 0 again is reading batch 1 meanwhile: it computes from the versions that
- * it says, whichever of the two comes first. A gradient here is a weight times a constant. */
+ * it reports, in either order. A gradient here is a weight times a constant. */
 static void a_worker_computes_from_what_it_says(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Asynchronous parameter servers: one worker has the bits of one process; with several every batch is applied once by every
-# server, whoever is killed or stopped, and a replay of the record has the run's bits; what ends a job, and how it is told.
+# server, with any process killed or stopped, and a replay of the record has the run's bits; what ends a job, and how it is reported.
 . "$(dirname "$0")/../support/lib.sh"
 
 LOCKSTEP=$ROOT/$LS_BUILD/lockstep
@@ -39,7 +39,7 @@ recorded() { # WORKERS SERVERS TRANSPORT STALENESS ARGUMENTS OF TRAIN...
     rm -f rec*
     launch --workers $workers --servers $servers --transport $transport -- \
         "$LOCKSTEP" train $(job) "${SERVERS[@]}" $staleness --record rec "$@" >out 2>err || { cat err; return 1; }
-    ! grep "is lost" err || return 1 # nobody was
+    ! grep "is lost" err || return 1 # none was
     all_once $servers
 }
 check "3 workers, 1 server, over shm" recorded 3 1 shm 4
@@ -47,7 +47,7 @@ check "3 workers, 2 servers, over tcp, with a bound that makes them wait" record
 check "overlap" recorded 3 2 unix 5 --overlap
 check "gradients are accumulated at the servers, rates scaled" recorded 3 2 shm 4 --accumulate 3 --scale-by-staleness
 
-# ---- Who is lost ----
+# ---- Failures ----
 
 # A job in the background, its launcher's pid in $job; its processes have their ranks in the environment.
 before=() # words before the command
@@ -60,7 +60,7 @@ start() { # WORKERS SERVERS LAUNCH ARGUMENTS... -- TRAIN ARGUMENTS...
     timeout -k 5 100 "$LOCKSTEP" launch "${flags[@]}" -- "${before[@]}" "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 --record rec "$@" >out 2>err &
     job=$!
 }
-# Waits until server 0 has recorded so many gradients.
+# Waits until server 0 has recorded this number of gradients.
 reached() {
     for i in $(seq 2000); do
         [ ! -e rec ] || [ "$(wc -l <rec)" -le $1 ] || return 0
@@ -81,8 +81,8 @@ killed() { # RANKS...: 3 workers (0 to 2), 2 servers (3 and 4)
     all_once 2
 }
 EPOCHS=3 BATCHES=300
-check "a worker is killed, and comes back" killed 1
-check "a server is killed, and comes back" killed 3
+check "a worker is killed, and returns" killed 1
+check "a server is killed, and returns" killed 3
 check "a worker and a server are killed at once" killed 2 4
 check "all servers are killed at once" killed 3 4
 check "all but the chief are killed at once" killed 1 2 3 4
@@ -94,7 +94,7 @@ stays_away() {
     wait $job || { cat err; return 1; }
     grep -q "worker 2 is lost" err && all_once 1
 }
-check "a worker is killed, and the others go on" stays_away
+check "a worker is killed, and the others continue" stays_away
 
 stopped() {
     LOCKSTEP_SILENCE_LIMIT=0.5 start 3 2 --silence-limit 0.5 --
@@ -106,7 +106,7 @@ stopped() {
     wait $job || { cat err; return 1; }
     grep -q "worker 1 is lost (no heartbeat" err && all_once 2
 }
-check "a worker that was stopped is held for lost, wakes, and goes on" stopped
+check "a worker that was stopped counts as lost, wakes, and continues" stopped
 
 # Workers may be more than there were: rank 2 comes behind worker 0 and server 1.
 comes_later() {
@@ -118,12 +118,12 @@ comes_later() {
     grep -q '"worker":2,' rec && all_once 1
 }
 EPOCHS=5
-check "a worker comes when the job runs" comes_later
+check "a worker joins a running job" comes_later
 EPOCHS=3
 
 # ---- Ends ----
 
-# ends_with MESSAGE: the job has failed, and says why
+# ends_with MESSAGE: the job has failed with this reason
 ends_with() {
     local status=0
     wait $job || status=$?
@@ -140,7 +140,7 @@ server_stays_away() {
     launch --workers 2 --servers 1 -- "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 --checkpoint ck --resume >out &&
         [ -n "$(hash_in out)" ] && ls ck | grep -q step-00000900
 }
-check "a server that stays away ends the job, which goes on from its checkpoint" server_stays_away
+check "a server that does not return ends the job, which continues from its checkpoint" server_stays_away
 
 server_is_gone() {
     start 2 2 --join-limit 300 --
@@ -157,8 +157,8 @@ never_begins() {
         "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 >out 2>err || status=$?
     [ $status != 0 ] && [ $status != 124 ] && grep -q "$2" err || { echo "status $status"; cat err; return 1; }
 }
-check "nobody waits for a server that never begins" never_begins 2 "server 0 ended before it was met, and will not be started again"
-check "nobody waits for a chief that never begins" never_begins 0 "the chief (worker 0) of job .* ended before it was met"
+check "no process waits for a server that never begins" never_begins 2 "server 0 ended before it was met, and will not be started again"
+check "no process waits for a chief that never begins" never_begins 0 "the chief (worker 0) of job .* ended before it was met"
 
 chief_is_killed() {
     start 2 1 --
@@ -166,7 +166,7 @@ chief_is_killed() {
     kill -9 $(pid_of 0)
     ends_with "the chief (worker 0) was lost, and with it the job" && [ "$(grep -c "the chief (worker 0) was lost" err)" = 2 ]
 }
-check "the chief is killed: the others end, and say so" chief_is_killed
+check "the chief is killed: the others end, and report it" chief_is_killed
 
 without_journal() {
     start 2 1 --join-limit 2 -- --journal "$TMP/nowhere/journal"
@@ -177,9 +177,9 @@ without_journal() {
     ends_with "came back without what it had"
 }
 : >"$TMP/nowhere"
-check "a server without a place for its journal" without_journal
+check "a server without a folder for its journal" without_journal
 
-# The disk of the server is full: it, the chief and the worker say so, and the weights that it had are saved.
+# The disk of the server is full: it, the chief and the worker report it, and its weights are saved.
 without_room() {
     local status=0
     rm -f weights.safetensors
@@ -194,7 +194,7 @@ no_shared_memory() {
         "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 >out 2>err || return 1
     grep -q "the chief (worker 0) of job .* did not come within 1 s (LOCKSTEP_JOIN_LIMIT); .* File too large" err || { cat err; return 1; }
 }
-check "a server that can make no shared memory says so" no_shared_memory
+check "a server that cannot make shared memory reports it" no_shared_memory
 
 # alone RANK WHO: the chief (0) or the server (1) of a job whose other process never comes
 alone() {
@@ -202,8 +202,8 @@ alone() {
         timeout 60 "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 >out 2>err || return 1
     grep -q "process $1 of job .* has waited 3 of 4 s for $2 (LOCKSTEP_JOIN_LIMIT)" err || { cat err; return 1; }
 }
-check "a chief that waits says for which server" alone 0 "server 0"
-check "a server that waits says that it waits for the chief" alone 1 "the chief (worker 0)"
+check "a chief that waits names the server" alone 0 "server 0"
+check "a server that waits for the chief reports it" alone 1 "the chief (worker 0)"
 
 other_job() {
     start 1 1 --elastic 1:2 --job other$$ --
@@ -213,7 +213,7 @@ other_job() {
     grep -q "belong to different jobs" later || { cat later; return 1; }
     wait $job && all_once 1
 }
-check "a worker of another job is refused, and the job goes on" other_job
+check "a worker of another job is refused, and the job continues" other_job
 
 wrong_key() {
     local port=$((20000 + $$ % 20000)) cluster task key limit pids=()
@@ -243,7 +243,7 @@ interrupted() {
     wait $job || { cat err; return 1; }
     ls ck | grep -q step-00000900
 }
-check "a signal ends it with a checkpoint, from which it goes on" interrupted
+check "a signal ends it with a checkpoint, from which it continues" interrupted
 
 evaluator() {
     rm -rf ck

@@ -1,5 +1,5 @@
 /* Callbacks: moments and built-in ones do what Keras's do (tests/reference/callbacks.json has what those did), their
- * state is the job's, and what is wrong with them is told before training. */
+ * state is the job's, and errors in them are reported before training. */
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
@@ -25,7 +26,6 @@
 #define SAMPLES 40
 
 static json_t *reference;
-static char folder[] = "/tmp/lockstep-callbacks-XXXXXX";
 static float x[SAMPLES * 3], y[SAMPLES];
 static int32_t kinds[SAMPLES];
 
@@ -35,7 +35,7 @@ static int set_up(void **state)
     json_error_t error;
     reference = json_load_file("tests/reference/callbacks.json", 0, &error);
     assert_non_null(reference);
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(make_folder(state), 0);
     for (int i = 0; i < SAMPLES; i++) {
         kinds[i] = i * 7 % 3;
         y[i] = (float)(i % 5) / 5;
@@ -47,20 +47,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
-    char command[128];
     json_decref(reference);
-    snprintf(command, sizeof(command), "rm -r '%s'", folder);
-    return system(command);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char paths[4][128];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
-    return path;
+    return remove_folder(state);
 }
 
 static ls_context *open_context(ls_log_sink sink, void *user)
@@ -110,7 +98,7 @@ static double value_of(const json_t *row, const char *name, double otherwise)
 typedef struct driven {
     int64_t epochs;
     int64_t weight;    /* at the end */
-    double rates[32];  /* of each epoch */
+    double rates[32];  /* in each epoch */
     const json_t *row; /* the epoch's values; or: */
     const char *monitor;
     const json_t *values;
@@ -434,7 +422,7 @@ static void a_failure_in_a_test_is_the_call_s(void **state)
     ls_context_close(ctx);
 }
 
-/* ---- What is wrong is told before training ---- */
+/* ---- Errors are reported before training ---- */
 
 static void wrong_specs_are_refused(void **state)
 {
@@ -722,7 +710,7 @@ typedef struct saver {
     int64_t at;
     bool loads;
     bool signals;        /* a signal comes at that step, and the state is saved at the end of its epoch */
-    volatile int signal; /* what came */
+    volatile int signal; /* its number; 0: none came */
 } saver;
 
 static ls_status save_at(void *user, ls_model *model, const ls_logs *logs, bool *stop)
@@ -876,7 +864,7 @@ static ls_status save_at_end(void *user, ls_model *model, const ls_logs *logs, b
     return ls_job_save(model->job, &s->snapshot);
 }
 
-/* Saved behind the epoch that early stopping ended: the job is done, unless there is more patience. */
+/* Saved after the epoch that early stopping ended: the job is done, unless there is more patience. */
 static void training_that_was_stopped_does_not_go_on(void **state)
 {
     (void)state;

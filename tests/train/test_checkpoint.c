@@ -1,5 +1,5 @@
-/* Checkpoints: what is saved is all that a fit is, so that a run that goes on from any of them, on any devices, has the
- * bits of the one that was not interrupted; what is not whole, or of another job, is refused by name. */
+/* Checkpoints: a checkpoint has the whole state of a fit, so that a run that continues from any of them, on any
+ * devices, has the bits of the uninterrupted run; what is not whole, or of another job, is refused by name. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
@@ -26,11 +27,6 @@
 static float pixels[SAMPLES * SIDE * SIDE];
 static int32_t labels[SAMPLES];
 
-static void make_data(void)
-{
-    samples_of_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-}
-
 static ls_dataset *images(int first, int count)
 {
     return ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(count, SIDE, SIDE, 1), pixels + first * SIDE * SIDE),
@@ -38,38 +34,6 @@ static ls_dataset *images(int first, int count)
 }
 
 /* ---- Folders ---- */
-
-static char folder[64];
-
-static void remove_tree(const char *path)
-{
-    char command[256];
-    snprintf(command, sizeof(command), "rm -rf '%s'", path);
-    assert_int_equal(system(command), 0);
-}
-
-static int fresh_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/lockstep-checkpoint-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int no_folder(void **state)
-{
-    (void)state;
-    remove_tree(folder);
-    return 0;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][256];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof(path[next]), "%s/%s", folder, name);
-    return path[next];
-}
 
 static bool exists(const char *name)
 {
@@ -126,7 +90,7 @@ static ls_context *open_context(int devices)
 
 typedef struct design {
     ls_optimizer optimizer;
-    double rate; /* of the dropout */
+    double rate; /* dropout rate */
     int units;
     ls_activation activation;
     const char *name;
@@ -151,10 +115,10 @@ typedef struct watcher {
     bool sets_rate, large; /* large: it keeps more than fits into JSON */
     bool saves;            /* every step is saved by hand */
     int64_t stop_at;       /* a step; 0: never */
-    int64_t fail_at;       /* likewise */
+    int64_t fail_at;       /* a step; 0: never */
     volatile int stop;
     char hash[STEPS][65];
-    double loss[STEPS], val_loss[STEPS]; /* of the epoch so far; by epoch */
+    double loss[STEPS], val_loss[STEPS]; /* mean of the epoch so far; by epoch */
 } watcher;
 
 static ls_status begins(void *user, ls_model *model)
@@ -217,7 +181,7 @@ typedef struct way {
     int epochs;
     int devices;
     bool one_device;
-    ls_fit_options options; /* what else there is to say */
+    ls_fit_options options; /* other options */
 } way;
 
 /* 70 samples in batches of 20: 4 steps an epoch; 20 are for validation. */
@@ -324,7 +288,7 @@ static void resume_from_every_step(const way *at)
         found = NULL;
     }
     ls_history_destroy(history);
-    remove_tree(folder);
+    assert_int_equal(remove_tree(folder), 0);
 }
 
 static void a_run_goes_on_from_any_step_on_any_devices(void **state)
@@ -364,7 +328,7 @@ static void files_are_canonical(void **state)
             data[i] = now;
             bytes[i] = count;
         }
-        remove_tree(folder);
+        assert_int_equal(remove_tree(folder), 0);
     }
     for (int i = 0; i < 3; i++)
         free(data[i]);
@@ -408,7 +372,7 @@ static void fit_saves_and_goes_on(void **state)
     ls_history_destroy(history);
 }
 
-/* What fails is saved, too, with what callbacks keep. */
+/* A run that fails is also saved, with the state of callbacks. */
 static void a_run_that_fails_can_go_on(void **state)
 {
     (void)state;
@@ -570,7 +534,7 @@ static void what_differs_is_named(void **state)
     other = at;
     other.design.name = "other";
     refused(&other, "model is \"other\", there it was \"m\"", "");
-    pixels[3]++; /* of a sample that is looked at */
+    pixels[3]++; /* in a sample that the fingerprint covers */
     refused(&at, "data/sha256 is", "");
     pixels[3]--;
     OK(run(&at, &w, NULL)); /* nothing differs */
@@ -670,8 +634,8 @@ static void restoring_by_hand(void **state)
 
 int main(void)
 {
-    make_data();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fresh_folder, no_folder)
+    samples_fill_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(a_run_goes_on_from_any_step_on_any_devices),
         TEST(files_are_canonical),

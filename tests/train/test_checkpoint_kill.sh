@@ -1,6 +1,6 @@
 #!/bin/bash
 # A run that saves every few steps is killed (kill -9) at random moments, again and again: each time the next one finds a
-# whole checkpoint, or none yet, goes on from it, and ends with the weights of a run that nobody killed. `make test` does so
+# whole checkpoint, or none yet, goes on from it, and ends with the weights of an undisturbed run. `make test` does so
 # for LS_KILL_SECONDS; `make kills` 100 times (LS_KILLS).
 . "$(dirname "$0")/../support/lib.sh"
 
@@ -75,5 +75,5 @@ kill_all() {
 
 exec 3>&1
 check "the run that is not disturbed ends with weights" test -n "$expected"
-check "runs that are killed at random moments go on, and end with the same weights" kill_all
+check "runs that are killed at random moments continue, and end with the same weights" kill_all
 finish

@@ -1,5 +1,5 @@
 /* Checkpoints and what can happen to files: power cuts at every moment of writing, calls that fail, damaged and hostile
- * files. Whoever reads gets the old state or the new one, or a message; never junk, never a crash. */
+ * files. A reader gets the old state or the new one, or an error; never junk, never a crash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
@@ -20,18 +21,7 @@
 
 /* ---- Folders ---- */
 
-static char root[64], folder[96], replayed[96];
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at)
-{
-    (void)info, (void)type, (void)at;
-    return remove(path);
-}
-
-static void remove_tree(const char *path)
-{
-    assert_true(nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT);
-}
+static char root[64], saved[96], replayed[96];
 
 static int fresh_folder(void **state)
 {
@@ -39,16 +29,15 @@ static int fresh_folder(void **state)
     snprintf(root, sizeof(root), "%s/lockstep-torn-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     if (!mkdtemp(root))
         return -1;
-    snprintf(folder, sizeof(folder), "%s/saved", root);
+    snprintf(saved, sizeof(saved), "%s/saved", root);
     snprintf(replayed, sizeof(replayed), "%s/again", root);
-    return mkdir(folder, 0777);
+    return mkdir(saved, 0777);
 }
 
 static int no_folder(void **state)
 {
     (void)state;
-    remove_tree(root);
-    return 0;
+    return remove_tree(root);
 }
 
 /* ---- A model that trains by hand ---- */
@@ -107,7 +96,7 @@ static operation done[OPERATIONS];
 static size_t done_count;
 static char path_of[1024][160]; /* by descriptor */
 static size_t calls, fail_at;   /* the call that fails; 0: none */
-static size_t disk_bytes;       /* files under `folder` may have so many; 0: no limit */
+static size_t disk_bytes;       /* limit for all files under `saved`; 0: none */
 static int fail_with;
 static bool fails_on; /* and all that follow */
 
@@ -165,7 +154,7 @@ static ssize_t shim_write(void *user, int fd, const void *data, size_t bytes)
     (void)user;
     if (fails())
         return -1;
-    if (disk_bytes > 0 && bytes_under(folder) + bytes > disk_bytes) {
+    if (disk_bytes > 0 && bytes_under(saved) + bytes > disk_bytes) {
         errno = ENOSPC;
         return -1;
     }
@@ -184,7 +173,7 @@ static int shim_fsync(void *user, int fd)
     if (fails())
         return -1;
     note(FSYNC, path_of[fd], "");
-    return 0; /* nobody cuts the power of this machine */
+    return 0; /* this machine keeps its power */
 }
 
 static int shim_close(void *user, int fd)
@@ -263,16 +252,16 @@ static ls_status save(ls_model *model, int keep)
     OK(ls_facts_make(model->job, &facts));
     OK(ls_content_make(model->job, &(ls_state_extras){ .facts = &facts }, &content));
     ls_facts_free(&facts);
-    ls_status status = ls_checkpoint_write(&shim, folder, content, (ls_permission){ .ask = NULL }, &bytes);
+    ls_status status = ls_checkpoint_write(&shim, saved, content, (ls_permission){ .ask = NULL }, &bytes);
     if (status == LS_OK) {
-        ls_checkpoint_link(&shim, folder, "last", content->step);
-        ls_checkpoints_prune(&shim, folder, keep, content->step, -1);
+        ls_checkpoint_link(&shim, saved, "last", content->step);
+        ls_checkpoints_prune(&shim, saved, keep, content->step, -1);
     }
     ls_content_destroy(content);
     return status;
 }
 
-/* The hash that a state.json ends with: says which of all saves it is. */
+/* The hash at the end of a state.json, which identifies the save. */
 static void identity(const char *dir, char hex[65])
 {
     ls_checkpoint *found = NULL;
@@ -309,8 +298,8 @@ static bool is_synced(size_t i, size_t count, bool syncs_count)
 
 static const char *elsewhere(const char *path, char out[160])
 {
-    assert_true(strncmp(path, folder, strlen(folder)) == 0);
-    snprintf(out, 160, "%s%s", replayed, path + strlen(folder));
+    assert_true(strncmp(path, saved, strlen(saved)) == 0);
+    snprintf(out, 160, "%s%s", replayed, path + strlen(saved));
     return out;
 }
 
@@ -341,10 +330,10 @@ static void replay_one(const operation *o, fate fate)
     }
 }
 
-/* The first `count` operations; those that are not synced have fates of their own. */
+/* The first `count` operations; each unsynced one is kept or lost by itself. */
 static void replay(size_t count, const fate *fates)
 {
-    remove_tree(replayed);
+    assert_int_equal(remove_tree(replayed), 0);
     mkdir(replayed, 0777);
     for (size_t i = 0; i < count; i++)
         if (fates[i] != DROPPED)
@@ -435,7 +424,7 @@ static void power_cuts(void **state)
         model->job->position.epoch = s;
         OK(save(model, 2));
         mark[s] = done_count;
-        identity(folder, identities[s]);
+        identity(saved, identities[s]);
     }
     ls_model_destroy(model);
     mark[0] = mark[0] > 2 ? mark[0] : 2;
@@ -461,7 +450,7 @@ static int count_one(const char *path, const struct stat *info, int type, struct
 static int count_temporaries(void)
 {
     temporaries = 0;
-    assert_int_equal(nftw(folder, count_one, 8, FTW_PHYS), 0);
+    assert_int_equal(nftw(saved, count_one, 8, FTW_PHYS), 0);
     return temporaries;
 }
 
@@ -475,12 +464,12 @@ static void failing_calls(void **state)
     ls_model *model = make_model();
     for (int lasting = 0; lasting < 2; lasting++)
         for (size_t n = 1;; n++) {
-            remove_tree(folder);
-            mkdir(folder, 0777);
+            assert_int_equal(remove_tree(saved), 0);
+            mkdir(saved, 0777);
             forget();
             train(model);
             OK(save(model, 1));
-            identity(folder, old);
+            identity(saved, old);
             train(model);
             calls = 0;
             fail_at = n;
@@ -489,7 +478,7 @@ static void failing_calls(void **state)
             ls_status status = save(model, 1);
             bool reached = calls >= n;
             fail_at = 0;
-            identity(folder, found);
+            identity(saved, found);
             if (status == LS_OK) {
                 assert_string_not_equal(found, old);
             } else {
@@ -498,10 +487,10 @@ static void failing_calls(void **state)
                     assert_int_equal(count_temporaries(), 0);
             }
             OK(save(model, 1)); /* room again: it works, and nothing is left */
-            identity(folder, new);
+            identity(saved, new);
             assert_string_not_equal(new, old);
             int lock = -1;
-            OK(ls_checkpoint_lock(&shim, folder, &lock));
+            OK(ls_checkpoint_lock(&shim, saved, &lock));
             close(lock);
             assert_int_equal(count_temporaries(), 0);
             if (!reached)
@@ -530,7 +519,7 @@ static void a_full_disk_does_not_end_training(void **state)
         ls_model *model = make_model();
         ls_dataset *data = ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(8, 3), xs),
                                                  ls_array_of(LS_I32, LS_SHAPE(8), ys), .keep = LS_KEEP_BORROWED);
-        remove_tree(folder);
+        assert_int_equal(remove_tree(saved), 0);
         forget();
         log_text[0] = '\0';
         if (full) { /* the folder can be made, synced and tried, but nothing is written to it */
@@ -540,7 +529,7 @@ static void a_full_disk_does_not_end_training(void **state)
             fail_at = 7;
         }
         ls_history *history = NULL;
-        ls_status status = ls_fit(model, data, .epochs = 4, .batch_size = 2, .checkpoint = folder, .save_every = "2",
+        ls_status status = ls_fit(model, data, .epochs = 4, .batch_size = 2, .checkpoint = saved, .save_every = "2",
                                   .verbose = LS_VERBOSE_SILENT, .history = &history);
         assert_int_equal(status, full ? LS_ERR_UNSAVED : LS_OK);
         if (full)
@@ -562,24 +551,24 @@ static void a_full_disk_does_not_end_training(void **state)
     forget();
 }
 
-/* Trains on a disk that holds so many and a half checkpoints; returns the step of the newest that is there. */
+/* Trains on a disk with room for this number of checkpoints and a half; returns the step of the newest one. */
 static int64_t fit_with_room(size_t checkpoints, size_t size, ls_status wanted)
 {
     ls_model *model = make_model();
     ls_dataset *data = ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(8, 3), xs),
                                              ls_array_of(LS_I32, LS_SHAPE(8), ys), .keep = LS_KEEP_BORROWED);
-    remove_tree(folder);
+    assert_int_equal(remove_tree(saved), 0);
     forget();
     log_text[0] = '\0';
     model->job->file_ops = &shim;
     disk_bytes = checkpoints * size + size / 2;
-    assert_int_equal(ls_fit(model, data, .epochs = 6, .batch_size = 8, .checkpoint = folder,
+    assert_int_equal(ls_fit(model, data, .epochs = 6, .batch_size = 8, .checkpoint = saved,
                             .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks({ .on_epoch_begin = worsen })),
                      wanted);
     ls_dataset_destroy(data);
     ls_model_destroy(model);
     ls_checkpoint *found = NULL;
-    OK(ls_checkpoint_find(folder, NULL, &found));
+    OK(ls_checkpoint_find(saved, NULL, &found));
     int64_t step = found->step;
     ls_checkpoint_close(found);
     assert_int_equal(count_temporaries(), 0);
@@ -595,12 +584,12 @@ static void on_a_full_disk_the_oldest_gives_way(void **state)
     struct stat info;
     assert_int_equal(fit_with_room(100, 1 << 20, LS_OK), 6);
     assert_string_equal(log_text, "");
-    snprintf(name, sizeof(name), "%s/step-00000006", folder);
+    snprintf(name, sizeof(name), "%s/step-00000006", saved);
     size_t size = bytes_under(name);
     for (size_t room = 2; room <= 3; room++) {
         assert_int_equal(fit_with_room(room, size, LS_OK), 6);
         machine_has(log_text, "is on a full disk: the checkpoint of step ");
-        snprintf(name, sizeof(name), "%s/best", folder); /* step 2, as the learning rate says */
+        snprintf(name, sizeof(name), "%s/best", saved); /* step 2, as the learning rate says */
         char target[64] = "";
         assert_true(readlink(name, target, sizeof(target) - 1) > 0);
         assert_string_equal(target, "step-00000002");
@@ -618,7 +607,7 @@ static void new_folders_are_synced(void **state)
     char deep[160];
     int lock = -1, made = 0;
     forget();
-    snprintf(deep, sizeof(deep), "%s/a/b/c", folder);
+    snprintf(deep, sizeof(deep), "%s/a/b/c", saved);
     OK(ls_checkpoint_lock(&shim, deep, &lock));
     close(lock);
     for (size_t i = 0; i < done_count; i++)
@@ -635,7 +624,7 @@ static void new_folders_are_synced(void **state)
 static ls_status turn_full(void *user, ls_model *model, const ls_logs *logs)
 {
     (void)user;
-    ls_checkpoint_writer_makes_room(model->job->writer, folder); /* what is being written is written */
+    ls_checkpoint_writer_makes_room(model->job->writer, folder); /* waits for the write */
     fail_at = logs->epoch == 1;
     return ls_set_learning_rate(model, logs->epoch == 1 ? 100 : 0.1);
 }
@@ -655,13 +644,13 @@ static void a_best_one_that_failed_removes_no_other(void **state)
     model->job->file_ops = &shim;
     fail_with = ENOSPC;
     fails_on = true;
-    OK(ls_fit(model, data, .epochs = 3, .batch_size = 8, .checkpoint = folder, .keep = 1, .verbose = LS_VERBOSE_SILENT,
+    OK(ls_fit(model, data, .epochs = 3, .batch_size = 8, .checkpoint = saved, .keep = 1, .verbose = LS_VERBOSE_SILENT,
               .history = &history, .callbacks = ls_callbacks({ .on_epoch_begin = turn_full })));
     for (size_t i = 0; i < 3; i++)
         OK(ls_history_value(history, "loss", i, &loss[i]));
     assert_true(loss[1] < loss[0] && loss[2] > loss[1]);
     ls_history_destroy(history);
-    snprintf(name, sizeof(name), "%s/best", folder);
+    snprintf(name, sizeof(name), "%s/best", saved);
     ssize_t length = readlink(name, target, sizeof(target) - 1);
     assert_true(length > 0);
     target[length] = '\0';
@@ -689,13 +678,13 @@ static void write_whole(const char *path, const char *data, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-/* The newest is not whole any more: the one before is taken, and a warning says which was not, and why. */
+/* The newest is not whole any more: the one before is taken, and a warning names the damaged one and the reason. */
 static void passed_over(const char *name, const char *old)
 {
     char found[65];
     ls_checkpoint *c = NULL;
     log_text[0] = '\0';
-    OK(ls_checkpoint_find(folder, &ctx->log, &c));
+    OK(ls_checkpoint_find(saved, &ctx->log, &c));
     assert_non_null(c);
     snprintf(found, sizeof(found), "%s", json_string_value(json_object_get(c->state, "sha256")));
     ls_checkpoint_close(c);
@@ -709,7 +698,7 @@ static void damage(const char *name, const char *old)
 {
     char path[256];
     size_t bytes;
-    snprintf(path, sizeof(path), "%s/step-00000002/%s", folder, name);
+    snprintf(path, sizeof(path), "%s/step-00000002/%s", saved, name);
     char *data = read_whole(path, &bytes), *changed = malloc(bytes + 2);
     for (size_t i = 0; i < bytes; i += 1 + bytes / 150) { /* a bit */
         memcpy(changed, data, bytes);
@@ -730,7 +719,7 @@ static void damage(const char *name, const char *old)
     mkdir(path, 0777); /* something else */
     passed_over(name, old);
     rmdir(path);
-    assert_int_equal(mkfifo(path, 0666), 0); /* that nobody writes to */
+    assert_int_equal(mkfifo(path, 0666), 0); /* which is not written */
     passed_over(name, old);
     unlink(path);
     write_whole(path, data, bytes);
@@ -746,23 +735,23 @@ static void damaged_files_are_passed_over(void **state)
     forget();
     train(model);
     OK(save(model, 9));
-    identity(folder, old);
+    identity(saved, old);
     train(model);
     OK(save(model, 9));
-    identity(folder, new);
+    identity(saved, new);
     damage(LS_CHECKPOINT_MODEL, old);
     damage(LS_CHECKPOINT_OPTIMIZER, old);
     damage(LS_CHECKPOINT_STATE, old);
-    identity(folder, after);
+    identity(saved, after);
     assert_string_equal(new, after); /* as it was */
     for (int i = 1; i <= 2; i++) {   /* none is whole: an error, and nothing is changed */
-        snprintf(path, sizeof(path), "%s/step-%08d/model.safetensors", folder, i);
+        snprintf(path, sizeof(path), "%s/step-%08d/model.safetensors", saved, i);
         write_whole(path, "x", 1);
     }
     OK(ls_model_state_sha256(other, before));
-    FAILS(ls_checkpoint_restore(other, folder), LS_ERR_DATA, "none of the 2 checkpoints in",
+    FAILS(ls_checkpoint_restore(other, saved), LS_ERR_DATA, "none of the 2 checkpoints in",
           "model.safetensors' has 1 bytes");
-    snprintf(path, sizeof(path), "%s/step-00000002", folder);
+    snprintf(path, sizeof(path), "%s/step-00000002", saved);
     FAILS(ls_checkpoint_restore(other, path), LS_ERR_DATA, "model.safetensors' has 1 bytes");
     OK(ls_model_state_sha256(other, after));
     assert_string_equal(before, after);
@@ -781,25 +770,25 @@ static void damaged_ones_are_set_aside(void **state)
                                              ls_array_of(LS_I32, LS_SHAPE(8), ys), .keep = LS_KEEP_BORROWED);
     for (int part = 0; part < 2; part++) {
         ls_model *model = make_model();
-        OK(ls_fit(model, data, .epochs = 3, .batch_size = 8, .max_steps = part ? 3 : 2, .checkpoint = folder, .keep = 1,
+        OK(ls_fit(model, data, .epochs = 3, .batch_size = 8, .max_steps = part ? 3 : 2, .checkpoint = saved, .keep = 1,
                   .resume = "auto", .save_every = "1epoch", .verbose = LS_VERBOSE_SILENT));
         ls_model_destroy(model);
         if (part == 0) { /* one that seems to be of step 9 */
-            snprintf(path, sizeof(path), "%s/step-00000009", folder);
+            snprintf(path, sizeof(path), "%s/step-00000009", saved);
             mkdir(path, 0777);
         }
     }
     ls_named_checkpoint *list = NULL;
     size_t count = 0;
-    OK(ls_checkpoints_list(folder, &list, &count));
+    OK(ls_checkpoints_list(saved, &list, &count));
     assert_true(count >= 1 && list[0].step == 3);
     free(list);
-    snprintf(path, sizeof(path), "%s/step-00000009.damaged", folder);
+    snprintf(path, sizeof(path), "%s/step-00000009.damaged", saved);
     assert_int_equal(access(path, F_OK), 0);
     ls_dataset_destroy(data);
 }
 
-/* ---- Files that are whole, but say what they should not ---- */
+/* ---- Files that are whole, but have wrong content ---- */
 
 /* Reads a state with everything that reads one. It may be good by chance; it must not crash. */
 static void read_hostile(const json_t *state, ls_model *model)
@@ -810,10 +799,10 @@ static void read_hostile(const json_t *state, ls_model *model)
     ls_history *history = NULL;
     ls_best best = { .known = false };
     OK(ls_state_text(state, &text, &bytes));
-    snprintf(path, sizeof(path), "%s/step-00000002/state.json", folder);
+    snprintf(path, sizeof(path), "%s/step-00000002/state.json", saved);
     write_whole(path, text, bytes);
     free(text);
-    snprintf(path, sizeof(path), "%s/step-00000002", folder);
+    snprintf(path, sizeof(path), "%s/step-00000002", saved);
     if (ls_checkpoint_find(path, NULL, &c) != LS_OK)
         return;
     if (ls_checkpoint_history(c, &history) == LS_OK) {
@@ -916,7 +905,7 @@ static void hostile_states_are_refused(void **state)
     train(model);
     OK(save(model, 9));
     OK(ls_model_state_sha256(model, before));
-    snprintf(path, sizeof(path), "%s/step-00000002/state.json", folder);
+    snprintf(path, sizeof(path), "%s/step-00000002/state.json", saved);
     json_t *all = json_load_file(path, 0, NULL);
     assert_non_null(all);
     json_object_del(all, "sha256");
@@ -943,10 +932,10 @@ static void one_writer(void **state)
 {
     (void)state;
     int first = -1, second = -1;
-    OK(ls_checkpoint_lock(&ls_system_file_ops, folder, &first));
-    FAILS(ls_checkpoint_lock(&ls_system_file_ops, folder, &second), LS_ERR_STATE, "another run writes checkpoints to");
+    OK(ls_checkpoint_lock(&ls_system_file_ops, saved, &first));
+    FAILS(ls_checkpoint_lock(&ls_system_file_ops, saved, &second), LS_ERR_STATE, "another run writes checkpoints to");
     close(first);
-    OK(ls_checkpoint_lock(&ls_system_file_ops, folder, &second));
+    OK(ls_checkpoint_lock(&ls_system_file_ops, saved, &second));
     close(second);
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Data that only one worker can read: it gives batches to all, with the bits of one process; any other worker may be lost;
-# when it is lost itself, training ends with a checkpoint, from which whoever has the data goes on.
+# when it is lost itself, training ends with a checkpoint, from which a worker with the data continues.
 . "$(dirname "$0")/../support/lib.sh"
 
 LOCKSTEP=$ROOT/$LS_BUILD/lockstep
@@ -31,8 +31,8 @@ trained() {
     mkdir "$TMP/by$1" && cd "$TMP/by$1" && apart $1 3 train "${arguments[@]}" --log log --log-hash --save w.safetensors >out 2>err || { cat err; return 1; }
     same_steps log && cmp w.safetensors "$TMP/one/w.safetensors" && diff <(grep ^test out) <(grep ^test "$TMP/one/out")
 }
-check "worker 0 has it" trained 0
-check "the last worker has it" trained 2
+check "worker 0 has the data" trained 0
+check "the last worker has the data" trained 2
 
 read_only() {
     cd "$TMP/by2" && apart 1 2 evaluate --weights w.safetensors >evaluated 2>err || { cat err; return 1; }
@@ -42,7 +42,7 @@ read_only() {
 }
 check "evaluate and predict" read_only
 
-# strikes HAS LOST: worker LOST is killed in the middle. Where that was too late, and nobody saw it, once more.
+# strikes HAS LOST: worker LOST is killed in the middle. If that was too late to be noticed, it is tried again.
 strikes() {
     local try
     for try in 1 2 3 4 5; do
@@ -69,7 +69,7 @@ it_is_lost() {
         --save w.safetensors >out 2>err || { cat err; return 1; }
     cmp w.safetensors "$TMP/one/w.safetensors"
 }
-check "that worker is lost: a checkpoint, from which one that has the data goes on" it_is_lost 1
+check "that worker is lost: training ends with a checkpoint, and a worker with the data continues" it_is_lost 1
 check "the same, and it was the chief" it_is_lost 0
 
 refused() {
@@ -81,5 +81,5 @@ refused() {
     ! timeout -k 5 60 "$LOCKSTEP" launch --workers 2 --servers 1 -- "$LOCKSTEP" train model.json --data $DATA --data-worker 1 2>err &&
         grep -q 'cannot be used with parameter servers: all workers read the data' err || { cat err; return 1; }
 }
-check "what cannot be is refused" refused
+check "impossible settings are refused" refused
 finish

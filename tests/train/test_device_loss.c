@@ -17,20 +17,10 @@
 
 #define SAMPLES 20
 #define BATCH   5
-#define STEPS   4 /* of an epoch */
+#define STEPS   4 /* in an epoch */
 #define SIDE    6
 #define CLASSES 3
 #define LANES   5
-
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static int make_data(void **state)
-{
-    (void)state;
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    return 0;
-}
 
 /* ---- One training ---- */
 
@@ -51,7 +41,7 @@ static void open_trained(trained *t, int gpus, bool copies, const char *second)
                      ls_dense(CLASSES, .activation = LS_SOFTMAX, .device = second)));
     OK(ls_compile(t->model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
                   .metrics = ls_metrics(ls_accuracy())));
-    t->data = samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    t->data = samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 static void close_trained(trained *t)
@@ -79,7 +69,7 @@ static void hash_of(trained *t, char hex[65])
     OK(ls_model_state_sha256(t->model, hex));
 }
 
-/* After so many steps of an undisturbed run on one device. */
+/* After this number of steps of an undisturbed run on one device. */
 static void expect_hash(int64_t steps, char hex[65])
 {
     trained t;
@@ -102,7 +92,7 @@ static void must_equal(trained *t, const char *expected, const char *when)
 typedef struct losing {
     int gpus;
     bool copies;
-    int device; /* that is lost */
+    int device; /* the lost device */
     gpu_call call;
     int before; /* whole steps before it */
     const char *all, *others;
@@ -196,7 +186,7 @@ static void a_mirrored_device_of_three(void **state)
                                 nth);
 }
 
-/* A device that took no part goes on: the values come from the one that is left, past the one that is lost. */
+/* Training continues on an unused device: the values come from the remaining device, not from the lost one. */
 static void another_device_takes_over(void **state)
 {
     (void)state;
@@ -263,7 +253,7 @@ static void data_parallel_lives_on_its_first_device(void **state)
     }
 }
 
-/* What only a lost device had is lost with it: that is said, and how to go on. */
+/* Values that only the lost device had are lost: the error reports this, and how to continue. */
 static void what_one_device_had_alone_is_lost(void **state)
 {
     (void)state;
@@ -339,5 +329,5 @@ int main(void)
         cmocka_unit_test(what_the_host_has_is_not_lost),
         cmocka_unit_test(going_on_is_checked),
     };
-    return cmocka_run_group_tests(tests, make_data, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

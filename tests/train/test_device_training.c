@@ -18,16 +18,6 @@
 #define SIDE    8
 #define CLASSES 4
 
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static int make_data(void **state)
-{
-    (void)state;
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    return 0;
-}
-
 /* ---- One training ---- */
 
 typedef struct job {
@@ -55,7 +45,7 @@ static ls_model *make_model(ls_context *ctx, const job *j)
 
 static ls_dataset *data(void)
 {
-    return samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    return samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 static void open_machine(machine *m, const job *j)
@@ -197,7 +187,7 @@ static void updates_on_devices_wait_for_the_last_batch(void **state)
         open_machine(&m, &(job){ .gpus = gpus });
         OK(ls_graph_create(m.ctx, &graph));
         OK(ls_graph_set_lanes(graph, 2));
-        const float start[] = { 10, 20 }, x[] = { 1, 2, 3, 4, 5, 6, 7, 8 }; /* of 4 samples the means are 4, 5 */
+        const float start[] = { 10, 20 }, x[] = { 1, 2, 3, 4, 5, 6, 7, 8 }; /* the means of 4 samples are 4, 5 */
         ls_tensor *in = ls_op_input(graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 2));
         ls_tensor *w = ls_op_variable(graph, "w", LS_F32, LS_SHAPE(2), .data = start);
         ls_tensor *loss = ls_op_reduce_sum(ls_op_reduce_mean(ls_op_mul(in, w), LS_AXES(0), false), LS_ALL_AXES, false);
@@ -319,7 +309,7 @@ static void bad_strategies_are_refused(void **state)
 
 /* ---- Memory ---- */
 
-/* The plans of validation do not stand in the way of those of training, nor the other way round. */
+/* The plans of validation do not displace those of training, nor the other way round. */
 static void training_and_validation_fit_one_after_the_other(void **state)
 {
     (void)state;
@@ -362,5 +352,5 @@ int main(void)
         cmocka_unit_test(bad_strategies_are_refused),
         cmocka_unit_test(training_and_validation_fit_one_after_the_other),
     };
-    return cmocka_run_group_tests(tests, make_data, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

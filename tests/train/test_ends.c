@@ -18,14 +18,14 @@
 
 #include "base/sha256.h"
 #include "base/status.h"
+#include "check.h"
 #include "lockstep.h"
 #include "sanitized.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-#define SIDE          6
-#define CLASSES       4
-#define MOST          1000
-#define LIMIT         (SANITIZED ? 240 : 30) /* seconds, for one kind on one set of cores */
+#define SIDE    6
+#define CLASSES 4
+#define MOST    1000
+#define LIMIT   (SANITIZED ? 240 : 30) /* seconds, for one kind on one set of cores */
 
 static const int batches[] = { 1, 7, 33, 128, 256, 512, MOST }, lanes_list[] = { 0, 1, 2, 3, 32, 64, 128 },
                  devices_list[] = { 1, 2, 3, 8 };
@@ -36,7 +36,7 @@ static uint8_t pixels[MOST * SIDE * SIDE];
 static int32_t labels[MOST];
 static int64_t rows[MOST];
 
-/* What the child tells its parent. The first process leaves the hashes, the later ones compare. */
+/* Results of the child for its parent. The first process stores the hashes, the later ones compare. */
 typedef struct notes {
     int batch, lanes, devices;
     char text[512];
@@ -210,7 +210,7 @@ static ls_status fit(const place *at, ls_sha256 *hash)
     return status;
 }
 
-/* One label is no class: the run ends, and says so. */
+/* One label is not a class: the run ends with an error. */
 static ls_status wrong_label(const place *at, ls_sha256 *hash)
 {
     trained t = { 0 };

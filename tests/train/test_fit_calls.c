@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "lockstep.h"
 #include "machine.h"
+#include "samples.h"
 
 #define SAMPLES 60
 #define WIDTH   6
@@ -21,13 +22,9 @@ static int32_t kinds[SAMPLES];
 
 static void make_data(void)
 {
-    ls_philox_key key = ls_random_key(1, LS_RANDOM_TEST, 0, 0);
+    samples_fill_floats(x, kinds, SAMPLES, WIDTH, CLASSES);
     for (int s = 0; s < SAMPLES; s++) {
-        kinds[s] = s * 7 % CLASSES;
         weights[s] = (float)(1 + s % 4) / 2;
-        for (int i = 0; i < WIDTH; i++)
-            x[s * WIDTH + i] = (float)(ls_random_block(key, 0, (uint32_t)s, (uint32_t)i).word[0] % 1000) / 500 - 1 +
-                               (float)(i % CLASSES == kinds[s]);
         amounts[s] = x[s * WIDTH] - 0.5F * x[s * WIDTH + 1];
     }
 }
@@ -47,13 +44,6 @@ static ls_array targets(int64_t from, int64_t count)
     return ls_array_of(LS_F32, LS_SHAPE(count), amounts + from);
 }
 
-static ls_context *open_context(void)
-{
-    ls_context *ctx = NULL;
-    OK(ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2 }, &ctx));
-    return ctx;
-}
-
 static ls_model *classifier(ls_context *ctx, ls_optimizer optimizer)
 {
     ls_model *model = NULL;
@@ -69,7 +59,7 @@ static ls_model *classifier(ls_context *ctx, ls_optimizer optimizer)
 static void arrays_are_as_good_as_datasets(void **state)
 {
     (void)state;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = classifier(ctx, ls_adam());
     ls_dataset *d = ls_from_tensor_slices(features(0, SAMPLES), labels(0, SAMPLES));
     ls_results from_data, from_arrays;
@@ -98,7 +88,7 @@ static void arrays_are_as_good_as_datasets(void **state)
 static void predictions_tell_progress_and_refuse_nonsense(void **state)
 {
     (void)state;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = classifier(ctx, ls_adam());
     ls_array out = { .data = NULL };
     char *text = NULL;
@@ -130,7 +120,7 @@ static void steps_by_hand_are_those_of_fit(void **state)
     ls_results results, epoch = { .count = 0 };
     double sum = 0;
     ls_history *history = NULL;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = classifier(ctx, ls_adam());
     OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = 25, .keep_order = true, .lanes = 4,
                      .verbose = LS_VERBOSE_SILENT, .history = &history));
@@ -166,7 +156,7 @@ static void batches_may_be_of_several_kinds(void **state)
     char hashes[2][65];
     for (int s = 0; s < SAMPLES; s++)
         by_class[s] = (float)classes[kinds[s]];
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     for (int way = 0; way < 2; way++) {
         ls_model *model = classifier(ctx, ls_sgd(.momentum = 0.9));
         OK(ls_train_on_batch(model, features(0, 20), labels(0, 20), .lanes = 4));
@@ -195,7 +185,7 @@ static void a_step_inside_a_fit_is_refused(void **state)
 {
     (void)state;
     const ls_callback callback = { .on_batch_end = trains };
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = classifier(ctx, ls_adam());
     OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .verbose = LS_VERBOSE_SILENT,
                      .callbacks = &callback, .callback_count = 1));
@@ -284,7 +274,7 @@ static void several_outputs_are_trained_together(void **state)
     double total = 0, parts[2] = { 0 };
     ls_history *history = NULL;
     ls_results results;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = two_outputs(ctx);
     train_two_by_hand(model, ls_sparse_categorical_crossentropy(), ls_mean_squared_error(), 0.3, &total, parts);
     OK(ls_model_weights_sha256(model, hashes[0]));
@@ -326,13 +316,13 @@ static void outputs_are_checked(void **state)
 {
     (void)state;
     ls_results results;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = two_outputs(ctx);
     ls_array none = { .data = NULL }, p = { .data = NULL };
     const ls_array both[] = { targets(0, 10), targets(0, 10) };
     assert_int_equal(ls_compile(model, .optimizer = ls_adam(), .loss = ls_mean_squared_error(),
                                 .metrics = ls_metrics(ls_accuracy())),
-                     LS_ERR_INVALID); /* whose accuracy? */
+                     LS_ERR_INVALID); /* which output's accuracy is ambiguous */
     assert_int_equal(ls_compile(model, .outputs = ls_outputs({ .loss = ls_mean_squared_error() })), LS_ERR_INVALID);
     assert_int_equal(ls_compile(model, .outputs = ls_outputs({ .weight = 1 }, { .weight = 1 })), LS_ERR_INVALID);
     assert_int_equal(ls_compile(model, .outputs = ls_outputs({ .loss = ls_mean_squared_error(), .weight = -1 },
@@ -349,7 +339,8 @@ static void outputs_are_checked(void **state)
     OK(ls_predict_array(model, features(0, 10), &p));
     assert_true(p.shape.dims[1] == CLASSES);
     free(p.data);
-    OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_mean_absolute_error())); /* of each */
+    OK(ls_compile(model, .optimizer = ls_adam(),
+                  .loss = ls_mean_absolute_error())); /* the loss is that of each output */
     assert_int_equal(ls_train_on_batch(model, features(0, 10), targets(0, 10), &results), LS_ERR_SHAPE);
     assert_int_equal(ls_train_on_batch(model, features(0, 10), none, &results, .targets = both, .target_count = 2),
                      LS_ERR_SHAPE); /* three classes against one number */
@@ -375,7 +366,7 @@ static void a_callback_may_set_the_rate(void **state)
     char hashes[2][65];
     double seen[8] = { 0 }, rate;
     const ls_callback callback = { .user = seen, .on_batch_end = halves };
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = classifier(ctx, ls_sgd(.learning_rate = 0.5, .momentum = 0.9));
     OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = BATCH, .keep_order = true,
                      .verbose = LS_VERBOSE_SILENT, .callbacks = &callback, .callback_count = 1));
@@ -405,7 +396,7 @@ static void rates_by_batch_size_follow_the_batch(void **state)
 {
     (void)state;
     double rate;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     const ls_schedule table = ls_rates_by_batch_size((const int64_t[]){ 20, 30 }, (const double[]){ 0.25, 0.5 }, 2);
     ls_model *model = classifier(ctx, ls_sgd(.schedule = table));
     for (int64_t batch = 20; batch <= 30; batch += 10) {
@@ -426,7 +417,7 @@ static void names_are_copied(void **state)
     char metric[] = "hits", optimizer[] = "mine";
     ls_results results;
     ls_tensor *found = NULL;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = classifier(ctx, ls_adam());
     OK(ls_compile(model, .optimizer = ls_adam(.name = optimizer), .loss = ls_sparse_categorical_crossentropy(),
                   .metrics = ls_metrics({ .kind = LS_METRIC_ACCURACY, .name = metric })));

@@ -1,5 +1,5 @@
-/* What must not change the weights that a training ends with: whatever is done between two steps (validation,
- * evaluation, prediction, values that are read), and whatever is only measured. */
+/* The final weights of a training do not depend on anything done between two steps (validation,
+ * evaluation, prediction, values that are read), nor on measurements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -22,23 +22,11 @@ static int32_t labels[SAMPLES];
 
 static void make_data(void)
 {
-    samples_of_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
+    samples_fill_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
     for (int s = 0; s < SAMPLES; s++) {
         rows[s * CLASSES + labels[s]] = 1;
         bits[s] = (float)(labels[s] % 2);
     }
-}
-
-static ls_dataset *images(void)
-{
-    return samples_dataset(LS_F32, pixels, labels, SAMPLES, SIDE);
-}
-
-static ls_context *open_context(void)
-{
-    ls_context *ctx = NULL;
-    OK(ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2 }, &ctx));
-    return ctx;
 }
 
 /* ---- Between two steps ---- */
@@ -93,9 +81,9 @@ static ls_status reads(void *user, ls_model *model, const ls_logs *logs, bool *s
 
 static void fit_hash(ls_fit_options options, char hex[65])
 {
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = with_dropout(ctx, ls_adam());
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     options.epochs = 2;
     options.batch_size = 24;
     options.verbose = LS_VERBOSE_SILENT;
@@ -110,7 +98,7 @@ static void what_is_done_between_steps_changes_none(void **state)
 {
     (void)state;
     char alone[65], other[65];
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     const ls_callback evaluating = { .user = d, .on_batch_end = evaluates };
     const ls_callback predicting = { .user = d, .on_batch_end = predicts };
     const ls_callback otherwise = { .user = d, .on_batch_end = evaluates_otherwise };
@@ -137,9 +125,9 @@ static void what_is_done_between_steps_changes_none(void **state)
 static void steps_have_a_counter_of_their_own(void **state)
 {
     (void)state;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = with_dropout(ctx, ls_adam());
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     OK(ls_evaluate(model, d, .batch_size = 32));
     assert_int_equal(ls_model_graph(model)->step, 0);
     OK(ls_fit(model, d, .batch_size = 32, .max_steps = 3, .verbose = LS_VERBOSE_SILENT));
@@ -159,8 +147,8 @@ static void the_counter_is_saved_with_the_weights(void **state)
     int file = mkstemp(path);
     assert_true(file >= 0);
     close(file);
-    ls_context *ctx = open_context();
-    ls_dataset *d = images();
+    ls_context *ctx = open_two_cpus();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     ls_model *first = with_dropout(ctx, ls_sgd()), *second = with_dropout(ctx, ls_sgd());
     OK(ls_fit(first, d, .batch_size = 32, .max_steps = 3, .verbose = LS_VERBOSE_SILENT));
     OK(ls_model_save_weights(first, path));
@@ -192,7 +180,7 @@ static int training_lanes(const ls_model *model)
 typedef struct outcome {
     char hash[65];
     int lanes;
-    double loss; /* of an evaluation */
+    double loss; /* from an evaluation */
 } outcome;
 
 static outcome train_once(ls_model *model, ls_dataset *d, int lanes)
@@ -238,7 +226,7 @@ static void metrics_change_neither_lanes_nor_weights(void **state)
 {
     (void)state;
     outcome (*const models[])(ls_context *, ls_metrics_list) = { small_model, large_lanes };
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     for (int m = 0; m < 2; m++) {
         const ls_metrics_list measured[] = { ls_metrics(ls_metric_of(LS_METRIC_AUC)), ls_metrics(ls_accuracy()),
                                              ls_metrics(ls_accuracy(), ls_metric_of(LS_METRIC_AUC)) };

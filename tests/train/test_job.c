@@ -24,35 +24,10 @@
 #define SIDE    6
 #define CLASSES 4
 
-static float pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static void make_data(void)
-{
-    samples_of_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-}
-
-static ls_dataset *images(void)
-{
-    return samples_dataset(LS_F32, pixels, labels, SAMPLES, SIDE);
-}
-
-static ls_context *open_context(void)
-{
-    ls_context *ctx = NULL;
-    OK(ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2 }, &ctx));
-    return ctx;
-}
-
-/* Batch norm, dropout and a regulariser: a step that has everything. */
 static ls_model *make_model(ls_context *ctx, ls_optimizer optimizer)
 {
     ls_model *model = NULL;
-    OK(ls_sequential(ctx, "m", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(4, 3, .activation = LS_RELU),
-                     ls_batch_normalization(), ls_flatten(), ls_dropout(0.5),
-                     ls_dense(CLASSES, .kernel_regularizer = { .l2 = 0.01 })));
-    OK(ls_compile(model, .optimizer = optimizer, .loss = ls_sparse_categorical_crossentropy(.from_logits = true),
-                  .metrics = ls_metrics(ls_accuracy())));
+    OK(samples_full_model(ctx, SIDE, CLASSES, optimizer, &model));
     return model;
 }
 
@@ -60,9 +35,9 @@ static ls_model *make_model(ls_context *ctx, ls_optimizer optimizer)
 
 static void hashes_of(ls_optimizer optimizer, ls_strategy strategy, char state[65], char weights[65], double *loss)
 {
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = make_model(ctx, optimizer);
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     ls_history *history = NULL;
     OK(ls_fit(model, d, .epochs = 2, .batch_size = 25, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT,
               .strategy = strategy, .history = &history));
@@ -113,7 +88,7 @@ typedef struct bench {
 static void open_bench(bench *b, ls_optimizer optimizer)
 {
     bool end;
-    *b = (bench){ .ctx = open_context(), .data = images() };
+    *b = (bench){ .ctx = open_two_cpus(), .data = samples_of_floats(SAMPLES, SIDE, CLASSES) };
     b->model = make_model(b->ctx, optimizer);
     OK(ls_settings_make(b->model->job, &ls_mirrored(), 0, &b->settings));
     OK(ls_passes_open(&b->passes, NULL, b->data, &(ls_batching){ .otherwise = 25, .shuffle = true, .seed = 1 }));
@@ -199,9 +174,9 @@ static void slots_are_made_when_a_model_is_compiled(void **state)
 {
     (void)state;
     char at_first[2048], later[2048];
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = make_model(ctx, ls_adam(.gradient_accumulation_steps = 2));
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     assert_true(slots_of(model, at_first, sizeof(at_first)) == 6 * 3 + 3);
     assert_non_null(strstr(at_first, "adam/conv2d/kernel/momentum "));
     assert_string_equal(strrchr(at_first, '/'), "/iterations ");
@@ -209,7 +184,7 @@ static void slots_are_made_when_a_model_is_compiled(void **state)
     slots_of(model, later, sizeof(later));
     assert_string_equal(at_first, later);
     assert_int_equal(ls_compile(model, .optimizer = ls_sgd(.rho = 1), .loss = ls_mean_squared_error()), LS_ERR_INVALID);
-    slots_of(model, later, sizeof(later)); /* what was compiled is still there */
+    slots_of(model, later, sizeof(later)); /* compiled functions still exist */
     assert_string_equal(at_first, later);
     ls_dataset_destroy(d);
     ls_model_destroy(model);
@@ -275,7 +250,7 @@ typedef struct way {
 
 static void fit_watched(ls_model *model, const way *at, watcher *w)
 {
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     const ls_callback callback = {
         .user = w, .on_train_begin = begin, .on_batch_end = watch, .save = save_watcher, .load = load_watcher
     };
@@ -293,7 +268,7 @@ static void resume(const way *at, int64_t save_at, bool in_a_new_model)
     static watcher first, again;
     first = (watcher){ .save_at = save_at };
     again = (watcher){ .save_at = -1 };
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = make_model(ctx, at->optimizer);
     fit_watched(model, at, &first);
     if (in_a_new_model) {
@@ -337,7 +312,7 @@ static void another_job_s_snapshot_is_refused(void **state)
     (void)state;
     char before[65], after[65];
     ls_snapshot *snapshot = NULL;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = make_model(ctx, ls_adam()), *other = make_model(ctx, ls_sgd(.momentum = 0.9));
     OK(ls_job_save(model->job, &snapshot));
     OK(ls_model_state_sha256(other, before));
@@ -367,7 +342,7 @@ static void statistics_of_norms_are_the_job_s(void **state)
     (void)state;
     ls_snapshot *snapshot = NULL;
     ls_model *models[2] = { NULL, NULL };
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     for (int i = 0; i < 2; i++) {
         OK(ls_sequential(ctx, "normed", &models[i], ls_input(3), ls_batch_normalization(), ls_dense(1)));
         OK(ls_model_set_norm_statistics(models[i], i ? LS_PER_LANE : LS_PER_BATCH));
@@ -390,9 +365,9 @@ static void the_state_s_hash_is_of_bytes(void **state)
     char found[65], expected[65];
     static char bytes[1 << 16];
     size_t used = 0;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = make_model(ctx, ls_sgd(.momentum = 0.9));
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     OK(ls_fit(model, d, .batch_size = 40, .verbose = LS_VERBOSE_SILENT));
     for (int trainable = 1; trainable >= 0; trainable--)
         for (size_t i = 0; i < ls_model_variable_count(model); i++)
@@ -435,7 +410,7 @@ static void the_state_s_hash_is_of_bytes(void **state)
 
 typedef struct plans {
     ls_dataset *data;
-    const ls_executor *executor; /* that fit's steps have */
+    const ls_executor *executor; /* the executor of fit's steps */
     int64_t checked;
 } plans;
 
@@ -468,9 +443,9 @@ static void calls_inside_a_fit_leave_its_plans_alone(void **state)
     (void)state;
     char hashes[2][65];
     for (int with = 0; with < 2; with++) {
-        ls_context *ctx = open_context();
+        ls_context *ctx = open_two_cpus();
         ls_model *model = make_model(ctx, ls_adam());
-        ls_dataset *d = images();
+        ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
         plans p = { .data = d };
         const ls_callback callback = { .user = &p, .on_batch_end = evaluates_otherwise };
         OK(ls_fit(model, d, .epochs = 2, .batch_size = 30, .lanes = 5, .strategy = ls_mirrored(),
@@ -500,9 +475,9 @@ static bool has_plan(ls_model *model, int lanes, const char *device)
 static void plans_are_kept_by_their_settings(void **state)
 {
     (void)state;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = make_model(ctx, ls_adam());
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     OK(ls_evaluate(model, d, .batch_size = 40, .lanes = 3, .strategy = ls_one_device(.devices = "cpu:0")));
     assert_true(has_plan(model, 3, "cpu:0"));
     assert_false(has_plan(model, 5, "cpu:0"));
@@ -521,9 +496,9 @@ static int64_t logged_lanes(int lanes, int64_t batch)
     int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     close(descriptor);
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     ls_model *model = make_model(ctx, ls_adam());
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     OK(ls_fit(model, d, .batch_size = batch, .lanes = lanes, .verbose = LS_VERBOSE_SILENT, .log = path));
     FILE *file = fopen(path, "r");
     assert_non_null(fgets(line, sizeof(line), file));
@@ -550,7 +525,6 @@ static void the_log_has_the_lanes_that_are_used(void **state)
 
 int main(void)
 {
-    make_data();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_device_has_the_bits_of_two_with_every_optimizer),
         cmocka_unit_test(gradients_write_nothing),

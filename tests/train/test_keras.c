@@ -1,6 +1,6 @@
 /* Training against real Keras: models exported by Keras with its own initial weights, the same data without shuffling.
- * The loss of each of 50 steps and the final weights must agree. tests/reference/make_keras.py made the files and says
- * what is in manifest.json. */
+ * The loss of each of 50 steps and the final weights must agree. tests/reference/make_keras.py made the files and
+ * describes manifest.json. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -87,7 +87,7 @@ static void a_higher_generation_takes_it(void **state)
     OK(claim(f, &f->b, 2));
     assert_false(ls_lease_holds(&f->a.lease));
     assert_true(ls_lease_holds(&f->b.lease));
-    assert_int_equal(claim(f, &f->a, 3), LS_ERR_PEER); /* what was lost is not claimed again */
+    assert_int_equal(claim(f, &f->a, 3), LS_ERR_PEER); /* a lost lease is not claimed again */
     ls_lease_end(&f->a.lease);
     assert_true(ls_lease_holds(&f->b.lease));
     ls_lease_end(&f->b.lease);

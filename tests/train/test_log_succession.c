@@ -170,7 +170,7 @@ static void the_log_of_another_run(void **state)
     assert_int_equal(f->warnings, 0);
 }
 
-/* A folder that is not shared: what is lost is told. */
+/* A folder that is not shared: lost records are reported. */
 static void a_log_that_cannot_be_seen(void **state)
 {
     fixture *f = *state;

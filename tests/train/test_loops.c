@@ -27,21 +27,13 @@ static int32_t kinds[SAMPLES];
 static int make_data(void **state)
 {
     (void)state;
-    ls_philox_key key = ls_random_key(1, LS_RANDOM_TEST, 0, 0);
-    for (int s = 0; s < SAMPLES; s++) {
-        kinds[s] = s * 7 % CLASSES;
-        for (int i = 0; i < SIDE * SIDE; i++)
-            pixels[s * SIDE * SIDE + i] =
-                (float)(ls_random_block(key, 0, (uint32_t)s, (uint32_t)i).word[0] % 1000) / 500 - 1 +
-                (float)(i % CLASSES == kinds[s]);
-    }
+    samples_fill_floats(pixels, kinds, SAMPLES, SIDE * SIDE, CLASSES);
     return 0;
 }
 
 static ls_dataset *data_of(int64_t batch)
 {
-    ls_dataset *d = samples_dataset(LS_F32, pixels, kinds, SAMPLES, SIDE);
-    return ls_batch(d, batch, false);
+    return ls_batch(samples_of_floats(SAMPLES, SIDE, CLASSES), batch, false);
 }
 
 static ls_model *make_model(ls_context *ctx)
@@ -63,7 +55,7 @@ typedef struct place {
 
 typedef struct result {
     char weights[65], slots[65];
-    double loss, accuracy; /* of the last epoch */
+    double loss, accuracy; /* in the last epoch */
 } result;
 
 static void open_machine(machine *m, const place *p)
@@ -115,9 +107,9 @@ static void by_fit(const place *p, int64_t batch, result *out)
 typedef struct trainee {
     ls_model *model;
     ls_metric_state loss, accuracy;
-    int64_t global_batch; /* 0: the loss is the mean over the batch at hand */
+    int64_t global_batch; /* 0: the loss is the mean over the current batch */
     bool by_gradients;
-    const char *name; /* of the optimizer */
+    const char *name; /* the optimizer's */
     int traced;
 } trainee;
 
@@ -238,7 +230,7 @@ static void average_loss_by_global_batch_size(void **state)
 
 /* ---- Learning rates ---- */
 
-/* One dense layer; the learning rate comes behind the batch's own components. */
+/* One dense layer; the learning rate follows the batch's own components. */
 static void rated_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
 {
     ls_model *model = user;
@@ -363,7 +355,7 @@ static void wrong_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user
     switch (w->kind) {
     case 0: /* an output is forgotten */
         break;
-    case 1: /* an update that cannot be made, and nobody looks at what it returned */
+    case 1: /* an update that fails, whose result is not checked */
         ls_op_assign(w->variable, inputs[0]);
         outputs[0] = sum;
         break;
@@ -428,7 +420,7 @@ static void wrong_steps_are_told(void **state)
     machine_close(&m);
 }
 
-/* What is compiled is a scope of the model's graph: a step that was made in it ends with the next compile. */
+/* A compile is a scope of the model's graph: a step that was made in it ends with the next compile. */
 static void steps_end_with_what_was_compiled(void **state)
 {
     (void)state;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "overflow.h"
@@ -115,7 +116,7 @@ static ls_status one_step(one *o, double x, bool when)
     return one_step_by(o, x, 1, when);
 }
 
-/* What the fast way relies on: the state is what this very update left. */
+/* The fast path relies on this: the state is from this very update. */
 static void state_that_others_wrote_is_looked_at(void **state)
 {
     (void)state;
@@ -160,7 +161,7 @@ static void float64_is_looked_at(void **state)
     ls_context_close(ctx);
 }
 
-/* An update whose value somebody reads is not made in place. */
+/* An update whose value is read is not made in place. */
 static void updates_that_are_read_are_looked_at(void **state)
 {
     (void)state;
@@ -241,13 +242,6 @@ static ls_status fit(ls_model *model, float size, bool ends, const char *folder)
                          .callbacks = ls_callbacks(ends ? ls_terminate_on_nan() : (ls_callback){ 0 }));
 }
 
-static void remove_tree(const char *path)
-{
-    char command[128];
-    snprintf(command, sizeof(command), "rm -rf '%s'", path);
-    assert_int_equal(system(command), 0);
-}
-
 static void keep_lines(void *user, ls_log_level level, const char *line)
 {
     char *text = user;
@@ -289,7 +283,7 @@ static void fit_keeps_the_state_of_the_last_good_step(void **state)
         ls_model_destroy(other);
         ls_model_destroy(model);
         ls_context_close(ctx);
-        remove_tree(folder);
+        assert_int_equal(remove_tree(folder), 0);
     }
 }
 

@@ -28,13 +28,13 @@ enum { SAMPLES = 40, BATCH = 4, MOST_BYTES = 1 << 20 };
 
 typedef struct terminal {
     int master;
-    FILE *out; /* what programs write to */
+    FILE *out; /* the end that programs write to */
     pthread_t reader;
     char *text; /* all that was written */
     size_t length;
 } terminal;
 
-/* Reads until the other end is closed: nobody who writes waits for room. */
+/* Reads until the other end is closed, so that writers never wait for room. */
 static void *read_all(void *user)
 {
     terminal *t = user;
@@ -80,11 +80,11 @@ static void stop_reading(terminal *t)
 
 typedef struct screen {
     size_t rows, widest; /* lines that were ended; columns of the widest one */
-    char line[4096];     /* the one that the cursor is on: its text since it was last erased */
+    char line[4096];     /* the line of the cursor: its text since it was last erased */
     size_t bytes;
 } screen;
 
-/* A sequence that colours or erases: none of ours moves the cursor. Returns its end. */
+/* A sequence that colours or erases: the library never moves the cursor. Returns its end. */
 static const char *skip_escape(const char *at, screen *s)
 {
     if (at[1] != '[')
@@ -221,7 +221,7 @@ static void a_bar_looks_as_in_keras(void **state)
     (void)state;
     terminal t = train_on(200, "mae");
     assert_non_null(strstr(t.text, "Epoch 1/2\r\n"));
-    /* the last one: all of it finished; before that, some of it is not */
+    /* the last one: all of it finished; earlier ones have unfinished parts */
     assert_non_null(strstr(t.text, "\33[1m8/8\33[0m \33[32m\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501"
                                    "\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\u2501\33[0m \33[1m"));
     assert_non_null(strstr(t.text, "\33[1m1/8\33[0m \33[32m\u2501\u2501\33[0m\33[37m\u2501\u2501"));
@@ -325,12 +325,12 @@ static void slow_evaluations_are_shown(void **state)
     ls_show_work(t.out);
     OK(ls_evaluate_arrays(f.model, f.x, f.y, &results, .batch_size = BATCH));
     fflush(t.out);
-    assert_int_equal(t.length, 0); /* that was quick */
+    assert_int_equal(t.length, 0); /* quick work */
     OK(ls_evaluate(f.model, slow, &results, .batch_size = 1));
     OK(ls_predict(f.model, slow, &out, .batch_size = 1));
     free(out.data);
     ls_show_work(NULL);
-    OK(ls_evaluate(f.model, slow, &results, .batch_size = 10)); /* nobody watches any more */
+    OK(ls_evaluate(f.model, slow, &results, .batch_size = 10)); /* the display is off */
     stop_reading(&t);
     screen s = watch(t.text, 40);
     assert_int_equal(s.rows, 0);

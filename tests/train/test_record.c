@@ -1,5 +1,5 @@
-/* Records of asynchronous training: what is written is read back; torn ends, damage and wrong numbers are told with
- * file and place; a server that comes back goes on behind its last whole record. */
+/* Records of asynchronous training: what is written is read back; torn ends, damage and wrong numbers are reported with
+ * file and position; a server that returns continues after its last whole record. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -137,7 +137,7 @@ static void test_paths(void **state)
     free(name);
 }
 
-/* The file cut at every byte: whole records stay, and a server goes on behind them. */
+/* The file cut at every byte: whole records stay, and a server continues after them. */
 static void test_torn(void **state)
 {
     (void)state;
@@ -251,7 +251,8 @@ static void test_wrong_numbers(void **state)
     assert_versions(1, false);
 }
 
-/* Gradients that are added up make a version with the last of them; whoever goes on begins behind a whole one. */
+/* Gradients that are added up make a version with the last of them; a server that continues begins after a whole one.
+ */
 static void test_accumulated(void **state)
 {
     (void)state;
@@ -313,7 +314,7 @@ static void test_go_on(void **state)
     json_decref(head.job);
 }
 
-/* A disk that is full: the file ends with a whole record, and nobody is told that a later one was written. */
+/* A disk that is full: the file ends with a whole record, and no later one is reported as written. */
 static void test_no_room(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* Replays of asynchronous training. The training itself is a simulation in this process: workers that read, compute and
  * push at random moments, each server by itself, some of them killed in between; servers that apply what comes. What it
- * recorded is replayed by another context, on other devices, to the same hash at every version. Records that cannot be
- * are told before anything is computed. */
+ * recorded is replayed by another context, on other devices, to the same hash at every version. Impossible records are
+ * refused before anything is computed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/philox.h"
 #include "base/text.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "nn/model.h"
 #include "samples.h"
@@ -32,13 +33,13 @@
 #define CLASSES 3
 #define SAMPLES 23
 #define BATCH   5
-#define STEPS   5 /* of an epoch */
+#define STEPS   5 /* in an epoch */
 #define EPOCHS  3
 #define MOST    3 /* workers, servers */
 
 static float pixels[SAMPLES * SIDE * SIDE];
 static int32_t labels[SAMPLES];
-static char folder[200], file[256];
+static char file[128];
 
 /* ---- The job ---- */
 
@@ -66,7 +67,7 @@ static ls_dataset *make_data(const trial *t)
     if (t->generated)
         return ls_from_generator(generate, NULL,
                                  LS_ELEMENT(LS_SPEC(LS_F32, LS_SHAPE(SIDE, SIDE, 1)), LS_SPEC(LS_I32, LS_SCALAR)));
-    return samples_dataset(LS_F32, pixels, labels, SAMPLES, SIDE);
+    return samples_of_floats(SAMPLES, SIDE, CLASSES);
 }
 
 static void make_model(const trial *t, int cpus, ls_context **ctx, ls_model **model)
@@ -181,8 +182,7 @@ static void apply(world *w, int rank, int s)
         double rate;
         const int64_t version = ls_state_shard_version(w->part[s]) + 1;
         size_t n = w->count[s]++;
-        must(ls_state_shard_rate(w->part[s], k->ordinal % 4 == 3 ? 0.02 : NAN,
-                                 &rate)); /* now and then somebody sets it */
+        must(ls_state_shard_rate(w->part[s], k->ordinal % 4 == 3 ? 0.02 : NAN, &rate)); /* it is set now and then */
         const ls_push push = { .read = k->read[s], .samples = k->samples, .bytes = k->push[s] };
         must(ls_state_shard_apply(w->part[s], &push, rate));
         memcpy(w->reads[s][n], k->read, sizeof(k->read));
@@ -227,7 +227,7 @@ static bool act(world *w, int rank)
             k->ordinal = w->next++;
         return k->ordinal >= 0;
     }
-    if (w->kills > 0 && draw(w, 20) == 0) { /* what it has pushed stays pushed */
+    if (w->kills > 0 && draw(w, 20) == 0) { /* its pushes stay */
         w->kills--;
         w->given_back[w->back_count++] = k->ordinal;
         leave(w, k);
@@ -574,13 +574,8 @@ static void calls_are_checked(void **state)
 static int prepare(void **state)
 {
     (void)state;
-    const char *base = getenv("TMPDIR");
-    for (int i = 0; i < SAMPLES * SIDE * SIDE; i++)
-        pixels[i] = (float)((unsigned)i * 2654435761u >> 24) / 256;
-    for (int i = 0; i < SAMPLES; i++)
-        labels[i] = i * 7 % CLASSES;
-    snprintf(folder, sizeof(folder), "%s/lockstep-replay-XXXXXX", base ? base : "/tmp");
-    if (!mkdtemp(folder))
+    samples_fill_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
+    if (make_folder(state) != 0)
         return -1;
     snprintf(file, sizeof(file), "%s/run.record", folder);
     return 0;

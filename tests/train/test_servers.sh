@@ -109,10 +109,10 @@ check "a staleness without servers" refused 'staleness cannot be used with --str
 check "a staleness beyond all bounds" refused "within \[0, 1000000000\]" \
     timeout 60 "$LOCKSTEP" train $(job 32) --strategy parameter-server --staleness 9223372036854775807
 check "too many servers" refused 'servers' launch --workers 2 --servers 65 -- true
-check "one that says another number of servers" refused 'parameter servers: 1' \
+check "a process with another number of servers" refused 'parameter servers: 1' \
     launch --workers 2 --servers 1 --join-limit 2 -- sh -c "[ \$LOCKSTEP_RANK != 1 ] || unset LOCKSTEP_SERVERS; exec '$LOCKSTEP' train $(job 32)"
 
-# A loop by hand has no strategy that would say so: its first run meets the others, and does not train alone.
+# A loop by hand has no strategy option: its first run still meets the others, and does not train alone.
 by_hand() {
     if LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_SERVERS=1 LOCKSTEP_RENDEZVOUS=by-hand-$$ LOCKSTEP_JOIN_LIMIT=1 \
         timeout 60 "$ROOT/$LS_BUILD/examples/line" >out 2>&1; then return 1; fi

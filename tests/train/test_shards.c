@@ -26,19 +26,6 @@
 #define EPOCHS  2
 #define MOST    7
 
-static float pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static void make_data(void)
-{
-    samples_of_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-}
-
-static ls_dataset *images(void)
-{
-    return samples_dataset(LS_F32, pixels, labels, SAMPLES, SIDE);
-}
-
 /* One process that is worker and servers at once. */
 typedef struct bench {
     ls_context *ctx;
@@ -53,21 +40,16 @@ typedef struct bench {
     double results[64];
 } bench;
 
-/* Batch norm, dropout and a regulariser: a step that has everything. */
 static ls_model *make_model(ls_context *ctx, ls_optimizer optimizer)
 {
     ls_model *model = NULL;
-    OK(ls_sequential(ctx, "m", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(4, 3, .activation = LS_RELU),
-                     ls_batch_normalization(), ls_flatten(), ls_dropout(0.5),
-                     ls_dense(CLASSES, .kernel_regularizer = { .l2 = 0.01 })));
-    OK(ls_compile(model, .optimizer = optimizer, .loss = ls_sparse_categorical_crossentropy(.from_logits = true),
-                  .metrics = ls_metrics(ls_accuracy())));
+    OK(samples_full_model(ctx, SIDE, CLASSES, optimizer, &model));
     return model;
 }
 
 static void open_bench(bench *b, ls_optimizer optimizer, int servers, bool scale)
 {
-    *b = (bench){ .data = images() };
+    *b = (bench){ .data = samples_of_floats(SAMPLES, SIDE, CLASSES) };
     OK(ls_context_open(&(ls_context_options){ .threads = 2 }, &b->ctx));
     b->model = make_model(b->ctx, optimizer);
     OK(ls_settings_make(b->model->job, &ls_mirrored(), 5, &b->settings));
@@ -155,7 +137,7 @@ static void hash_of_fit(ls_optimizer optimizer, char hex[65])
     ls_context *ctx = NULL;
     OK(ls_context_open(&(ls_context_options){ .threads = 2 }, &ctx));
     ls_model *model = make_model(ctx, optimizer);
-    ls_dataset *d = images();
+    ls_dataset *d = samples_of_floats(SAMPLES, SIDE, CLASSES);
     OK(ls_fit(model, d, .epochs = EPOCHS, .batch_size = BATCH, .lanes = 5, .seed = 3, .verbose = LS_VERBOSE_SILENT));
     OK(ls_model_state_sha256(model, hex));
     ls_dataset_destroy(d);
@@ -299,7 +281,6 @@ static void too_many_servers_are_refused(void **state)
 
 int main(void)
 {
-    make_data();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_servers_has_the_bits_of_fit),
         cmocka_unit_test(pushes_are_accumulated),

@@ -10,13 +10,6 @@
 #include "lockstep.h"
 #include "machine.h"
 
-static ls_context *open_context(void)
-{
-    ls_context *ctx = NULL;
-    OK(ls_context_open(&(ls_context_options){ .threads = 2, .cpu_devices = 2 }, &ctx));
-    return ctx;
-}
-
 /* ---- The order of data ---- */
 
 #define SAMPLES 10
@@ -51,7 +44,7 @@ static ls_dataset *noting(record *r)
     return ls_batch(ls_map(ls_shuffle(slices(), SAMPLES, 3), note, .user = r), BATCH, false);
 }
 
-/* What one pass would see. */
+/* The samples of one pass. */
 static void walk(uint64_t epoch, record *r)
 {
     ls_dataset *d = noting(r);
@@ -82,7 +75,7 @@ static void fit_line(ls_context *ctx, ls_dataset *d, ls_fit_options options, cha
 /* The same samples in the same order, whether they are recorded by a map or taken as rows of the arrays. */
 static void assert_order(ls_fit_options options, const int *samples, int count)
 {
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     record seen = { .count = 0 };
     char mapped[65], rows[65];
     fit_line(ctx, noting(&seen), options, mapped);
@@ -174,7 +167,7 @@ static void assert_weighted(ls_context *ctx, bool samples, bool classes)
 static void weights_of_classes_and_samples_multiply(void **state)
 {
     (void)state;
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     assert_weighted(ctx, false, false);
     assert_weighted(ctx, true, false);
     assert_weighted(ctx, false, true);
@@ -211,7 +204,7 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
 {
     (void)state;
     const float bad[] = { NAN, INFINITY, -INFINITY };
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     char good[65], failed[65];
     ls_status status;
     ls_model *model = train_on(ctx, 1, 2, &status);
@@ -230,12 +223,12 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
     ls_context_close(ctx);
 }
 
-/* A weight that is not finite before a step, moving statistics among them, is told, and nothing is changed. */
+/* A weight that is not finite before a step, moving statistics among them, is reported, and nothing is changed. */
 static void a_weight_that_is_not_finite_is_told(void **state)
 {
     (void)state;
     const float bad[] = { NAN, INFINITY, -INFINITY };
-    ls_context *ctx = open_context();
+    ls_context *ctx = open_two_cpus();
     for (size_t w = 0; w < 8; w++)
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
             char before[65], after[65];

@@ -20,16 +20,6 @@
 #define SIDE    8
 #define CLASSES 4
 
-static uint8_t pixels[SAMPLES * SIDE * SIDE];
-static int32_t labels[SAMPLES];
-
-static int make_data(void **state)
-{
-    (void)state;
-    samples_of_bytes(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    return 0;
-}
-
 /* ---- One training ---- */
 
 typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, NETS } net;
@@ -41,7 +31,7 @@ typedef struct job {
     int64_t batch;
     int lanes;
     bool copies;
-    bool of_graph; /* the strategy is the graph's, and the calls are told none */
+    bool of_graph; /* the strategy is the graph's, and calls have none */
 } job;
 
 typedef struct outcome {
@@ -54,15 +44,8 @@ static ls_model *make_model(ls_context *ctx, net kind)
 {
     ls_model *model = NULL;
     ls_norm_statistics by = kind == NORMED_BY_LANE ? LS_PER_LANE : LS_PER_BATCH;
-    if (kind == PLAIN)
-        OK(ls_sequential(ctx, "plain", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3, .activation = LS_RELU),
-                         ls_max_pool2d(2), ls_flatten(), ls_dropout(0.25), ls_dense(16, .activation = LS_RELU),
-                         ls_dense(CLASSES, .activation = LS_SOFTMAX)));
-    else
-        OK(ls_sequential(ctx, "normed", &model, ls_input(SIDE, SIDE, 1), ls_conv2d(8, 3),
-                         ls_batch_normalization(.statistics = by), ls_relu(), ls_conv2d(8, 3),
-                         ls_batch_normalization(.statistics = by), ls_relu(), ls_global_average_pool2d(),
-                         ls_dense(CLASSES, .activation = LS_SOFTMAX)));
+    OK(kind == PLAIN ? samples_plain_model(ctx, SIDE, CLASSES, &model)
+                     : samples_normed_model(ctx, SIDE, CLASSES, by, &model));
     OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy(),
                   .metrics = ls_metrics(ls_accuracy())));
     return model;
@@ -70,7 +53,7 @@ static ls_model *make_model(ls_context *ctx, net kind)
 
 static ls_dataset *data(void)
 {
-    return samples_dataset(LS_U8, pixels, labels, SAMPLES, SIDE);
+    return samples_of_bytes(SAMPLES, SIDE, CLASSES);
 }
 
 static void open_machine(machine *m, const job *j)
@@ -125,7 +108,7 @@ static void must_equal(const outcome *expected, const job *j)
                  (long long)j->batch, j->lanes, found.hash, expected->hash, found.loss, expected->loss);
 }
 
-/* Every strategy that so many devices can have. */
+/* Every strategy for this number of devices. */
 static size_t list_strategies(int devices, ls_strategy *out)
 {
     size_t count = 0;
@@ -431,7 +414,8 @@ static void all_reduces_join_where_they_say(void **state)
     assert_true(sharded > 0 && sharded == one && pairs == one);
 }
 
-/* Of one sample in the last of 8 lanes one part moves, and its result to three devices; of 32 samples three parts. */
+/* With one sample in the last of 8 lanes one part moves, and its result to three devices; with 32 samples three parts.
+ */
 static void lanes_without_samples_move_nothing(void **state)
 {
     (void)state;
@@ -605,5 +589,5 @@ int main(void)
         cmocka_unit_test(shares_follow_the_speed_of_devices),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
-    return cmocka_run_group_tests(tests, make_data, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

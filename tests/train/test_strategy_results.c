@@ -1,7 +1,7 @@
-/* What fit, evaluate and predict tell under every strategy is what one device tells, to the last bit: losses and
- * metrics of each step and epoch, sample counts, predictions. And training that ends early (by a callback, a signal's
- * word, a number of steps, or because a loss is not finite) leaves every device at the same step: what is trained on
- * has the bits of one device. */
+/* Results of fit, evaluate and predict under every strategy are those of one device, to the last bit: losses and
+ * metrics of each step and epoch, sample counts, predictions. And training that ends early (by a callback, a signal, a
+ * number of steps, or because a loss is not finite) leaves every device at the same step: what is trained on has the
+ * bits of one device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +103,7 @@ static void close_bed(bed *b)
     machine_close(&b->m);
 }
 
-/* Everything that is told, in the order it is told in; and what is left at the end. */
+/* Every event, in order; and the final state. */
 #define MOST_TOLD 512
 typedef struct told {
     double values[MOST_TOLD];
@@ -321,7 +321,7 @@ static void by_nan(bed *b, const who *w, told *out)
     machine_has(ls_last_error(), "step 4");
     expect_steps(b, LAST);
     tell_state(out, b);
-    assert_string_equal(out->hash, before); /* what the last good step left */
+    assert_string_equal(out->hash, before); /* from the last good step */
     OK(fit(b, w, &e, NULL, 0));
     expect_steps(b, LAST + 5 * EPOCHS);
 }
@@ -329,7 +329,7 @@ static void by_nan(bed *b, const who *w, told *out)
 static void what_is_not_finite_leaves_all_devices_at_one_step(void **state)
 {
     (void)state;
-    for (bad_sample = 10 * LAST; bad_sample < 10 * LAST + 10; bad_sample += 9) /* of the first lane, of the last */
+    for (bad_sample = 10 * LAST; bad_sample < 10 * LAST + 10; bad_sample += 9) /* in the first lane, in the last */
         same_everywhere(by_nan);
 }
 

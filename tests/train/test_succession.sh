@@ -1,6 +1,6 @@
 #!/bin/bash
 # The chief of three workers is killed (kill -9) at several moments, and its successor, too: the log, the checkpoints, the
-# weights, the CSV file and what is printed are those of one process that nobody disturbed. A chief that was only stopped
+# weights, the CSV file and what is printed are those of one undisturbed process. A chief that was only stopped
 # writes nothing when it wakes.
 . "$(dirname "$0")/../support/lib.sh"
 
@@ -11,7 +11,7 @@ arguments=(train "$TMP/model.json" --data synthetic:12x12x1,classes=4,count=400 
 
 small_model 4 >"$TMP/model.json"
 
-# One process: what is to come out, and what comes out of one more epoch behind it.
+# One process: the expected results, and those of one more epoch after it.
 mkdir "$TMP/one" && cd "$TMP/one"
 timeout 60 "$LOCKSTEP" "${arguments[@]}" --epochs $EPOCHS >out 2>err
 cp -r "$TMP/one" "$TMP/more" && cd "$TMP/more"
@@ -49,13 +49,13 @@ ends() {
     done
 }
 
-# What of a log does not depend on the clock. Checkpoints are written beside training: when they are told is chance.
+# What of a log does not depend on the clock. Checkpoints are written beside training: the order of their lines varies.
 timeless() {
     sed -e '/"event":"checkpoint"/d' -e 's/,"time":"[^"]*"//' -e 's/,"validation_seconds".*//' \
         -e 's/,"seconds":.*,"weights_sha256"/,"weights_sha256"/' "$1"
 }
 
-# same RANKS: files and lines are those of one process; so many took over
+# same RANKS: files and lines are those of one process; this number of workers took over
 same() {
     local one=$TMP/one more=$TMP/more
     timeless $one/log >wanted && timeless log >found && diff wanted found || { echo "other logs"; return 1; }
@@ -73,7 +73,7 @@ same() {
     cmp $more/w.safetensors w.safetensors && cmp $more/csv csv || { echo "another end after --resume"; return 1; }
 }
 
-# killed MOMENT PATTERN ARGUMENTS...: worker 0, when MOMENT PATTERN returns. Where it was too late, and nobody had to take
+# killed MOMENT PATTERN ARGUMENTS...: worker 0, when MOMENT PATTERN returns. Where it was too late, and no worker had to take
 # over, once more.
 killed() {
     local moment=$1 pattern=$2 try
@@ -110,7 +110,7 @@ killed_twice() {
     signal KILL 1
     ends 2 && same 2
 }
-check "the successor, too" killed_twice
+check "the successor as well" killed_twice
 
 # In a run that goes on from a checkpoint, and with its log.
 killed_resumed() {
@@ -137,7 +137,7 @@ stopped() {
     ! wait "${jobs[0]}" || { echo "the chief that was stopped ended well"; return 1; }
     cmp log log.before && diff -r ck ck.before && cmp w.safetensors w.before && ! grep sha256 out0 && same 1
 }
-check "one that was only stopped writes nothing more" stopped
+check "a chief that was only stopped writes nothing more" stopped
 
 # Folders that are not shared: each worker is in one of its own, and that of the log is not even there. The successor says
 # so, once for each, and training goes on; what can be written is.
@@ -151,6 +151,6 @@ apart() {
     [ "$(readlink d/ck/last)" = "$(readlink "$TMP/one/ck/last")" ] && cmp csv "$TMP/one/csv" &&
         cmp w.safetensors "$TMP/one/w.safetensors" && ! [ -e ../rank2/csv ] && ! [ -s ../out2 ]
 }
-check "where folders are not shared it says so" apart
+check "folders that are not shared are reported" apart
 
 finish

@@ -15,6 +15,7 @@
 
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "nn/model.h"
@@ -22,7 +23,6 @@
 #include "train/checkpoint/state_list.h"
 #include "train/fit/evaluate.h"
 
-static char folder[] = "/tmp/lockstep-tensorboard-XXXXXX";
 static float x[10];
 
 static int set_up(void **state)
@@ -30,15 +30,7 @@ static int set_up(void **state)
     (void)state;
     for (int i = 0; i < 10; i++)
         x[i] = (float)(i % 4) / 4;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof(command), "rm -r '%s'", folder);
-    return system(command);
+    return make_folder(state);
 }
 
 static void checksums_are_castagnoli_s(void **state)
@@ -159,7 +151,7 @@ static void read_file(const char *path, json_t *out)
     free(data);
 }
 
-/* All event files of a folder, one behind the other; counts them. */
+/* All event files of a folder, one after the other; counts them. */
 static json_t *read_folder(const char *run, const char *name, int *files)
 {
     char path[512];
@@ -197,7 +189,7 @@ static ls_dataset *numbers(int64_t count)
                                  .keep = LS_KEEP_BORROWED);
 }
 
-/* Two epochs of three steps with validation; `more` is called behind the log. */
+/* Two epochs of three steps with validation; `more` is called after the log. */
 static void fit(const char *run, int64_t every, ls_callback more, ls_log_sink sink, char *log, ls_history **history)
 {
     char path[256];
@@ -321,7 +313,7 @@ static ls_status load_at_start(void *user, ls_model *model)
     return s->loads ? ls_job_load(model->job, s->snapshot) : LS_OK;
 }
 
-/* What was written behind the state that is gone on with is not there twice. */
+/* Events written after the state that a run continues from are not there twice. */
 static void a_resumed_run_has_one_log(void **state)
 {
     (void)state;
@@ -363,7 +355,7 @@ static void a_damaged_state_is_refused(void **state)
     assert_int_equal(list.all[0].load(list.all[0].user, saved, count), LS_ERR_DATA);
     assert_int_equal(list.all[0].load(list.all[0].user, saved, count - 1), LS_ERR_INVALID);
     memset((char *)saved + 1, 0, count - 1);
-    strcpy((char *)saved + 9, "../x"); /* behind the empty name and the length */
+    strcpy((char *)saved + 9, "../x"); /* after the empty name and the length */
     assert_int_equal(list.all[0].load(list.all[0].user, saved, count), LS_ERR_DATA);
     free(saved);
     OK(ls_callbacks_close(&list, LS_OK));
@@ -435,5 +427,5 @@ int main(void)
         cmocka_unit_test(a_resumed_run_has_one_log),       cmocka_unit_test(a_damaged_state_is_refused),
         cmocka_unit_test(a_full_disk_leaves_whole_events), cmocka_unit_test(a_folder_that_cannot_be_made_is_told_first),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_folder);
 }

@@ -21,7 +21,7 @@
 
 #define SAMPLES 20
 #define BATCH   5
-#define STEPS   4 /* of an epoch */
+#define STEPS   4 /* in an epoch */
 #define LANES   5
 
 static float x[SAMPLES * 6], y[SAMPLES];
@@ -370,7 +370,7 @@ static void bits_do_not_depend_on_it(void **state)
     assert_string_equal(hex[0], hex[1]);
 }
 
-/* There is room for so many events; the file has whole steps, and what is left out is said. */
+/* With room for this number of events, the file has whole steps and reports what it leaves out. */
 static void what_there_is_no_room_for_is_said(void **state)
 {
     (void)state;
@@ -502,8 +502,8 @@ static void stages_tell_their_bubble(void **state)
     close_fitted(&f);
 }
 
-/* What is said of made-up times of two or more devices; workers: of each. */
-static double delay; /* that threads had */
+/* The report on made-up times of two or more devices; with workers, the times are those of each. */
+static double delay; /* seconds that threads waited for a processor */
 
 static const char *advice(int devices, int workers, double data, int64_t steps, const ls_device_seconds *each)
 {
@@ -529,7 +529,7 @@ static const char *advice(int devices, int workers, double data, int64_t steps, 
 static void devices_that_do_not_help_are_told(void **state)
 {
     (void)state;
-    /* 10 seconds, of which each device works 2: one alone would take 4 */
+    /* 10 seconds; each device works for 2: a single one would take 4 */
     ls_device_seconds slow = { .busy = 1, .joins = 6.1, .idle = 1, .waiting = 8, .present = 10 };
     ls_device_seconds two[] = { slow, slow };
     assert_string_equal(advice(2, 1, 0, 100, two), "2 devices are slower than 1 for this model: joins 61 %\n");

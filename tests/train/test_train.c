@@ -99,7 +99,7 @@ static void same_bits_on_any_devices(void **state)
     }
 }
 
-/* What ls_fit does, in calls that users have. */
+/* The same as ls_fit, in public calls. */
 static void fit_by_hand(ls_model *model, ls_tensor **loss_out)
 {
     ls_graph *g = ls_model_graph(model);

@@ -39,8 +39,8 @@ typedef struct world {
     float rows[SAMPLES][3], labels[SAMPLES][1], number;
     ls_tensor *parts[4];
     char hex[65];
-    atomic_int phase; /* of the threads: who is at work */
-    char wrong[4096]; /* what the other thread found */
+    atomic_int phase; /* state of the threads: which one works */
+    char wrong[4096]; /* results of the other thread */
 } world;
 
 static void loop_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
@@ -282,7 +282,7 @@ static void *build(void *user)
     return NULL;
 }
 
-/* What is built on a refused tensor is that error, and runs report it. */
+/* A tensor built on a refused one is the same error, and runs report it. */
 static void a_refused_tensor_swallows_what_is_built_on_it(void **state)
 {
     (void)state;

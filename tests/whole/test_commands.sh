@@ -129,7 +129,7 @@ can_skip() {
 }
 check "scripts that use an optional command skip without it" can_skip
 
-# Debian itself says which package a command is of, and whether that is on every machine.
+# Debian knows the package of a command, and whether that is on every machine.
 are_essential() {
     while read -r command package need; do
         [ "$need" = essential ] && path=$(command -v "$command") || continue

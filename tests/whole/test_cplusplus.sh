@@ -19,7 +19,7 @@ builds() {
     timeout 120 $1 $FLAGS "examples/$2.cc" "$LS_BUILD/liblockstep.so" -Wl,-rpath,"$PWD/$LS_BUILD" -o "$TMP/$2"
 }
 
-# refuses COMPILER STANDARD: says which standard is needed, in one message and the line that ends the compilation
+# refuses COMPILER STANDARD: names the needed standard, in one message and the line that ends the compilation
 refuses() {
     ! timeout 120 $1 -std=$2 -Iinclude -fsyntax-only examples/taste.cc >"$TMP/out" 2>&1 || return 1
     grep -q 'Lockstep needs C++20' "$TMP/out" && [ "$(grep -c 'error:' "$TMP/out")" = 2 ] || { head -n 20 "$TMP/out"; return 1; }

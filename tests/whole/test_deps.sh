@@ -69,7 +69,7 @@ check "missing packages are installed by name" installs_missing
 check "through sudo when not root" through_sudo
 check "a check installs nothing" only_checks
 check "another system is refused with a list" refuses_elsewhere
-check "another system with everything goes on" goes_on_elsewhere
-check "nothing missing, nothing said" nothing_missing
+check "another system with everything continues" goes_on_elsewhere
+check "nothing missing, no output" nothing_missing
 check "an unknown need is refused" unknown_need
 finish

@@ -1,5 +1,5 @@
 #!/bin/sh
-# examples/devices.c says what TensorFlow says in the tutorial: on this machine's CPU, and compiled for the test GPUs.
+# examples/devices.c prints what TensorFlow prints in the tutorial: on this machine's CPU, and compiled for the test GPUs.
 . "$(dirname "$0")/../support/lib.sh"
 
 PLACE='/job:localhost/replica:0/task:0/device'
@@ -50,7 +50,7 @@ run_example() {
 check "on the CPU it runs" run_example "$LS_BUILD/examples/devices"
 expected CPU 1 0 'there is CPU:0' >"$TMP/expected"
 expected_log CPU:0 >"$TMP/expected_log"
-check "on the CPU it says what it should" same "$TMP/expected" "$TMP/out"
+check "on the CPU it prints the expected text" same "$TMP/expected" "$TMP/out"
 check "on the CPU its log has every op" same "$TMP/expected_log" "$TMP/log10"
 
 build_for_gpus() {
@@ -60,12 +60,12 @@ build_for_gpus() {
         -Dls_context_create=example_context_create -Dls_context_open=example_context_open -c examples/devices.c \
         -o "$TMP/devices.o" &&
         $CC -std=c11 -D_GNU_SOURCE ${SANITIZE:+-fsanitize=$SANITIZE} -Iinclude -Itests/support -Isrc "$TMP/devices.o" \
-            tests/support/example_gpu.c tests/support/gpu.c "$LS_BUILD/liblockstep.a" $libs -lm -lpthread -o "$TMP/devices"
+            tests/support/example_gpu.c tests/support/gpu*.c "$LS_BUILD/liblockstep.a" $libs -lm -lpthread -o "$TMP/devices"
 }
 check "it is compiled for the test GPUs" build_for_gpus
 check "on GPUs it runs" run_example "$TMP/devices"
 expected GPU 2 2 'there are CPU:0, GPU:0 to GPU:1' >"$TMP/expected"
 expected_log GPU:0 >"$TMP/expected_log"
-check "on GPUs it says what it should" same "$TMP/expected" "$TMP/out"
+check "on GPUs it prints the expected text" same "$TMP/expected" "$TMP/out"
 check "on GPUs its log has every op" same "$TMP/expected_log" "$TMP/log10"
 finish

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every example runs, with small settings, and says what it should. (test: all examples are built before.)
+# Every example runs, with small settings, and prints the expected text. (test: all examples are built before.)
 . "$(dirname "$0")/../support/lib.sh"
 
 # says NAME PATTERN ARGUMENTS...: the example ends well, and a line of its output matches.
@@ -41,7 +41,7 @@ says rows_loop "^epoch 1: loss [0-9.]+ over $some samples\$" 1 $some
 says two_models '^0 g2: cross-entropy [0-9.]+, test accuracy 0\.[0-9]+$' 1 256 64
 says devices '^mirrored over 2 Logical CPUs: mean squared error below 0.001: yes$' # test_example_devices.sh has all of it
 says two_jobs '^job B on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES'
-check "two_jobs: the other one, too" grep -E -q '^job A on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES' "$TMP/two_jobs.out"
+check "two_jobs: the other one as well" grep -E -q '^job A on .*CPU:0 \(core [0-9]+ chosen by LOCKSTEP_VISIBLE_DEVICES' "$TMP/two_jobs.out"
 says big_model '^over two devices [0-9a-f]{64}$' 5
 same_weights() { test "$(sed -n 's/^over two devices //p' "$1")" = "$(sed -n 's/^on one device  *//p' "$1")"; }
 check "big_model: the same weights on two devices and on one" same_weights "$TMP/big_model.out"
@@ -66,7 +66,7 @@ three_workers() {
 }
 check "multi_worker: three processes that TF_CONFIG brings together have the numbers of one" three_workers
 says demo '^The same bits\.$' 1 $some
-check "demo: tells the test accuracy" grep -E -q '^Test accuracy: [0-9.]+ % of 10000 images' "$TMP/demo.out"
+check "demo: prints the test accuracy" grep -E -q '^Test accuracy: [0-9.]+ % of 10000 images' "$TMP/demo.out"
 
 every_example_is_tried() {
     for source in examples/*.c; do

@@ -18,7 +18,7 @@ run_make_install() {
     make --no-print-directory install CC="$CC" SANITIZE="$SANITIZE" DESTDIR="$DEST" PREFIX=/opt/ls
 }
 
-# Without DESTDIR the .pc file's paths are where the files are; here DESTDIR stands in for pkg-config's sysroot.
+# Without DESTDIR the .pc file's paths are where the files are; here DESTDIR replaces pkg-config's sysroot.
 flags() {
     pkg-config --define-variable=prefix="$DEST/opt/ls" --define-variable=libdir="$DEST/opt/ls/lib" \
         --define-variable=includedir="$DEST/opt/ls/include" "$@" lockstep

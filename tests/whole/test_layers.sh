@@ -1,7 +1,7 @@
 #!/bin/sh
 # A file includes only its own layer and lower ones; src/run includes nothing of the CPU backend. Public headers
 # (lockstep/<layer>.h) count as the layer they name. Folders of src/fabric and src/train are layers of their own, in this order.
-# Symbols follow the same order, but for those that are listed with their reason.
+# Symbols follow the same order, except those listed with their reason.
 . "$(dirname "$0")/../support/lib.sh"
 
 LAYERS="base graph device plan backend run fabric/transport fabric/start fabric/protocol fabric/mesh fabric/messages data nn train/job train/report
@@ -85,7 +85,7 @@ violations() {
             }
             if (rank[first] > rank[own])
                 bad(first " is above " own)
-            # The command is a program like any other. What it has of base stands in one place, with the reason.
+            # The command is a program like any other. Its uses of base are in one place, with the reason.
             if (own == "tool" && FILENAME ~ /^src/ && path !~ /^lockstep\// && first != "tool" &&
                 !(first == "base" && FILENAME == "src/tool/tool.h"))
                 bad("the command uses the public headers alone; helpers of base are included by tool.h")
@@ -119,7 +119,7 @@ refuses() {
 }
 check "an include that goes up is refused" refuses src/base/bad.c '#include "graph/graph.h"'
 check "a public header of a higher layer is refused" refuses src/base/bad.h '#include "lockstep/graph.h"'
-check "angle brackets are no way around" refuses src/graph/bad.c '  #  include <run/runs.h>'
+check "angle brackets are also checked" refuses src/graph/bad.c '  #  include <run/runs.h>'
 check "the umbrella is refused below the command" refuses src/graph/bad.c '#include <lockstep.h>'
 check "a path out of the layer is refused" refuses src/base/bad.c '#include "../graph/graph.h"'
 check "a folder below a layer belongs to it" refuses src/backend/ref/bad.c '#include "run/runs.h"'

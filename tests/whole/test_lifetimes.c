@@ -1,4 +1,4 @@
-/* Who may use and destroy what, and when: calls inside callbacks, failures of callbacks, scopes that are open, children
+/* Lifetimes of objects: calls inside callbacks, failures of callbacks, scopes that are open, children
  * that were forked, and things destroyed in the wrong order. Nothing here may crash, hang or touch what is freed (the
  * address sanitizer looks). */
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static ls_dataset *data(void)
     return ls_from_tensor_slices(inputs(), targets(), .keep = LS_KEEP_BORROWED);
 }
 
-/* Errors that the log was told of. */
+/* Errors in the log. */
 static int complaints;
 
 static void count_errors(void *user, ls_log_level level, const char *line)

@@ -1,4 +1,4 @@
-/* What calls answer to mistakes: each message names what failed, where, the numbers, and what to do. */
+/* Messages for mistakes: each names what failed, where, the numbers, and what to do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,13 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
 #include "lockstep.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) != LS_OK)                                                                                           \
-            fail_msg("%s", ls_last_error());                                                                           \
-    } while (0)
 
 /* The call fails with this status, and its message has this text. */
 #define SAYS(call, status, text)                                                                                       \
@@ -205,7 +200,7 @@ static void a_call_after_close_names_itself(void **state)
     (void)state;
     fixture f;
     open_fixture(&f, SPARSE, 0.1);
-    /* The model keeps the context's memory; a warning says so. */
+    /* The model keeps the context's memory; a warning reports it. */
     ls_context_close(f.ctx);
     ls_array out;
     ls_model *model = NULL;

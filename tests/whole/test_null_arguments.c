@@ -12,7 +12,7 @@
 #include "lockstep/backend.h"
 #include "machine.h"
 
-/* What calls are given, and places for what they give. */
+/* Arguments of calls, and places for results. */
 static struct {
     ls_context *ctx, *fresh; /* fresh: not opened */
     ls_graph *graph;
@@ -132,7 +132,7 @@ static ls_status generate(void *user, ls_element *out, bool *end)
     return LS_OK;
 }
 
-/* Of a custom model: the calls that only it can make. */
+/* The calls that need a custom model. */
 static void call_function(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, void *user)
 {
     (void)user;

@@ -29,11 +29,11 @@ static const char *program;
 
 typedef struct place {
     ls_strategy strategy;
-    char devices[32]; /* of the strategy; "": all of the fastest kind */
+    char devices[32]; /* for the strategy; "": all of the fastest kind */
     int cpus, gpus;
     bool reference;        /* kernels */
     int workers, servers;  /* 0 workers: in this process */
-    const char *transport; /* of workers */
+    const char *transport; /* between workers */
     int64_t audit;
     char name[160];
 } place;

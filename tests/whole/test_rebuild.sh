@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make rebuilds what a change touches and nothing else, and compiles special files the way their names say.
-# It is tried on a small tree of its own, so that nobody's real objects are rebuilt by a test.
+# It is tried on a small tree of its own, so that a test does not rebuild real objects.
 . "$(dirname "$0")/../support/lib.sh"
 
 MAKEFLAGS= # the small tree has the plain flags, whatever the real one is being built with
@@ -132,7 +132,7 @@ variants_apart() {
 check "the first build compiles everything" everything
 check "the second one does nothing" nothing
 check "a changed header rebuilds what includes it, and only that" header_change
-check "a changed public header too" public_header_change
+check "the same for a public header" public_header_change
 check "a changed source rebuilds itself and the libraries" source_change
 check "changed flags rebuild everything" flags_change
 check "_real.c is compiled for 2 types and _number.c for 4" types

@@ -1,5 +1,5 @@
-/* What would be taken wrongly without a word: class numbers of NaN, infinity, a fraction or below 0, names that no file
- * of weights could hold, instruction sets that are none. */
+/* Arguments that must not be accepted silently: class numbers of NaN, infinity, a fraction or below 0, names that no
+ * file of weights could hold, unknown instruction sets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,13 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "check.h"
 #include "lockstep.h"
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) != LS_OK)                                                                                           \
-            fail_msg("%s", ls_last_error());                                                                           \
-    } while (0)
 
 enum { SAMPLES = 8, CLASSES = 3 };
 
@@ -149,7 +144,7 @@ static void an_instruction_set_that_is_none_is_refused(void **state)
     char *kept = old ? strdup(old) : NULL;
     setenv("LOCKSTEP_ISA", "nonsense", 1);
     ls_status status = ls_context_open(NULL, &ctx);
-    if (status == LS_OK) { /* what computes is opened with the first run */
+    if (status == LS_OK) { /* backends are opened with the first run */
         char *bits = NULL;
         status = ls_bit_class(ctx, &bits);
         free(bits);

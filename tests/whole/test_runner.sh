@@ -79,11 +79,11 @@ check "a script's failure has its reason" gives "1 passed, 1 failed, 0 skipped" 
 check "a bad exit status is a failure" gives "1 passed, 1 failed, 0 skipped" "test_liar ended with status 3" test_liar.sh
 check "no test is a failure" gives "0 passed, 1 failed, 0 skipped" "test_empty ran no test" test_empty.sh
 check "running out of time is a failure" gives "1 passed, 1 failed, 0 skipped" "test_slow timed out after 2 seconds" test_slow.sh
-check "what does not end when asked is killed" gives "1 passed, 1 failed, 0 skipped" "test_deaf timed out after 2 seconds" test_deaf.sh
+check "a test that does not end when asked is killed" gives "1 passed, 1 failed, 0 skipped" "test_deaf timed out after 2 seconds" test_deaf.sh
 no_process_left() {
     [ -z "$(have_argument "61.$$")" ]
 }
-check "and so is what it started" no_process_left
+check "and so are its children" no_process_left
 check "a crash is a failure" gives "1 passed, 1 failed, 0 skipped" "test_segv crashed (signal 11)" test_segv.sh
 check "a missing program is a failure" gives "0 passed, 1 failed, 0 skipped" "test_none" test_none
 check "nothing at all is a failure" gives "0 passed, 0 failed, 0 skipped" "0 passed"
@@ -92,7 +92,7 @@ check "a failure does not stop the others" gives "11 passed, 3 failed, 0 skipped
 
 # ---- all passes ----
 
-# Passes are runs of make: here one that says and does what it is told to.
+# Passes are runs of make: here one that prints and does what the test sets.
 mkdir -p "$TMP/ci/.ci" "$TMP/ci/build/ci-logs" "$TMP/bin"
 cp "$ROOT/.ci/run" "$TMP/ci/.ci/run"
 printf '#!/bin/sh\nprintf "$SAID"\nexit $STATUS\n' >"$TMP/bin/make"
@@ -110,6 +110,6 @@ check "passes: the last line is the plain one's" ends_with "5 passed, 0 failed, 
 check "passes: failures are added up" ends_with "5 passed, 4 failed, 0 skipped" '5 passed, 2 failed, 0 skipped\n' 2 "plain avx2"
 check "passes: one that does not build" ends_with "0 passed, 2 failed, 0 skipped" 'error\n' 2 "plain clang"
 check "passes: one that runs no test" ends_with "0 passed, 2 failed, 0 skipped" '0 passed, 0 failed, 0 skipped\n' 0 "plain avx2"
-check "passes: one without a word" ends_with "0 passed, 1 failed, 0 skipped" '' 0 avx2
-check "passes: one that is not there" ends_with "0 passed, 1 failed, 0 skipped" '' 0 none
+check "passes: one without output" ends_with "0 passed, 1 failed, 0 skipped" '' 0 avx2
+check "passes: an unknown one" ends_with "0 passed, 1 failed, 0 skipped" '' 0 none
 finish

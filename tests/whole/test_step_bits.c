@@ -4,7 +4,7 @@
  * With --check [ROW...] the program only compares these rows, prints them and ends with 0 when all are right:
  * test_bits_matrix.sh does so for other builds and under valgrind.
  *
- * A row that differs is a change of bits. If it is one that is wanted: docs/bits.md says what changed, its number
+ * A row that differs is a change of bits. If it is one that is wanted: docs/bits.md describes the change, its number
  * and DEFINITION, here and in src/run/canary.c, count one up, and then the rows are those that --check prints. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,15 +24,15 @@
 #include "base/philox.h"
 #include "base/sha256.h"
 #include "base/status.h"
+#include "check.h"
 #include "lockstep.h"
 #include "sanitized.h"
 #include "skip.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-#define LANES         3 /* lanes are part of a job */
-#define CLASSES       10
-#define WORDS         50
-#define HEX           65
+#define LANES   3 /* lanes are part of a job */
+#define CLASSES 10
+#define WORDS   50
+#define HEX     65
 
 /* ---- Models ---- */
 
@@ -72,7 +72,7 @@ typedef struct row {
     const char *name;
     ls_status (*make)(ls_context *ctx, ls_optimizer *optimizer,
                       ls_model **out); /* NULL: the canary, a part of the bit class */
-    ls_shape sample;                   /* of one axis: words */
+    ls_shape sample;                   /* one axis: a sequence of words */
     int64_t batch;
     const char *hash; /* the first 16 digits of its SHA-256 */
 } row;
@@ -111,7 +111,7 @@ static ls_status hash_value(ls_sha256 *hash, const ls_history *history, const ch
     return ls_sha256_add(hash, values, sizeof values);
 }
 
-/* Results of the steps, weights and optimizer state behind them, and what the model then says. */
+/* Results of the steps, then weights and optimizer state, and the model's predictions. */
 static ls_status train(const row *r, ls_model *model, ls_optimizer optimizer, ls_array x, ls_array y, ls_sha256 *hash)
 {
     ls_history *history = NULL;
@@ -181,7 +181,7 @@ static ls_status hash_in(const row *r, ls_context *ctx, char hex[HEX])
     return status;
 }
 
-/* True when the row has its bits; else `message` says what it has. */
+/* True when the row has its bits; else `message` has its bits. */
 static bool reference; /* the plain C kernels */
 
 static bool is_right(const row *r, char message[512])

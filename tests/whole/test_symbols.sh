@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the libraries let out: only names of ours, so that no program's own names are ever taken.
+# The libraries export only names with our prefix, so that they never clash with a program's own.
 . "$(dirname "$0")/../support/lib.sh"
 
 # Names defined in the symbol table of $2 (nm's options: $1), without the C runtime's. (DW.ref: how a C++ object refers to

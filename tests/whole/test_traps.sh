@@ -1,5 +1,5 @@
 #!/bin/sh
-# Programs that look right and are not: each is refused by the compiler, fails with a message that says why, or prints
+# Programs that look right and are not: each is refused by the compiler, fails with a message that has the reason, or prints
 # what it really uses.
 . "$(dirname "$0")/../support/lib.sh"
 
@@ -208,10 +208,10 @@ takes() {
 
 ALREADY='but the dataset has batches of'
 check "the programs build" builds
-check "ls_rescaling(1 / 255) is an error that says 1.0/255" says rescaling 'LS_ERR_INVALID: .*scale is 0.*1\.0/255.*'
-check "ls_rescaling(LS_ZERO) is no error" runs rescaling-zero
-check "ls_sgd(0) says that its rate is 0.01, once" says rate 'Optimizer sgd, learning rate 0\.01' 'Epoch 1/2' '.*' 'Epoch 2/2'
-check "ls_sgd(LS_ZERO) says that its rate is 0" says rate-zero 'Optimizer sgd, learning rate 0' 'Epoch 1/2'
+check "ls_rescaling(1 / 255) is an error with 1.0/255" says rescaling 'LS_ERR_INVALID: .*scale is 0.*1\.0/255.*'
+check "ls_rescaling(LS_ZERO) is not an error" runs rescaling-zero
+check "ls_sgd(0) prints its rate 0.01, once" says rate 'Optimizer sgd, learning rate 0\.01' 'Epoch 1/2' '.*' 'Epoch 2/2'
+check "ls_sgd(LS_ZERO) prints its rate 0" says rate-zero 'Optimizer sgd, learning rate 0' 'Epoch 1/2'
 check "a column of uint8 keeps its values" takes bytes-1 51 'is no image and is not'
 check "four columns of uint8 keep their values" takes bytes-2 204 'is no image and is not'
 check "gray images of uint8 are divided by 255" takes bytes-3 '0\.8' 'is divided .* as an image'
