@@ -33,7 +33,7 @@ static ls_status refuse(const ls_context *ctx, const ls_tensor *node, int kind)
         if (has_device(ctx, k) && supports(ctx, k, node) && used >= 0 && (size_t)used < sizeof(others))
             used +=
                 snprintf(others + used, sizeof(others) - (size_t)used, "%s%s", used ? ", " : "", ctx->kinds[k].name);
-    return ls_fail(LS_ERR_UNSUPPORTED, "%s (op %s) was placed on %s, and a %s has no kernel for it; it can run on: %s",
+    return ls_fail(LS_ERR_UNSUPPORTED, "%s (op %s) cannot run on %s: a %s has no kernel for it; place it on: %s",
                    ls_node_label(node, label), ls_tensor_op(node), ctx->devices[node->device].name,
                    ctx->kinds[kind].name, others);
 }
@@ -50,8 +50,8 @@ static ls_status check_kernels(const ls_plan *plan, const ls_tensor *node, int k
     if (!vendor || kind == vendor || !theirs || plan->graph->alone)
         return LS_OK;
     return ls_fail(LS_ERR_UNSUPPORTED,
-                   "%s (op %s) was placed on %s, and kernels of the vendor are %s's: place it there, or use kernels of "
-                   "our own",
+                   "%s (op %s) cannot run on %s: the vendor's kernels run only on %s; place it there, or use the "
+                   "library's own kernels",
                    ls_node_label(node, label), ls_tensor_op(node), ctx->devices[node->device].name,
                    ctx->kinds[vendor].name);
 }

@@ -228,7 +228,7 @@ static ls_status place_join(ls_placement *p, int join)
         for (int k = 0; k < count; k++)
             makes = makes || makers[k] == owner;
         if (!makes)
-            return ls_fail(LS_ERR_INVALID, "the map gives a join to device %d, which makes no part of it", owner);
+            return ls_fail(LS_ERR_INVALID, "the map assigns a join to device %d, which computes no part of it", owner);
         at->parts[i] = (ls_join_part){ .owner = owner, .from = from, .to = i + 1 < at->part_count ? to : j->count };
     }
     return LS_OK;

@@ -138,8 +138,8 @@ ls_status ls_plan_stages(ls_plan *plan, int *stage, int *asked)
     if (follow_layers(plan, asked))
         return map->count <= map->stages ? LS_OK
                                          : ls_fail(LS_ERR_INVALID,
-                                                   "layers have devices of their own: there cannot be %d replicas of "
-                                                   "them on %d devices",
+                                                   "layers are placed on devices, so there cannot be %d replicas "
+                                                   "of them on %d devices: use as many stages as devices",
                                                    map->count / map->stages, map->count);
     part *parts = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*parts));
     if (!parts)

@@ -125,8 +125,8 @@ ls_status ls_audit_compare(ls_executor *e)
         return LS_OK;
     ls_status status =
         ls_fail(LS_ERR_PEER,
-                "audit: worker %d and worker %d computed other bits of lane %d (of %d, run %llu): hashes "
-                "%016llx%016llx and %016llx%016llx; one of them has a fault",
+                "audit: worker %d and worker %d disagree on lane %d (of %d, run %llu): hashes "
+                "%016llx%016llx and %016llx%016llx; one of them computes wrong results",
                 peers->members[e->owner], peers->members[e->auditor], e->audited, e->plan->lanes,
                 (unsigned long long)e->run, (unsigned long long)found[0][0], (unsigned long long)found[0][1],
                 (unsigned long long)found[1][0], (unsigned long long)found[1][1]);

@@ -163,7 +163,7 @@ ls_status ls_bit_class(ls_context *ctx, char **out)
     LS_OWN_FP_MODE;
     ls_runtime *runtime = NULL;
     if (!ctx || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_bit_class: a context and a place for the text are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_bit_class: the context or the output pointer is NULL");
     LS_TRY(ls_context_check(ctx, "ls_bit_class"));
     LS_TRY(ls_runtime_of(ctx, &runtime));
     if (!is_known(ctx))

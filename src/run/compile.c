@@ -108,8 +108,8 @@ static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
     bool chosen = plan->options.lanes > 0;
     if (plan->segment_count > 0 && plan->lanes < workers)
         ls_log_write(&ctx->log, plan->update_count > 0 && !chosen ? LS_LOG_WARNING : LS_LOG_INFO,
-                     "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)", plan->lanes, workers,
-                     workers - plan->lanes, workers);
+                     "%d lanes on %d cores leave %d idle: --lanes %d would use them, with other bits", plan->lanes,
+                     workers, workers - plan->lanes, workers);
 }
 
 /* Stages work at the same time, on different lanes, only between joins. */
@@ -119,10 +119,11 @@ static void report_meetings(ls_context *ctx, const ls_plan *plan)
     for (int i = 0; i < plan->phase_count; i++)
         meetings += plan->phases[i].kind == LS_PHASE_LANES;
     if (plan->options.map.stages > 1 && meetings > 0 && plan->update_count > 0)
-        ls_log_write(&ctx->log, LS_LOG_WARNING,
-                     "all lanes meet %d times within a step: stages cannot work at the same time; batch norms with "
-                     "statistics by lane (--norm-statistics lane) would let them (other bits)",
-                     meetings);
+        ls_log_write(
+            &ctx->log, LS_LOG_WARNING,
+            "all lanes wait for each other %d times within a step, so stages cannot work at the same time: batch "
+            "norms with statistics per lane (--norm-statistics lane) avoid that, with other bits",
+            meetings);
 }
 
 /* Warns about work on reference kernels, but not again for other plans of the graph (other batch

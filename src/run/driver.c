@@ -340,7 +340,7 @@ static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const 
     case LS_PHASE_UPDATE:
         return ls_driver_run_updates(d, e, u, worker);
     default:
-        return ls_fail(LS_ERR_INTERNAL, "%s cannot do a unit of phase %d", d->device->name, (int)phase->kind);
+        return ls_fail(LS_ERR_INTERNAL, "%s cannot run a unit of phase %d", d->device->name, (int)phase->kind);
     }
 }
 

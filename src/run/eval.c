@@ -53,8 +53,8 @@ static ls_status check_rows(run *r, const ls_feed *feed, size_t number)
     char label[LS_NODE_TEXT];
     for (int64_t i = 0; i < r->row_count; i++)
         if (r->rows[i] < 0 || r->rows[i] >= feed->value.shape.dims[0])
-            return ls_fail(LS_ERR_DATA, "feed %zu: sample %lld of %s is row %lld of %lld", number, (long long)i,
-                           ls_node_label(feed->input, label), (long long)r->rows[i],
+            return ls_fail(LS_ERR_DATA, "feed %zu: sample %lld of %s is row %lld, but the data has %lld rows", number,
+                           (long long)i, ls_node_label(feed->input, label), (long long)r->rows[i],
                            (long long)feed->value.shape.dims[0]);
     return learn_batch(r, feed->input, r->row_count);
 }
@@ -70,23 +70,24 @@ static ls_status check_feed(run *r, const ls_feed *feed, size_t number)
     if (input->graph != r->graph)
         return ls_fail(LS_ERR_INVALID, "feed %zu: %s belongs to another graph", number, ls_node_label(input, label));
     if (input->op != LS_OP_input)
-        return ls_fail(LS_ERR_INVALID, "feed %zu: %s is no input and cannot be fed", number,
+        return ls_fail(LS_ERR_INVALID, "feed %zu: %s is not an input and cannot be fed", number,
                        ls_node_label(input, label));
     if (feed->value.dtype != input->dtype)
-        return ls_fail(LS_ERR_DTYPE, "feed %zu: %s is %s, the value is %s", number, ls_node_label(input, label),
+        return ls_fail(LS_ERR_DTYPE, "feed %zu: %s is %s, but the value is %s", number, ls_node_label(input, label),
                        ls_dtype_name(input->dtype), ls_dtype_name(feed->value.dtype));
     const ls_shape *shape = &feed->value.shape;
     bool fits = shape->rank == input->shape.rank;
     for (int i = 0; fits && i < shape->rank; i++)
         fits = shape->dims[i] >= 0 && (shape->dims[i] == input->shape.dims[i] || input->shape.dims[i] == LS_BATCH);
     if (!fits)
-        return ls_fail(LS_ERR_SHAPE, "feed %zu: %s has shape %s, the value %s", number, ls_node_label(input, label),
-                       ls_shape_format(&input->shape, wanted), ls_shape_format(shape, given));
+        return ls_fail(LS_ERR_SHAPE, "feed %zu: %s has shape %s, but the value has %s", number,
+                       ls_node_label(input, label), ls_shape_format(&input->shape, wanted),
+                       ls_shape_format(shape, given));
     int64_t count;
     if (!ls_shape_count(shape, 0, &count))
         return ls_fail(LS_ERR_OVERFLOW, "feed %zu: shape %s overflows", number, ls_shape_format(shape, given));
     if (!feed->value.data && count > 0)
-        return ls_fail(LS_ERR_INVALID, "feed %zu: %s is fed with no data", number, ls_node_label(input, label));
+        return ls_fail(LS_ERR_INVALID, "feed %zu: the data for %s is NULL", number, ls_node_label(input, label));
     if (r->rows && input->per_sample)
         return check_rows(r, feed, number);
     return input->per_sample ? learn_batch(r, input, shape->dims[0]) : LS_OK;
@@ -388,9 +389,10 @@ static ls_status begin(run *r)
     LS_TRY(ls_context_check(r->graph->context, "ls_eval"));
     LS_TRY(meet(r->graph));
     LS_TRY(ls_graph_fill(r->graph));
-    if ((r->feed_count > 0 && !r->feeds) || (r->fetch_count > 0 && !r->fetches))
-        return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given",
-                       r->feed_count, r->fetch_count);
+    if (r->feed_count > 0 && !r->feeds)
+        return ls_fail(LS_ERR_INVALID, "ls_eval: feeds is NULL but feed_count is %zu", r->feed_count);
+    if (r->fetch_count > 0 && !r->fetches)
+        return ls_fail(LS_ERR_INVALID, "ls_eval: fetches is NULL but fetch_count is %zu", r->fetch_count);
     for (size_t i = 0; i < r->fetch_count; i++)
         LS_TRY(check_fetch(r->graph, r->fetches[i], i));
     for (size_t i = 0; i < r->feed_count; i++)
@@ -430,8 +432,10 @@ ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count,
 {
     LS_CLAIM(graph);
     LS_OWN_FP_MODE;
-    if (!rows || row_count < 0)
-        return ls_fail(LS_ERR_INVALID, "ls_eval_rows: %lld rows were announced, but not given", (long long)row_count);
+    if (!rows)
+        return ls_fail(LS_ERR_INVALID, "ls_eval_rows: rows is NULL but row_count is %lld", (long long)row_count);
+    if (row_count < 0)
+        return ls_fail(LS_ERR_INVALID, "ls_eval_rows: row_count must not be negative (got %lld)", (long long)row_count);
     run r = { .graph = graph, .batch = NO_BATCH, .feeds = feeds, .feed_count = feed_count, .rows = rows };
     r.row_count = row_count;
     r.fetches = fetches;
@@ -581,7 +585,7 @@ ls_status ls_graph_set_lanes(ls_graph *graph, int lanes)
     if (!graph)
         return ls_fail(LS_ERR_INVALID, "ls_graph_set_lanes: the graph is NULL");
     if (lanes < 0 || lanes > LS_MAX_LANES)
-        return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_MAX_LANES);
+        return ls_fail(LS_ERR_INVALID, "ls_graph_set_lanes: lanes must be 0 to %d (got %d)", LS_MAX_LANES, lanes);
     LS_TRY(ls_context_check(graph->context, "ls_graph_set_lanes"));
     LS_TRY(ls_runs_of(graph, &runs));
     ls_runs_clear(runs);
@@ -593,11 +597,12 @@ static ls_status check_explain(ls_graph *graph, ls_tensor *const *fetches, size_
                                char **out)
 {
     if (!graph || !out || (fetch_count > 0 && !fetches))
-        return ls_fail(LS_ERR_INVALID, "ls_explain: graph, fetches and a place for the text are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_explain: the graph, the fetches or the output pointer is NULL");
     LS_TRY(ls_context_check(graph->context, "ls_explain"));
     LS_TRY(ls_graph_fill(graph));
     if (batch < NO_BATCH)
-        return ls_fail(LS_ERR_INVALID, "ls_explain: a batch of %lld samples", (long long)batch);
+        return ls_fail(LS_ERR_INVALID, "ls_explain: batch must be at least -1 (no batch axis), got %lld",
+                       (long long)batch);
     for (size_t i = 0; i < fetch_count; i++)
         LS_TRY(check_fetch(graph, fetches[i], i));
     return LS_OK;

@@ -124,7 +124,7 @@ static ls_exchange *begin_making(const ls_plan *plan, ls_peers *peers)
 
 static ls_status no_memory(void)
 {
-    return ls_fail(LS_ERR_MEMORY, "no memory for what workers exchange");
+    return ls_fail(LS_ERR_MEMORY, "no memory for the data that workers exchange");
 }
 
 ls_status ls_exchange_bytes(const ls_plan *plan, ls_peers *peers, size_t *out)
@@ -147,7 +147,7 @@ static ls_status make_rooms(ls_exchange *x, const ls_plan *plan)
     if (!make_list(x, plan, &x->now) || !make_list(x, plan, &x->posted) || !x->received)
         return no_memory();
     if (received + slices > 0)
-        LS_TRY(ls_memory_take(x->device, ls_block_bytes(received + slices), "what other workers send", &x->block));
+        LS_TRY(ls_memory_take(x->device, ls_block_bytes(received + slices), "data of other workers", &x->block));
     if (received > 0)
         x->memory = (char *)x->block->region + x->block->offset;
     place_received(x, plan);

@@ -58,7 +58,7 @@ static ls_status run_guarded(ls_executor *e, ls_group *group, const ls_kernel_ca
     LS_TRY(group->kernel->run(group->kernel, call));
     for (int i = 0; i < LS_ALIGN; i++)
         if (guard[i] != GUARD_BYTE)
-            return ls_fail(LS_ERR_INTERNAL, "the kernel %s wrote behind its output", group->kernel->name);
+            return ls_fail(LS_ERR_INTERNAL, "the kernel %s wrote past the end of its output", group->kernel->name);
     return LS_OK;
 }
 

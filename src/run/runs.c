@@ -84,8 +84,8 @@ static ls_status bring(ls_variable *variable)
     if (status == LS_OK)
         return ls_fail(LS_ERR_INTERNAL, "no device has the newest value of %s", ls_node_label(variable->node, label));
     return ls_fail_within(status,
-                          "what the last whole step made of %s is on no device that can be read: to go on, load "
-                          "weights or a checkpoint",
+                          "the newest value of %s is on no device that can be read: load weights or a checkpoint to "
+                          "continue",
                           ls_node_label(variable->node, label));
 }
 

@@ -20,7 +20,7 @@ static ls_status bind_workers(ls_runtime *runtime, const ls_context *ctx)
         return LS_OK;
     runtime->cores = calloc((size_t)runtime->workers, sizeof(*runtime->cores));
     if (!runtime->cores)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %d workers", runtime->workers);
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d threads", runtime->workers);
     for (int w = 0; w < runtime->workers; w++)
         runtime->cores[w] = w < runtime->cpu_workers ? ctx->cores.os_index[w] : -1;
     return LS_OK;
@@ -35,7 +35,7 @@ static ls_status make_runtime(ls_context *ctx, ls_runtime **out)
     runtime->workers = runtime->cpu_workers + ctx->device_count - ctx->cpu_count;
     ls_status status = bind_workers(runtime, ctx);
     if (status == LS_OK) {
-        ls_log_write(&ctx->log, LS_LOG_INFO, "CPU: %s; %d devices with %d workers", ctx->cores.reason, ctx->cpu_count,
+        ls_log_write(&ctx->log, LS_LOG_INFO, "CPU: %s; %d devices with %d threads", ctx->cores.reason, ctx->cpu_count,
                      runtime->cpu_workers);
         status = ls_host_open(runtime->cpu_workers, &ctx->log, ctx->options.reference, &runtime->host);
     }

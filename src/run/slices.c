@@ -170,7 +170,7 @@ ls_status ls_slices_create(ls_exchange *x, const ls_plan *plan, char *room)
     x->slices = room;
     for (int i = PARTS; i <= SUMS; i++)
         all &= (x->places[i] = calloc((size_t)plan->options.workers, sizeof(*x->places[i]))) != NULL;
-    return all ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what workers exchange");
+    return all ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the data that workers exchange");
 }
 
 void ls_slices_destroy(ls_exchange *x)

@@ -409,7 +409,7 @@ static void put_work(ls_text *text, const ls_timeline *t, const event *v, int wo
 
 static void put_call(ls_text *text, const ls_timeline *t, const event *v)
 {
-    static const char *const names[] = { "", "waiting for data", "validation", "planning", "bringing variables" };
+    static const char *const names[] = { "", "waiting for data", "validation", "planning", "copying variables" };
     static const char *const kinds[] = { "step", "data", "validation", "plan", "state" };
     if (v->what == LS_CALL_STEP)
         ls_text_add(text, ",\n{\"name\":\"step %lld\"", (long long)v->step);
@@ -445,7 +445,7 @@ static void put_rows(ls_text *text, const ls_timeline *t)
         if (t->worker < 0)
             put_meta(text, "process_name", d + 2, 0, short_name);
         for (int w = 0; w < device->worker_count; w++) {
-            snprintf(name, sizeof(name), "%s worker %d", short_name, w);
+            snprintf(name, sizeof(name), "%s thread %d", short_name, w);
             put_meta(text, "thread_name", process_of(t, d + 2), device->first_worker + w + 2, name);
         }
     }

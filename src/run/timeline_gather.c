@@ -118,7 +118,7 @@ static ls_status gather_texts(const gathering *g)
     ls_status status;
     for (int r = 0; r < peers->size; r++) {
         if (g->all[r].bytes > g->most)
-            return ls_fail(LS_ERR_PEER, "worker %d has a timeline of %llu bytes: %zu are possible", r,
+            return ls_fail(LS_ERR_PEER, "worker %d sent a timeline of %llu bytes: the maximum is %zu", r,
                            (unsigned long long)g->all[r].bytes, g->most);
         bytes += g->all[r].bytes;
         worst = fmax(worst, g->all[r].bound);
