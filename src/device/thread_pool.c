@@ -26,7 +26,7 @@ struct ls_thread_pool {
     int *cores; /* NULL: threads are not bound to cores */
     pthread_t *threads;
     struct member {
-        ls_thread_pool *crew;
+        ls_thread_pool *pool;
         int worker;
         call *call; /* current call; NULL: idle */
         pthread_cond_t start;
@@ -34,18 +34,18 @@ struct ls_thread_pool {
 };
 
 /* Returns whether no earlier call, running or waiting, requests one of the same threads. */
-static bool can_start(const ls_thread_pool *crew, const call *c)
+static bool can_start(const ls_thread_pool *pool, const call *c)
 {
-    for (const call *before = crew->calls; before != c; before = before->next)
-        for (int w = 0; w < crew->workers; w++)
+    for (const call *before = pool->calls; before != c; before = before->next)
+        for (int w = 0; w < pool->workers; w++)
             if (before->wanted[w] && c->wanted[w])
                 return false;
     return true;
 }
 
-static void remove_call(ls_thread_pool *crew, const call *c)
+static void remove_call(ls_thread_pool *pool, const call *c)
 {
-    call **at = &crew->calls;
+    call **at = &pool->calls;
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
@@ -57,112 +57,112 @@ static void remove_call(ls_thread_pool *crew, const call *c)
 static void *work(void *argument)
 {
     struct member *member = argument;
-    ls_thread_pool *crew = member->crew;
-    if (crew->cores && crew->cores[member->worker] >= 0)
-        ls_cores_bind(crew->cores[member->worker]); /* optional: an unbound thread is only slower */
+    ls_thread_pool *pool = member->pool;
+    if (pool->cores && pool->cores[member->worker] >= 0)
+        ls_cores_bind(pool->cores[member->worker]); /* optional: an unbound thread is only slower */
     ls_fp_begin_thread();
-    pthread_mutex_lock(&crew->mutex);
+    pthread_mutex_lock(&pool->mutex);
     for (;;) {
-        while (!member->call && !crew->closing)
-            pthread_cond_wait(&member->start, &crew->mutex);
-        if (crew->closing)
+        while (!member->call && !pool->closing)
+            pthread_cond_wait(&member->start, &pool->mutex);
+        if (pool->closing)
             break;
         call *c = member->call;
-        pthread_mutex_unlock(&crew->mutex);
+        pthread_mutex_unlock(&pool->mutex);
         c->job(c->user, member->worker);
-        pthread_mutex_lock(&crew->mutex);
+        pthread_mutex_lock(&pool->mutex);
         member->call = NULL;
         if (--c->busy == 0)
             pthread_cond_signal(&c->moved);
     }
-    pthread_mutex_unlock(&crew->mutex);
+    pthread_mutex_unlock(&pool->mutex);
     return NULL;
 }
 
-static void stop(ls_thread_pool *crew, int started)
+static void stop(ls_thread_pool *pool, int started)
 {
-    pthread_mutex_lock(&crew->mutex);
-    crew->closing = true;
+    pthread_mutex_lock(&pool->mutex);
+    pool->closing = true;
     for (int i = 0; i < started; i++)
-        pthread_cond_signal(&crew->members[i].start);
-    pthread_mutex_unlock(&crew->mutex);
+        pthread_cond_signal(&pool->members[i].start);
+    pthread_mutex_unlock(&pool->mutex);
     for (int i = 0; i < started; i++)
-        pthread_join(crew->threads[i], NULL);
-    for (int i = 0; crew->members && i < crew->workers; i++)
-        pthread_cond_destroy(&crew->members[i].start);
-    pthread_mutex_destroy(&crew->mutex);
-    free(crew->members);
-    free(crew->threads);
-    free(crew->cores);
-    free(crew);
+        pthread_join(pool->threads[i], NULL);
+    for (int i = 0; pool->members && i < pool->workers; i++)
+        pthread_cond_destroy(&pool->members[i].start);
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool->members);
+    free(pool->threads);
+    free(pool->cores);
+    free(pool);
 }
 
 ls_status ls_thread_pool_create(int workers, const int *cores, bool crowded, ls_thread_pool **out)
 {
-    ls_thread_pool *crew = calloc(1, sizeof(*crew));
-    if (!crew)
+    ls_thread_pool *pool = calloc(1, sizeof(*pool));
+    if (!pool)
         return ls_fail(LS_ERR_MEMORY, "no memory for %d workers", workers);
-    pthread_mutex_init(&crew->mutex, NULL);
-    crew->workers = workers;
-    crew->crowded = crowded;
-    crew->threads = calloc((size_t)workers, sizeof(*crew->threads));
-    crew->members = calloc((size_t)workers, sizeof(*crew->members));
-    crew->cores = cores ? calloc((size_t)workers, sizeof(*crew->cores)) : NULL;
-    int started = 0, failed = !crew->threads || !crew->members || (cores && !crew->cores);
-    for (int i = 0; crew->members && i < workers; i++) {
-        crew->members[i] = (struct member){ .crew = crew, .worker = i };
-        pthread_cond_init(&crew->members[i].start, NULL);
+    pthread_mutex_init(&pool->mutex, NULL);
+    pool->workers = workers;
+    pool->crowded = crowded;
+    pool->threads = calloc((size_t)workers, sizeof(*pool->threads));
+    pool->members = calloc((size_t)workers, sizeof(*pool->members));
+    pool->cores = cores ? calloc((size_t)workers, sizeof(*pool->cores)) : NULL;
+    int started = 0, failed = !pool->threads || !pool->members || (cores && !pool->cores);
+    for (int i = 0; pool->members && i < workers; i++) {
+        pool->members[i] = (struct member){ .pool = pool, .worker = i };
+        pthread_cond_init(&pool->members[i].start, NULL);
     }
     for (int i = 0; !failed && cores && i < workers; i++)
-        crew->cores[i] = cores[i];
+        pool->cores[i] = cores[i];
     for (; !failed && started < workers; started += !failed)
-        failed = ls_thread_start(&crew->threads[started], work, &crew->members[started]);
+        failed = ls_thread_start(&pool->threads[started], work, &pool->members[started]);
     if (failed) {
-        stop(crew, started);
+        stop(pool, started);
         return ls_fail(LS_ERR_MEMORY, "%d of %d worker threads could be started", started, workers);
     }
-    *out = crew;
+    *out = pool;
     return LS_OK;
 }
 
-void ls_thread_pool_destroy(ls_thread_pool *crew)
+void ls_thread_pool_destroy(ls_thread_pool *pool)
 {
-    if (crew)
-        stop(crew, crew->workers);
+    if (pool)
+        stop(pool, pool->workers);
 }
 
-int ls_thread_pool_workers(const ls_thread_pool *crew)
+int ls_thread_pool_workers(const ls_thread_pool *pool)
 {
-    return crew->workers;
+    return pool->workers;
 }
 
-bool ls_thread_pool_is_crowded(const ls_thread_pool *crew)
+bool ls_thread_pool_is_crowded(const ls_thread_pool *pool)
 {
-    return crew->crowded;
+    return pool->crowded;
 }
 
-void ls_thread_pool_run(ls_thread_pool *crew, const bool *wanted, void (*job)(void *user, int worker), void *user)
+void ls_thread_pool_run(ls_thread_pool *pool, const bool *wanted, void (*job)(void *user, int worker), void *user)
 {
     call c = { .wanted = wanted, .job = job, .user = user };
     pthread_cond_init(&c.moved, NULL);
-    pthread_mutex_lock(&crew->mutex);
-    call **last = &crew->calls;
+    pthread_mutex_lock(&pool->mutex);
+    call **last = &pool->calls;
     while (*last)
         last = &(*last)->next;
     *last = &c;
-    while (!can_start(crew, &c))
-        pthread_cond_wait(&c.moved, &crew->mutex);
+    while (!can_start(pool, &c))
+        pthread_cond_wait(&c.moved, &pool->mutex);
     c.started = true;
-    for (int w = 0; w < crew->workers; w++) {
+    for (int w = 0; w < pool->workers; w++) {
         if (!wanted[w])
             continue;
         c.busy++;
-        crew->members[w].call = &c;
-        pthread_cond_signal(&crew->members[w].start);
+        pool->members[w].call = &c;
+        pthread_cond_signal(&pool->members[w].start);
     }
     while (c.busy > 0)
-        pthread_cond_wait(&c.moved, &crew->mutex);
-    remove_call(crew, &c);
-    pthread_mutex_unlock(&crew->mutex);
+        pthread_cond_wait(&c.moved, &pool->mutex);
+    remove_call(pool, &c);
+    pthread_mutex_unlock(&pool->mutex);
     pthread_cond_destroy(&c.moved);
 }

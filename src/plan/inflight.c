@@ -109,7 +109,7 @@ static void find_neighbours(const ls_placement *p, int device, bool *neighbour)
 
 static int workers_of(const ls_placement *p, int device)
 {
-    return p->crewed ? p->ctx->devices[device].worker_count : 1;
+    return p->threaded ? p->ctx->devices[device].worker_count : 1;
 }
 
 /* Lanes that stay on the device throughout a level can run together. If they continued on another

@@ -214,7 +214,7 @@ static ls_operand settled(const ls_plan *plan, int value)
     const ls_tensor *node = plan->nodes[value].node;
     ls_operand operand = plan->value_of[source];
     if (plan->nodes[source].group < 0)
-        operand = (ls_operand){ .value = source, .storage = LS_OUTSIDE };
+        operand = (ls_operand){ .value = source, .storage = LS_EXTERNAL };
     operand.per_sample = node->per_sample;
     operand.unit = ls_plan_unit(plan, node);
     return operand;
@@ -319,8 +319,8 @@ static ls_status place_segment(placer *p, ls_segment *segment)
         }
     }
     LS_TRY(ls_packer_pack(&p->packer, &segment->micro_bytes));
-    if (segment->micro_bytes > plan->worker_bytes)
-        plan->worker_bytes = segment->micro_bytes;
+    if (segment->micro_bytes > plan->thread_bytes)
+        plan->thread_bytes = segment->micro_bytes;
     for (int i = 0; i < segment->step_count; i++)
         if (segment->steps[i].room != i)
             segment->steps[i].out.offset = segment->steps[segment->steps[i].room].out.offset;
@@ -338,7 +338,7 @@ static ls_status place_segment(placer *p, ls_segment *segment)
     for (int i = 0; i < segment->step_count; i++) {
         ls_step *step = &segment->steps[i];
         for (int k = 0; k < step->group->in_count; k++)
-            if (step->in[k].storage == LS_OUTSIDE && step->in[k].per_sample)
+            if (step->in[k].storage == LS_EXTERNAL && step->in[k].per_sample)
                 step->reads_input = true;
         p->step_of[step->group - plan->groups] = 0;
     }
@@ -349,8 +349,8 @@ static ls_status place_segment(placer *p, ls_segment *segment)
 static ls_status place_stage(ls_plan *plan)
 {
     int64_t micro = 0;
-    plan->stage = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->stage));
-    if (!plan->stage)
+    plan->staging = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->staging));
+    if (!plan->staging)
         return LS_ERR_MEMORY;
     for (int s = 0; s < plan->segment_count; s++)
         micro = plan->segments[s].micro > micro ? plan->segments[s].micro : micro;
@@ -358,15 +358,15 @@ static ls_status place_stage(ls_plan *plan)
         const ls_tensor *node = plan->nodes[i].node;
         if (node->op != LS_OP_input || !node->per_sample)
             continue;
-        plan->stage[i] = plan->stage_bytes;
-        plan->stage_bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
+        plan->staging[i] = plan->staging_bytes;
+        plan->staging_bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
     }
     return LS_OK;
 }
 
-size_t ls_plan_worker_bytes(const ls_plan *plan)
+size_t ls_plan_thread_bytes(const ls_plan *plan)
 {
-    return ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN) + plan->stage_bytes;
+    return ls_size_align(plan->thread_bytes + plan->scratch_bytes, LS_ALIGN) + plan->staging_bytes;
 }
 
 static ls_status settle_all(placer *p)

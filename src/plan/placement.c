@@ -77,8 +77,8 @@ static void look(ls_placement *p, const ls_operand *o, int device)
     int at = ls_kind_of(p, device) == LS_CPU ? p->home : device;
     if (ls_kind_of(p, device) != LS_CPU && ls_is_staged(o))
         return;
-    if (o->storage == LS_OUTSIDE || o->storage == LS_WHOLE)
-        p->looked_at[(size_t)o->value * (size_t)p->ctx->device_count + (size_t)at] = true;
+    if (o->storage == LS_EXTERNAL || o->storage == LS_WHOLE)
+        p->read_on[(size_t)o->value * (size_t)p->ctx->device_count + (size_t)at] = true;
 }
 
 static void look_step(ls_placement *p, const ls_step *step, int device)
@@ -104,7 +104,7 @@ static void place_update(ls_placement *p, int update)
             continue;
         on[d] = join >= 0 && ls_runs_on(p, plan->joins[join].group->segment, d);
         for (int i = 0; i < plan->node_count && !on[d]; i++)
-            on[d] = plan->nodes[i].node == variable->node && ls_is_looked_at(p, i, d);
+            on[d] = plan->nodes[i].node == variable->node && ls_is_read_on(p, i, d);
         any = any || on[d];
     }
     bool taken = false;
@@ -168,7 +168,7 @@ static void find_coming(ls_placement *p)
         /* The host passes it on to the other devices. */
         p->comes_home[i] = p->comes_home[i] || (plan->groups[g].reduces && !copies);
         for (int d = 0; d < p->ctx->device_count && !p->comes_home[i]; d++)
-            p->comes_home[i] = ls_is_looked_at(p, i, d) && (ls_kind_of(p, d) == LS_CPU || !has_whole(p, i, d));
+            p->comes_home[i] = ls_is_read_on(p, i, d) && (ls_kind_of(p, d) == LS_CPU || !has_whole(p, i, d));
         /* Rows of a gathered value are staged from the host. */
         for (int s = 0; s < plan->segment_count && !p->comes_home[i]; s++)
             for (int t = 0; t < plan->segments[s].step_count; t++)
@@ -318,7 +318,7 @@ static ls_status place_state(ls_placement *p, int device)
     }
     place->written_count = place->state_count;
     for (int i = 0; i < plan->node_count; i++)
-        if (plan->nodes[i].node->op == LS_OP_variable && plan->nodes[i].group < 0 && ls_is_looked_at(p, i, device))
+        if (plan->nodes[i].node->op == LS_OP_variable && plan->nodes[i].group < 0 && ls_is_read_on(p, i, device))
             add_state(place, plan->nodes[i].node->attr.variable.variable);
     return LS_OK;
 }
@@ -334,11 +334,11 @@ static ls_status make_lists(ls_placement *p)
     p->whole_device = ls_placement_alloc(p, (size_t)plan->whole_count, sizeof(int));
     p->made = ls_placement_alloc(p, kept * lanes, sizeof(int));
     p->host = ls_placement_alloc(p, kept * lanes, sizeof(int));
-    p->looked_at = ls_placement_alloc(p, nodes * devices, sizeof(bool));
+    p->read_on = ls_placement_alloc(p, nodes * devices, sizeof(bool));
     p->comes_home = ls_placement_alloc(p, nodes, sizeof(bool));
     p->joins = ls_placement_alloc(p, (size_t)plan->join_count, sizeof(*p->joins));
     p->updates = ls_placement_alloc(p, (size_t)plan->update_count * devices, sizeof(bool));
-    if (!p->places || !p->whole_device || !p->made || !p->host || !p->looked_at || !p->comes_home || !p->joins ||
+    if (!p->places || !p->whole_device || !p->made || !p->host || !p->read_on || !p->comes_home || !p->joins ||
         !p->updates)
         return LS_ERR_MEMORY;
     for (size_t d = 0; d < devices; d++) {
@@ -350,15 +350,15 @@ static ls_status make_lists(ls_placement *p)
         place->slots = ls_placement_alloc(p, segments, sizeof(int));
         place->pool = ls_placement_alloc(p, segments, sizeof(size_t));
         place->whole = cpu ? NULL : ls_placement_alloc(p, nodes, sizeof(size_t));
-        place->stage = cpu ? NULL : ls_placement_alloc(p, nodes, sizeof(size_t));
+        place->staging = cpu ? NULL : ls_placement_alloc(p, nodes, sizeof(size_t));
         place->received = cpu ? NULL : ls_placement_alloc(p, (size_t)plan->join_count, sizeof(size_t));
         if (!place->row || !place->here || !place->kept || !place->slots || !place->pool ||
-            (!cpu && (!place->whole || !place->stage || !place->received)))
+            (!cpu && (!place->whole || !place->staging || !place->received)))
             return LS_ERR_MEMORY;
         for (size_t lane = 0; lane < lanes; lane++)
             place->row[lane] = -1;
         for (size_t i = 0; !cpu && i < nodes; i++)
-            place->whole[i] = place->stage[i] = LS_NOT_HERE;
+            place->whole[i] = place->staging[i] = LS_NOT_HERE;
     }
     return LS_OK;
 }
@@ -377,17 +377,17 @@ static ls_status make(ls_placement *p)
         LS_TRY(place_state(p, d));
     LS_TRY(ls_placement_in_flight(p));
     LS_TRY(ls_placement_count_moves(p));
-    return ls_placement_rooms(p);
+    return ls_placement_memory(p);
 }
 
-ls_status ls_placement_make(const ls_plan *plan, bool crewed, int together, ls_placement **out)
+ls_status ls_placement_make(const ls_plan *plan, bool threaded, int together, ls_placement **out)
 {
     ls_placement *p = calloc(1, sizeof(*p));
     if (!p)
         return ls_fail(LS_ERR_MEMORY, "no memory to place a plan");
     p->plan = plan;
     p->ctx = plan->graph->context;
-    p->crewed = crewed;
+    p->threaded = threaded;
     p->together = together;
     ls_status status = make(p);
     if (status != LS_OK) {

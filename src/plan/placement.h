@@ -2,10 +2,10 @@
  * task. From that follow the devices of kept values, the owners of joins, which devices hold which
  * state, and the memory for everything. Placement changes no kernel and no sum.
  *
- * placement.c  assigns tasks, whole values, joins and updates to devices
- * rooms.c      offsets and bytes on each device
- * inflight.c   number of lanes in flight, and thus of frames and slots
- * moves.c      bytes that joins move between devices */
+ * placement.c      assigns tasks, whole values, joins and updates to devices
+ * device_memory.c  offsets and bytes on each device
+ * inflight.c       number of lanes in flight, and thus of frames and slots
+ * moves.c          bytes that joins move between devices */
 #ifndef LS_PLAN_PLACEMENT_H
 #define LS_PLAN_PLACEMENT_H
 
@@ -45,7 +45,7 @@ typedef struct ls_place {
     /* By plan node: offset of a whole value that is read or computed here. */
     size_t *whole;
     /* By plan node: offset of a lane's fed samples, in the memory of its task. */
-    size_t *stage;
+    size_t *staging;
     size_t kept_at, frames_at; /* Offsets in the block. */
     size_t partials_at;
     /* Memory of `together` tasks: fed samples, then, from offset `micro`, the segment's own
@@ -79,7 +79,7 @@ typedef struct ls_placement {
     ls_arena arena;
     const ls_plan *plan;
     const ls_context *ctx;
-    bool crewed;       /* All threads take part. */
+    bool threaded;     /* All threads take part. */
     int together;      /* Upper bound of `together` of the places. */
     ls_place *places;  /* By device. */
     int *whole_device; /* By whole step; -1: any CPU, or every active device of its kind. */
@@ -87,20 +87,20 @@ typedef struct ls_placement {
     int *made;         /* By kept value and lane: device that computes it. */
     int *host;         /* By kept value and lane: CPU device that holds it; -1: none needs it. */
     /* By plan node and device: a whole value that the device reads; `home` represents all CPUs. */
-    bool *looked_at;
+    bool *read_on;
     bool *comes_home; /* By plan node: a whole value computed elsewhere that the host needs. */
     ls_join_place *joins;
     bool *updates;      /* By update and device: whether the device computes it. */
     double moved_bytes; /* Bytes that the joins of a step move between devices. */
 } ls_placement;
 
-/* crewed: all threads take part and need memory; otherwise the calling thread does all work.
+/* threaded: all threads take part and need memory; otherwise the calling thread does all work.
  * together: upper bound of the lanes in one call of a backend; each needs memory of its own. */
-ls_status ls_placement_make(const ls_plan *plan, bool crewed, int together, ls_placement **out);
+ls_status ls_placement_make(const ls_plan *plan, bool threaded, int together, ls_placement **out);
 void ls_placement_destroy(ls_placement *placement);
 
 /* Steps of ls_placement_make. */
-ls_status ls_placement_rooms(ls_placement *p);
+ls_status ls_placement_memory(ls_placement *p);
 ls_status ls_placement_in_flight(ls_placement *p);
 ls_status ls_placement_count_moves(ls_placement *p);
 
@@ -123,9 +123,9 @@ static inline bool ls_whole_runs_on(const ls_placement *p, int step, int device)
                                                   : p->whole_device[step] == device;
 }
 
-static inline bool ls_is_looked_at(const ls_placement *p, int value, int device)
+static inline bool ls_is_read_on(const ls_placement *p, int value, int device)
 {
-    return p->looked_at[(size_t)value * (size_t)p->ctx->device_count + (size_t)device];
+    return p->read_on[(size_t)value * (size_t)p->ctx->device_count + (size_t)device];
 }
 
 static inline bool ls_updates_on(const ls_placement *p, int update, int device)
@@ -137,7 +137,7 @@ static inline bool ls_updates_on(const ls_placement *p, int update, int device)
  * gathered value. */
 static inline bool ls_is_staged(const ls_operand *o)
 {
-    return o->per_sample && (o->storage == LS_OUTSIDE || o->storage == LS_WHOLE);
+    return o->per_sample && (o->storage == LS_EXTERNAL || o->storage == LS_WHOLE);
 }
 
 /* ---- Lanes in flight (inflight.c) ---- */

@@ -217,11 +217,11 @@ struct ls_group {
 /* ---- Values ---- */
 
 typedef enum ls_storage {
-    LS_OUTSIDE, /* Fed, constant or variable: the run supplies the address. */
-    LS_WHOLE,   /* One for the run. */
-    LS_KEPT,    /* Samples used by several segments: kept for the batch, or in the lane's frame. */
-    LS_MICRO,   /* One micro-batch, in the thread's own memory. */
-    LS_PARTIAL, /* A lane's partial of a reduction. */
+    LS_EXTERNAL, /* Fed, constant or variable: the run supplies the address. */
+    LS_WHOLE,    /* One for the run. */
+    LS_KEPT,     /* Samples used by several segments: kept for the batch, or in the lane's frame. */
+    LS_MICRO,    /* One micro-batch, in the thread's own memory. */
+    LS_PARTIAL,  /* A lane's partial of a reduction. */
 } ls_storage;
 
 typedef struct ls_operand {
@@ -416,7 +416,7 @@ struct ls_plan {
     ls_operand *value_of; /* By plan node: where its value stays (whole or kept). */
     int *whole_last;      /* By group: last level that reads its whole value. */
     /* By plan node: offset, in a thread's stage, of the picked rows of a fed input. */
-    size_t *stage;
+    size_t *staging;
 
     size_t whole_bytes;
     /* Bytes of a lane's partials in the level with the most. */
@@ -424,7 +424,7 @@ struct ls_plan {
     /* Bytes of a lane in flight, if all its tasks are on one device. */
     size_t frame_bytes;
     /* Bytes of a thread's arena: micro-batches, scratch, picked rows. */
-    size_t worker_bytes, scratch_bytes, stage_bytes;
+    size_t thread_bytes, scratch_bytes, staging_bytes;
     size_t kept_bytes; /* Bytes if all lanes are on one device. */
     double flops;
     /* Lower bound of what a step moves through kept values, partials and weights. */
@@ -547,7 +547,7 @@ void ls_plan_describe_slow(const ls_plan *plan, ls_text *out);
 int ls_plan_join_of(const ls_plan *plan, const ls_step *update);
 
 /* Size of a thread's arena. */
-size_t ls_plan_worker_bytes(const ls_plan *plan);
+size_t ls_plan_thread_bytes(const ls_plan *plan);
 
 /* Bytes of one sample, or of a whole value. */
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node);

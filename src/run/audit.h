@@ -19,7 +19,7 @@ static inline bool ls_audit_is_foreign(const ls_executor *e, int lane)
 
 /* Hashes the partials of a unit that has just run on the audited lane. Partials on another device
  * are copied to host memory. */
-ls_status ls_audit_lane(ls_executor *e, const ls_unit *unit, int worker);
+ls_status ls_audit_lane(ls_executor *e, const ls_unit *unit, int thread);
 
 /* After all levels: every worker compares the hashes of the two that computed the lane. */
 ls_status ls_audit_compare(ls_executor *e);

@@ -18,7 +18,7 @@ typedef struct ls_compilation {
     ls_kernel_source source;
     const ls_run_settings *settings;
     ls_runs *runs;
-    ls_thread_pool *crew; /* NULL: the calling thread does all work. */
+    ls_thread_pool *thread_pool; /* NULL: the calling thread does all work. */
     /* Upper bound of lanes that a device runs together; 0: as many as fit in memory. */
     int together;
     ls_plan *plan;

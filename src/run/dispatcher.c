@@ -134,7 +134,7 @@ static int find_lane_unit(ls_executor *e, int device)
 {
     const ls_phase_units *w = &e->phases[e->phase];
     /* Without a thread pool, lanes run one after the other. */
-    bool fills = e->plan->options.map.fills && e->crew;
+    bool fills = e->plan->options.map.fills && e->thread_pool;
     int end = unit_end(e, w), best = fills ? begin_next_lane(e, w, device, end) : -1;
     if (best < 0)
         best = furthest_unit(e, w, device, end, fills);
@@ -198,19 +198,19 @@ static void note_failure(ls_executor *e, int phase, int unit, ls_status status)
 }
 
 /* Allows the partials of a unit to be joined with their neighbours. */
-static ls_status complete_unit(ls_executor *e, const ls_unit *u, int worker)
+static ls_status complete_unit(ls_executor *e, const ls_unit *u, int thread)
 {
     for (int s = u->index; s < u->index + u->count; s++)
         if (ls_audit_is_foreign(e, u->lane))
             ls_partials_drop(e, s, u->lane);
         else
-            LS_TRY(ls_partials_complete(e, s, u->lane, worker));
+            LS_TRY(ls_partials_complete(e, s, u->lane, thread));
     return LS_OK;
 }
 
-static ls_status complete_units(ls_executor *e, const ls_unit *units, const int *which, int count, int worker)
+static ls_status complete_units(ls_executor *e, const ls_unit *units, const int *which, int count, int thread)
 {
-    int *lanes = e->complete + worker * e->plan->lanes;
+    int *lanes = e->complete + thread * e->plan->lanes;
     for (int s = units[which[0]].index; s < units[which[0]].index + units[which[0]].count; s++) {
         int own = 0;
         for (int i = 0; i < count; i++)
@@ -218,7 +218,7 @@ static ls_status complete_units(ls_executor *e, const ls_unit *units, const int 
                 ls_partials_drop(e, s, units[which[i]].lane);
             else
                 lanes[own++] = units[which[i]].lane;
-        LS_TRY(ls_partials_complete_lanes(e, s, lanes, own, worker));
+        LS_TRY(ls_partials_complete_lanes(e, s, lanes, own, thread));
     }
     return LS_OK;
 }
@@ -232,15 +232,15 @@ static void end_lane_unit(ls_executor *e, const ls_phase_units *w, int lane)
 }
 
 /* If `status` is an error, units from position `failed` on did not succeed. */
-static void end_lane_units(ls_executor *e, const int *which, int count, int failed, int worker, ls_status status)
+static void end_lane_units(ls_executor *e, const int *which, int count, int failed, int thread, ls_status status)
 {
     const ls_phase_units *w = &e->phases[e->phase];
     int good = status == LS_OK ? count : failed;
     if (status != LS_OK)
         note_failure(e, e->phase, which[failed], status);
     status = good == 0   ? LS_OK
-             : count > 1 ? complete_units(e, w->units, which, good, worker)
-                         : complete_unit(e, &w->units[which[0]], worker);
+             : count > 1 ? complete_units(e, w->units, which, good, thread)
+                         : complete_unit(e, &w->units[which[0]], thread);
     if (status != LS_OK)
         note_failure(e, e->phase, which[0], status);
     for (int i = 0; i < count; i++)
@@ -315,7 +315,7 @@ static bool has_more(const ls_executor *e, int device)
 /* Whether idle threads spin before they sleep. */
 static bool spins(const ls_executor *e, int device)
 {
-    return is_cpu(e, device) && !ls_thread_pool_is_crowded(e->crew);
+    return is_cpu(e, device) && !ls_thread_pool_is_crowded(e->thread_pool);
 }
 
 /* Wakes sleeping threads. Devices that spin are always woken: a unit may come soon. Others only if
@@ -323,7 +323,7 @@ static bool spins(const ls_executor *e, int device)
  * nothing. */
 static void signal_progress(ls_executor *e)
 {
-    atomic_fetch_add_explicit(&e->moved, 1, memory_order_release);
+    atomic_fetch_add_explicit(&e->progress, 1, memory_order_release);
     for (int d = 0; d < e->devices; d++)
         if (e->sleepers[d].count > 0 && (spins(e, d) || !has_more(e, d) || has_unit(e, d)))
             pthread_cond_broadcast(&e->sleepers[d].wake);
@@ -332,14 +332,14 @@ static void signal_progress(ls_executor *e)
 /* The mutex is held on entry and exit. */
 static void wait_for_progress(ls_executor *e, int device)
 {
-    int seen = atomic_load_explicit(&e->moved, memory_order_relaxed);
+    int seen = atomic_load_explicit(&e->progress, memory_order_relaxed);
     if (spins(e, device)) {
         pthread_mutex_unlock(&e->mutex);
-        for (int i = 0; i < SPINS && atomic_load_explicit(&e->moved, memory_order_acquire) == seen; i++)
+        for (int i = 0; i < SPINS && atomic_load_explicit(&e->progress, memory_order_acquire) == seen; i++)
             __builtin_ia32_pause();
         pthread_mutex_lock(&e->mutex);
     }
-    if (atomic_load_explicit(&e->moved, memory_order_relaxed) == seen) {
+    if (atomic_load_explicit(&e->progress, memory_order_relaxed) == seen) {
         e->sleepers[device].count++;
         pthread_cond_wait(&e->sleepers[device].wake, &e->mutex);
         e->sleepers[device].count--;
@@ -359,44 +359,44 @@ static void count_waiting(ls_meter *m, ls_phase_kind kind, double seconds)
     m->joins += kind >= LS_PHASE_HOME ? seconds : 0;
 }
 
-static ls_status run_units(ls_executor *e, const ls_phase *phase, const int *which, int count, int worker, int *failed)
+static ls_status run_units(ls_executor *e, const ls_phase *phase, const int *which, int count, int thread, int *failed)
 {
     const ls_unit *units = e->phases[e->phase].units, *u = &units[which[0]];
     ls_driver *driver = u->device >= 0 ? e->drivers[u->device] : NULL;
     *failed = 0;
     if (!driver)
-        return ls_host_run(e, phase, u, worker);
+        return ls_host_run(e, phase, u, thread);
     if (count == 1)
-        return ls_driver_run(driver, e, phase, u, worker);
-    const ls_unit **list = e->together + worker * e->plan->lanes;
+        return ls_driver_run(driver, e, phase, u, thread);
+    const ls_unit **list = e->together + thread * e->plan->lanes;
     for (int i = 0; i < count; i++)
         list[i] = &units[which[i]];
-    return ls_driver_run_lanes(driver, e, list, count, worker, failed);
+    return ls_driver_run_lanes(driver, e, list, count, thread, failed);
 }
 
 /* Runs a unit, or several of different lanes together. Releases the mutex while running. */
-static void do_units(ls_executor *e, const int *which, int count, int worker)
+static void do_units(ls_executor *e, const int *which, int count, int thread)
 {
     const ls_phase *phase = phase_at(e, e->phase);
     const ls_unit *units = e->phases[e->phase].units, *u = &units[which[0]];
     int failed;
     pthread_mutex_unlock(&e->mutex);
     double start = ls_clock_now();
-    ls_status status = run_units(e, phase, which, count, worker, &failed);
+    ls_status status = run_units(e, phase, which, count, thread, &failed);
     for (int i = 0; phase->kind == LS_PHASE_LANES && status == LS_OK && i < count; i++)
-        status = ls_audit_lane(e, &units[which[i]], worker);
+        status = ls_audit_lane(e, &units[which[i]], thread);
     double end = ls_clock_now(), seconds = end - start;
-    e->phase_seconds[worker * LS_PHASE_KINDS + (int)phase->kind] += seconds;
-    count_work(&e->meters[worker], phase->kind, seconds);
+    e->phase_seconds[thread * LS_PHASE_KINDS + (int)phase->kind] += seconds;
+    count_work(&e->meters[thread], phase->kind, seconds);
     if (e->timeline)
-        ls_timeline_unit(e, worker, phase, u, start, end);
+        ls_timeline_unit(e, thread, phase, u, start, end);
     pthread_mutex_lock(&e->mutex);
     for (int i = 0; phase->kind == LS_PHASE_LANES && i < count; i++)
         e->lane_flops[u->device] += units[which[i]].flops;
     if (phase->kind == LS_PHASE_LANES)
         e->lane_seconds[u->device] += seconds;
     if (phase->kind == LS_PHASE_LANES)
-        end_lane_units(e, which, count, failed, worker, status);
+        end_lane_units(e, which, count, failed, thread, status);
     else if (status != LS_OK)
         note_failure(e, e->phase, which[0], status);
     e->done += count;
@@ -408,10 +408,10 @@ static void do_units(ls_executor *e, const int *which, int count, int worker)
 
 /* A thread's part of a run. Identical units of one phase need no wake-up, but a lane may free what
  * another thread waits for. */
-static void worker_loop(void *user, int worker)
+static void thread_loop(void *user, int thread)
 {
     ls_executor *e = user;
-    int device = e->device_of[worker];
+    int device = e->device_of[thread];
     double begin = ls_clock_now();
     pthread_mutex_lock(&e->mutex);
     while (has_more(e, device)) {
@@ -419,20 +419,20 @@ static void worker_loop(void *user, int worker)
         if (index < 0) {
             double start = ls_clock_now();
             wait_for_progress(e, device);
-            count_waiting(&e->meters[worker], phase_at(e, phase)->kind, ls_clock_now() - start);
+            count_waiting(&e->meters[thread], phase_at(e, phase)->kind, ls_clock_now() - start);
             continue;
         }
-        int *which = e->taken + worker * e->plan->lanes, count = 1;
+        int *which = e->taken + thread * e->plan->lanes, count = 1;
         which[0] = index;
         if (phase_at(e, phase)->kind == LS_PHASE_LANES)
             count = find_more_lanes(e, device, which);
-        do_units(e, which, count, worker);
+        do_units(e, which, count, thread);
         if (e->phase != phase || e->failure.status != LS_OK || e->devices > 1 ||
             phase_at(e, phase)->kind == LS_PHASE_LANES)
             signal_progress(e);
     }
     pthread_mutex_unlock(&e->mutex);
-    e->meters[worker].present = ls_clock_now() - begin;
+    e->meters[thread].present = ls_clock_now() - begin;
 }
 
 /* Runs every unit in order: the calling thread may run units of any device. */
@@ -456,8 +456,8 @@ void ls_dispatch(ls_executor *e)
     e->failure.status = LS_OK;
     e->phase = 0;
     start_phase(e);
-    if (e->crew)
-        ls_thread_pool_run(e->crew, e->wanted, worker_loop, e);
+    if (e->thread_pool)
+        ls_thread_pool_run(e->thread_pool, e->wanted, thread_loop, e);
     else
         run_alone(e);
 }

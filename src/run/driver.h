@@ -23,7 +23,7 @@ ls_status ls_driver_begin(ls_driver *driver);
 void ls_driver_commit(ls_driver *driver, const ls_variable *variable);
 
 ls_status ls_driver_run(ls_driver *driver, struct ls_executor *e, const ls_phase *phase, const struct ls_unit *unit,
-                        int worker);
+                        int thread);
 
 /* Copies a lane's partials of a segment to host memory; only in plans that join on the host. */
 ls_status ls_driver_bring_home(ls_driver *driver, struct ls_executor *e, int segment, int lane);
@@ -31,10 +31,10 @@ ls_status ls_driver_bring_home(ls_driver *driver, struct ls_executor *e, int seg
 /* Runs several units of a phase of lanes: the same segments of different lanes, all on this device,
  * at most `together` of the place. *failed: which of them failed, if any. */
 ls_status ls_driver_run_lanes(ls_driver *driver, struct ls_executor *e, const struct ls_unit *const *units, int count,
-                              int worker, int *failed);
+                              int thread, int *failed);
 
 /* Joins the partials of a block of lanes, all on this device, into the first lane that has any. */
-ls_status ls_driver_join_lanes(ls_driver *driver, struct ls_executor *e, int segment, int first, int count, int worker);
+ls_status ls_driver_join_lanes(ls_driver *driver, struct ls_executor *e, int segment, int first, int count, int thread);
 
 /* Joins the partials of two blocks on this device into those of the left block. */
 ls_status ls_driver_join_siblings(ls_driver *driver, struct ls_executor *e, int segment, int left, int right);

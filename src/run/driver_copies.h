@@ -28,10 +28,10 @@ ls_status ls_driver_fetch(ls_driver *d, int value, const ls_driver *other, size_
 void ls_driver_count_copy(const ls_driver *d, int value, int from, int to, size_t bytes);
 
 /* Copies a whole value once a run, a constant only once. State is already there. */
-ls_status ls_driver_bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int worker);
+ls_status ls_driver_bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int thread);
 
 /* Copies the inputs of a step that are not on the device yet. */
-ls_status ls_driver_bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int worker,
+ls_status ls_driver_bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int thread,
                                  const ls_driver_task *t);
 
 /* Copies the output of a lane's step to the host if others need it there. */

@@ -24,13 +24,13 @@ struct ls_driver {
     ls_finite_call *checks; /* Arrays to check in one call; `finite` has the results. */
     bool *finite;
     size_t check_count, check_room, finite_room;
-    void *part;           /* Host buffer for a partial in transit. */
+    void *transit;        /* Host buffer for a partial in transit. */
     ls_program_run *runs; /* Lanes that run together. */
 
     /* Executor and thread of the current unit: copies count as their time. */
     ls_executor *executor;
-    int worker;
-    double began; /* Start time of the last copy. */
+    int thread;
+    double copy_start; /* Start time of the last copy. */
 };
 
 static inline const ls_plan *ls_driver_plan(const ls_driver *d)

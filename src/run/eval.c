@@ -193,7 +193,7 @@ static ls_status bring_state(const run *r)
         const ls_tensor *node = plan->nodes[i].node;
         ls_variable *written[LS_MAX_WRITES];
         int group = plan->nodes[i].group;
-        if (node->op == LS_OP_variable && (ls_is_looked_at(p, i, p->home) || plan->nodes[i].fetched))
+        if (node->op == LS_OP_variable && (ls_is_read_on(p, i, p->home) || plan->nodes[i].fetched))
             LS_TRY(ls_variable_sync_to_host(node->attr.variable.variable));
         int count = group >= 0 && plan->groups[group].kind == LS_CPU ? ls_node_writes(node, written) : 0;
         for (int k = 0; k < count; k++)
@@ -202,41 +202,41 @@ static ls_status bring_state(const run *r)
     return LS_OK;
 }
 
-static ls_status set_outside(run *r)
+static ls_status set_external(run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    ls_external *outside = ls_executor_outside(r->executor);
+    ls_external *external = ls_executor_external(r->executor);
     for (int i = 0; i < plan->node_count; i++) {
         const ls_tensor *node = plan->nodes[i].node;
         if (plan->nodes[i].group >= 0 || plan->nodes[i].in)
             continue;
         if (is_held(node, r))
-            outside[i] = (ls_external){ .data = node->held.data };
+            external[i] = (ls_external){ .data = node->held.data };
         else if (node->op == LS_OP_constant)
-            outside[i] = (ls_external){ .data = node->attr.data.data.bytes };
+            external[i] = (ls_external){ .data = node->attr.data.data.bytes };
         else if (node->op == LS_OP_variable)
-            outside[i] = (ls_external){ .data = node->attr.variable.variable->data };
+            external[i] = (ls_external){ .data = node->attr.variable.variable->data };
         else
-            LS_TRY(find_feed(r, node, &outside[i]));
+            LS_TRY(find_feed(r, node, &external[i]));
     }
     return LS_OK;
 }
 
 /* ---- End of a run ---- */
 
-static void free_rooms(const run *r, ls_block **rooms)
+static void free_blocks(const run *r, ls_block **blocks)
 {
     for (size_t i = 0; i < r->fetch_count; i++)
-        ls_context_give(r->graph->context, r->fetches[i]->device, rooms[i]);
-    free(rooms);
+        ls_context_give(r->graph->context, r->fetches[i]->device, blocks[i]);
+    free(blocks);
 }
 
 /* Done before anything is written, so that a run fails completely or not at all. */
-static ls_status make_room(const run *r, ls_block ***rooms)
+static ls_status take_blocks(const run *r, ls_block ***blocks)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    *rooms = calloc(r->fetch_count ? r->fetch_count : 1, sizeof(**rooms));
-    if (!*rooms)
+    *blocks = calloc(r->fetch_count ? r->fetch_count : 1, sizeof(**blocks));
+    if (!*blocks)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu fetched values", r->fetch_count);
     for (size_t i = 0; i < r->fetch_count; i++) {
         const ls_tensor *fetch = r->fetches[i];
@@ -247,9 +247,9 @@ static ls_status make_room(const run *r, ls_block ***rooms)
             continue; /* Reuses the memory of the old value. */
         char label[LS_NODE_TEXT], what[LS_NODE_TEXT + 32];
         snprintf(what, sizeof(what), "%s (op %s)", ls_node_label(fetch, label), ls_tensor_op(fetch));
-        ls_status status = ls_context_take(r->graph->context, fetch->device, bytes, what, &(*rooms)[i]);
+        ls_status status = ls_context_take(r->graph->context, fetch->device, bytes, what, &(*blocks)[i]);
         if (status != LS_OK) {
-            free_rooms(r, *rooms);
+            free_blocks(r, *blocks);
             return status;
         }
     }
@@ -260,7 +260,7 @@ static ls_status make_room(const run *r, ls_block ***rooms)
 static void copy_input(run *r, ls_tensor *fetch)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    const ls_external *from = &ls_executor_outside(r->executor)[fetch->position];
+    const ls_external *from = &ls_executor_external(r->executor)[fetch->position];
     size_t unit = ls_plan_unit(plan, fetch);
     int64_t count = fetch->per_sample ? r->batch : 1;
     for (int64_t i = 0; i < count; i++)
@@ -268,16 +268,16 @@ static void copy_input(run *r, ls_tensor *fetch)
                (const char *)from->data + unit * (size_t)(from->rows ? from->rows[i] : i), unit);
 }
 
-static void hold(run *r, ls_tensor *fetch, ls_block *room)
+static void hold(run *r, ls_tensor *fetch, ls_block *block)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     size_t bytes = ls_plan_unit(plan, fetch) * (fetch->per_sample ? (size_t)r->batch : 1);
     const ls_plan_node *node = &plan->nodes[fetch->position];
     bool in_place = node->group >= 0 && plan->groups[node->group].in_place;
-    if (room) {
+    if (block) {
         ls_context_give(r->graph->context, fetch->device, fetch->held.block);
-        fetch->held.block = room;
-        fetch->held.data = ls_context_data(room);
+        fetch->held.block = block;
+        fetch->held.data = ls_context_data(block);
     }
     if (bytes && fetch->op == LS_OP_input)
         copy_input(r, fetch);
@@ -317,7 +317,7 @@ static void count_run(const run *r)
         r->graph->run++;
 }
 
-static void commit(run *r, ls_block **rooms)
+static void commit(run *r, ls_block **blocks)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     for (int i = 0; i < plan->node_count; i++)
@@ -325,26 +325,26 @@ static void commit(run *r, ls_block **rooms)
     ls_executor_commit(r->executor);
     for (size_t i = 0; i < r->fetch_count; i++)
         if (r->fetches[i]->op != LS_OP_variable && !is_held(r->fetches[i], r))
-            hold(r, r->fetches[i], rooms[i]);
+            hold(r, r->fetches[i], blocks[i]);
     count_run(r);
 }
 
 static ls_status execute(run *r)
 {
-    ls_block **rooms;
+    ls_block **blocks;
     if (ls_context_has_others(r->graph->context))
         LS_TRY(bring_state(r));
-    LS_TRY(set_outside(r));
-    LS_TRY(make_room(r, &rooms));
+    LS_TRY(set_external(r));
+    LS_TRY(take_blocks(r, &blocks));
     if (r->audit)
         ls_executor_audit(r->executor);
     ls_status status = ls_executor_run(r->executor, r->graph->seed, counter_of(r));
     if (status != LS_OK) {
-        free_rooms(r, rooms);
+        free_blocks(r, blocks);
         return status;
     }
-    commit(r, rooms);
-    free(rooms);
+    commit(r, blocks);
+    free(blocks);
     return LS_OK;
 }
 

@@ -140,7 +140,7 @@ ls_status ls_exchange_bytes(const ls_plan *plan, ls_peers *peers, size_t *out)
     return LS_OK;
 }
 
-static ls_status make_rooms(ls_exchange *x, const ls_plan *plan)
+static ls_status make_memory(ls_exchange *x, const ls_plan *plan)
 {
     size_t received = place_received(x, plan), slices = ls_slices_bytes(x, plan);
     x->received = calloc((size_t)plan->join_count * (size_t)plan->lanes + 1, sizeof(*x->received));
@@ -160,7 +160,7 @@ ls_status ls_exchange_create(const ls_plan *plan, ls_peers *peers, ls_memory *de
     if (!x)
         return no_memory();
     x->device = device;
-    ls_status status = make_rooms(x, plan);
+    ls_status status = make_memory(x, plan);
     if (status == LS_OK)
         *out = x;
     else
@@ -234,13 +234,13 @@ ls_status ls_exchange_post_list(ls_executor *e, int level, int point, const char
 }
 
 /* Joins own lanes to subtrees, each into the slot of its first lane that has one. */
-static void join_own(ls_executor *e, int segment, int worker)
+static void join_own(ls_executor *e, int segment, int thread)
 {
     const ls_exchange *x = e->exchange;
     for (int t = 0; t < x->subtree_count; t++) {
         const ls_subtree *own = &x->subtrees[t];
         if (own->worker == e->plan->options.worker && own->end - own->first > 1)
-            ls_host_join_block(e, segment, own->first, own->end - own->first, worker);
+            ls_host_join_block(e, segment, own->first, own->end - own->first, thread);
     }
 }
 
@@ -296,13 +296,13 @@ static void add_subtrees(const ls_executor *e, int level, bool late, ls_piece_li
                 add_subtree(e, i, &e->exchange->subtrees[t], list);
 }
 
-ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker)
+ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int thread)
 {
     const ls_plan *plan = e->plan;
     ls_piece_list *list = &e->exchange->now;
     for (int s = phase->first; s < phase->first + phase->count; s++)
         if (plan->segments[s].slot_bytes > 0)
-            join_own(e, s, worker);
+            join_own(e, s, thread);
     list->count = 0;
     add_subtrees(e, phase->level, false, list);
     for (int s = phase->first; s < phase->first + phase->count; s++)

@@ -11,14 +11,14 @@ void ls_exchange_destroy(ls_exchange *exchange);
 
 /* After the lanes of a level: sends subtrees of its joins and rows of gathered batches from each
  * worker to all. */
-ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker);
+ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int thread);
 
 /* After all levels: sends samples of fetched values. */
 ls_status ls_exchange_fetches(ls_executor *e);
 
 /* Joins that workers share out: sends each part to the worker that joins it, and the result to
  * all. */
-ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker);
+ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int thread);
 
 /* Late joins. ls_exchange_post starts sending this level's partials and the previous level's
  * results while lanes are computed; ls_exchange_settle waits for what was posted. */

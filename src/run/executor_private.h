@@ -9,7 +9,7 @@
  *   partials.c    slots of lanes, and joins of siblings
  *   audit.c       compares a lane that two workers of a cluster compute
  *
- * A "thread" is one of the pool `crew`; code calls its index `worker`. */
+ * `thread` is an index in `thread_pool`. Backends call it `worker`. */
 #ifndef LS_RUN_EXECUTOR_PRIVATE_H
 #define LS_RUN_EXECUTOR_PRIVATE_H
 
@@ -78,20 +78,20 @@ typedef struct ls_last_update {
 struct ls_executor {
     ls_plan *plan;
     ls_placement *placement;
-    ls_thread_pool *crew;
-    int workers, devices;
+    ls_thread_pool *thread_pool;
+    int threads, devices;
     int *device_of;      /* By thread. */
     bool *wanted;        /* By thread: its device takes part. */
     ls_driver **drivers; /* By device; NULL: a CPU, or a device without work. */
     ls_phase_units *phases;
     int phase_count;
-    ls_external *outside;
+    ls_external *external;
     char *whole;
     char **kept, **frames, **partials; /* By device; NULL: not in host memory. */
     /* By thread: micro-batch values, scratch, picked rows; a driver's thread has only picked
      * rows. */
     char **arena;
-    char **stage; /* By thread: the picked rows in its arena. */
+    char **staging; /* By thread: the picked rows in its arena. */
     ls_block *whole_block, **arena_block, **kept_block, **frame_block, **partial_block;
     const void ***inputs; /* By thread: input pointers of the current step. */
     const void ***lanes;  /* By thread: pointers to the partials being joined. */
@@ -120,14 +120,14 @@ struct ls_executor {
     int audited;    /* The lane that two workers compute; -1: none. */
     /* Places, among the members, of the two workers that compute it. */
     int owner, auditor;
-    uint64_t audit[2]; /* Sum of hashes of what this worker computed for it. */
-    char *audit_room;  /* Buffer for a partial of a join, in the value's format. */
+    uint64_t audit[2];  /* Sum of hashes of what this worker computed for it. */
+    char *audit_buffer; /* Buffer for a partial of a join, in the value's format. */
     pthread_mutex_t mutex;
     ls_sleepers *sleepers; /* By device. */
     int phase, done;
-    int *next;              /* By device, then for any CPU: position in its queue. */
-    atomic_int *ranges;     /* By join: largest ls_range found in its results so far. */
-    ls_last_update *before; /* By update. */
+    int *next;                    /* By device, then for any CPU: position in its queue. */
+    atomic_int *ranges;           /* By join: largest ls_range found in its results so far. */
+    ls_last_update *last_updates; /* By update. */
     ls_lane *lane;
     int *in_flight, in_flight_count; /* Lanes that have begun and not ended. */
     int *taken;                      /* By thread and position: units that it runs together. */
@@ -141,8 +141,8 @@ struct ls_executor {
     ls_pool *pools; /* By device and segment. */
     /* By segment and lane: slot of its partials; -1: none, or joined into another lane's. */
     int *slot_of;
-    int *block;       /* By segment and lane: see partials.c. */
-    atomic_int moved; /* Increases with every progress; spinning threads poll it. */
+    int *block;          /* By segment and lane: see partials.c. */
+    atomic_int progress; /* Increases with every progress; spinning threads poll it. */
     /* The first failure in the order of units. */
     ls_error failure;
     int failed_phase, failed_unit;
@@ -162,7 +162,7 @@ void ls_units_drop_lane(ls_phase_units *work, int lane);
 /* Runs all phases, on the thread pool or on the calling thread. Leaves the error in e->failure. */
 void ls_dispatch(ls_executor *e);
 
-ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *unit, int worker);
+ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *unit, int thread);
 
 /* Reports that the gradient of an update is not finite. */
 ls_status ls_executor_not_finite(const ls_step *update);
@@ -173,12 +173,12 @@ ls_status ls_executor_overflows(const ls_variable *variable);
 /* ---- Host memory (addresses.c) ---- */
 
 /* Address of an operand, at sample `first` of a lane. */
-char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first);
+char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int thread, int lane, int64_t first);
 
 /* Address of the first sample of a lane's kept value: in its frame, or among those of the batch. */
 char *ls_executor_kept(const ls_executor *e, size_t kept, int lane);
 
 /* Copies the rows of consecutive samples of a fed data set into the thread's arena. */
-void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples);
+void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int thread, int64_t first, int64_t samples);
 
 #endif

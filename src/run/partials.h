@@ -16,11 +16,11 @@ void ls_partials_claim(ls_executor *e, int device, int first, int count, int lan
 
 /* Records that a task has computed all its partials, and joins the blocks that it completes.
  * Releases the mutex while joining. */
-ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker);
+ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int thread);
 
 /* The same for several lanes of one device whose backend joins lanes: joins each completed block in
  * one call. */
-ls_status ls_partials_complete_lanes(ls_executor *e, int segment, const int *lanes, int count, int worker);
+ls_status ls_partials_complete_lanes(ls_executor *e, int segment, const int *lanes, int count, int thread);
 
 /* Discards the partials of a lane. */
 void ls_partials_drop(ls_executor *e, int segment, int lane);

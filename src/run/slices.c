@@ -77,7 +77,7 @@ static void add_parts(ls_executor *e, const ls_phase *phase, int64_t slice)
     }
 }
 
-static ls_status join_slice(ls_executor *e, const ls_phase *phase, int64_t slice, int worker)
+static ls_status join_slice(ls_executor *e, const ls_phase *phase, int64_t slice, int thread)
 {
     ls_exchange *x = e->exchange;
     int own = e->plan->options.worker;
@@ -89,7 +89,7 @@ static ls_status join_slice(ls_executor *e, const ls_phase *phase, int64_t slice
             if (x->subtrees[t].worker != own)
                 x->received[ls_exchange_index(e->plan, r.join, x->subtrees[t].first)] =
                     (char *)((uintptr_t)(slice_at(x, t, slice) + r.offset) - (size_t)r.from * r.size);
-        LS_TRY(ls_host_join(e, r.join, worker, r.from, r.to));
+        LS_TRY(ls_host_join(e, r.join, thread, r.from, r.to));
     }
     return LS_OK;
 }
@@ -135,7 +135,7 @@ static int64_t count_slices(ls_exchange *x, const ls_plan *plan, const ls_phase 
 
 /* Round k receives the partials of slice k, joins slice k - 1, and sends the results of slice k - 2
  * to all. */
-ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker)
+ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int thread)
 {
     ls_exchange *x = e->exchange;
     int64_t slices = count_slices(x, e->plan, phase);
@@ -149,7 +149,7 @@ ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker)
             ls_exchange_add_ranges(e, phase->first, phase->count, &x->posted);
         LS_TRY(ls_exchange_post_list(e, phase->level, LS_AT_SLICES + (int)k, "the joins"));
         if (k >= 1 && k <= slices)
-            LS_TRY(join_slice(e, phase, k - 1, worker));
+            LS_TRY(join_slice(e, phase, k - 1, thread));
         LS_TRY(x->peers->settle(x->peers));
     }
     ls_exchange_take_ranges(e, phase->first, phase->count, &x->posted);

@@ -58,13 +58,13 @@ void ls_timeline_take_others(ls_timeline *timeline, char *events, double bound);
 
 /* ---- Events of threads; e->timeline is not NULL ---- */
 
-void ls_timeline_task(struct ls_executor *e, int worker, int segment, int lane, double start);
+void ls_timeline_task(struct ls_executor *e, int thread, int segment, int lane, double start);
 /* Lanes that ran together: each gets the whole time. */
-void ls_timeline_tasks(struct ls_executor *e, int worker, int segment, const struct ls_unit *const *units, int count,
+void ls_timeline_tasks(struct ls_executor *e, int thread, int segment, const struct ls_unit *const *units, int count,
                        double start);
-void ls_timeline_unit(struct ls_executor *e, int worker, const struct ls_phase *phase, const struct ls_unit *unit,
+void ls_timeline_unit(struct ls_executor *e, int thread, const struct ls_phase *phase, const struct ls_unit *unit,
                       double start, double end);
-void ls_timeline_siblings(struct ls_executor *e, int worker, int segment, int lane, double start);
-void ls_timeline_copy(struct ls_executor *e, int worker, int value, int from, int to, size_t bytes, double start);
+void ls_timeline_siblings(struct ls_executor *e, int thread, int segment, int lane, double start);
+void ls_timeline_copy(struct ls_executor *e, int thread, int value, int from, int to, size_t bytes, double start);
 
 #endif

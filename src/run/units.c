@@ -253,7 +253,7 @@ static void add_share(const ls_executor *e, int join, ls_phase_units *w)
         for (int i = 0; i < place->part_count; i++)
             foreign = foreign || place->parts[i].owner != d;
         if (foreign && e->plan->joins[join].group->kind == ls_kind_of(e->placement, d) &&
-            ls_is_looked_at(e->placement, value, d))
+            ls_is_read_on(e->placement, value, d))
             w->units[w->count++] = (ls_unit){ .device = d, .index = join };
     }
 }

@@ -21,7 +21,7 @@ typedef struct packing {
     ls_placement *p;
     ls_place *place;
     ls_packer packer;
-    size_t stage_bytes;
+    size_t staging_bytes;
 } packing;
 
 /* One lane's samples of an input; a whole value from its computation to its last reader. Variables
@@ -32,13 +32,13 @@ static ls_status add_operand(packing *k, const ls_operand *o)
     size_t *offset = &k->place->whole[o->value];
     int group = plan->nodes[o->value].group;
     if (ls_is_staged(o)) {
-        if (k->place->stage[o->value] == LS_NOT_HERE) {
-            k->place->stage[o->value] = k->stage_bytes;
-            k->stage_bytes += ls_size_align(o->unit * (size_t)ls_plan_lane_samples(plan), LS_ALIGN);
+        if (k->place->staging[o->value] == LS_NOT_HERE) {
+            k->place->staging[o->value] = k->staging_bytes;
+            k->staging_bytes += ls_size_align(o->unit * (size_t)ls_plan_lane_samples(plan), LS_ALIGN);
         }
         return LS_OK;
     }
-    bool whole = o->storage == LS_OUTSIDE || o->storage == LS_WHOLE;
+    bool whole = o->storage == LS_EXTERNAL || o->storage == LS_WHOLE;
     if (!whole || *offset != LS_NOT_HERE || (group < 0 && plan->nodes[o->value].node->op == LS_OP_variable))
         return LS_OK;
     *offset = 0;
@@ -131,8 +131,8 @@ static ls_status place_block(ls_placement *p, int device)
     place->partials_at = place->frames_at + (size_t)place->frames * place->frame_bytes;
     place->receive = place->partials_at + ls_size_align(place->partial_bytes, LS_ALIGN);
     place->tasks_at = place->receive + ls_size_align(receive, LS_ALIGN);
-    place->micro = k.stage_bytes;
-    place->task_bytes = k.stage_bytes + ls_size_align(micro, LS_ALIGN);
+    place->micro = k.staging_bytes;
+    place->task_bytes = k.staging_bytes + ls_size_align(micro, LS_ALIGN);
     place->total_bytes = place->active ? ls_block_bytes(place->tasks_at + together * place->task_bytes + LS_ALIGN) : 0;
     return LS_OK;
 }
@@ -160,26 +160,26 @@ static void count_needs(ls_placement *p)
     for (int d = 0; d < p->ctx->device_count; d++) {
         ls_place *place = &p->places[d];
         const ls_device *device = &p->ctx->devices[d];
-        size_t workers = !p->crewed ? d == p->home : place->active ? (size_t)device->worker_count : 0;
+        size_t workers = !p->threaded ? d == p->home : place->active ? (size_t)device->worker_count : 0;
         if (device->kind != LS_CPU) {
             place->needed_bytes = place->total_bytes;
             /* Rows that its driver picks, in host memory. CPUs come first, so home's total is
              * already set. */
             if (place->total_bytes > 0)
-                p->places[p->home].needed_bytes += ls_block_bytes(plan->stage_bytes);
+                p->places[p->home].needed_bytes += ls_block_bytes(plan->staging_bytes);
             if (plan->at_home) /* Its partials of joins, for the host to join. */
                 p->places[p->home].needed_bytes += ls_block_bytes(place->partial_bytes);
             continue;
         }
         place->needed_bytes =
             ls_block_bytes(place->kept_bytes) + ls_block_bytes((size_t)place->frames * place->frame_bytes) +
-            ls_block_bytes(place->partial_bytes) + workers * ls_block_bytes(ls_plan_worker_bytes(plan));
+            ls_block_bytes(place->partial_bytes) + workers * ls_block_bytes(ls_plan_thread_bytes(plan));
         if (d == p->home)
             place->needed_bytes += ls_block_bytes(plan->whole_bytes);
     }
 }
 
-ls_status ls_placement_rooms(ls_placement *p)
+ls_status ls_placement_memory(ls_placement *p)
 {
     for (int d = 0; d < p->ctx->device_count; d++) {
         LS_TRY(place_kept(p, d));
