@@ -24,8 +24,8 @@ typedef struct packing {
     size_t staging_bytes;
 } packing;
 
-/* One lane's samples of an input; a whole value from its computation to its last reader. Variables
- * are in the state of the device. */
+/* A lane's samples of an input, or a whole value until its last reader. Variables are in the
+ * device's state. */
 static ls_status add_operand(packing *k, const ls_operand *o)
 {
     const ls_plan *plan = k->p->plan;
@@ -72,8 +72,7 @@ static ls_status add_steps(packing *k, int device, size_t *micro)
     return LS_OK;
 }
 
-/* Memory for other devices' partials of a join or of a part of it. A device has at most two blocks
- * for each level of the tree, or as many as it has lanes. */
+/* For other devices' partials. A device has at most two blocks for each level of the tree. */
 static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t elements, int device)
 {
     size_t blocks = 0;
@@ -83,9 +82,8 @@ static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t 
     return blocks * ls_size_align((size_t)elements * ls_dtype_bytes(join->dtype), LS_ALIGN);
 }
 
-/* The value of each join of which this device owns a part, and memory for other devices' partials;
- * for all joins of a level if they arrive in one transfer. If devices join in pairs, any of them
- * may need it. */
+/* The value of each join that this device owns a part of, and memory for received partials: of all
+ * joins of a level if they arrive in one transfer. */
 static ls_status add_joins(packing *k, int device, size_t *receive)
 {
     const ls_plan *plan = k->p->plan;
@@ -112,8 +110,7 @@ static ls_status add_joins(packing *k, int device, size_t *receive)
     return LS_OK;
 }
 
-/* Order in the block: whole values, kept values, frames, partials, received partials, and for each
- * task the fed samples and the segment's own values. */
+/* Order: whole values, kept values, frames, partials, received partials, tasks. */
 static ls_status place_block(ls_placement *p, int device)
 {
     packing k = { .p = p, .place = &p->places[device] };
@@ -163,8 +160,7 @@ static void count_needs(ls_placement *p)
         size_t workers = !p->threaded ? d == p->home : place->active ? (size_t)device->worker_count : 0;
         if (device->kind != LS_CPU) {
             place->needed_bytes = place->total_bytes;
-            /* Rows that its driver picks, in host memory. CPUs come first, so home's total is
-             * already set. */
+            /* Rows that its driver picks. CPUs come first, so home's total is already set. */
             if (place->total_bytes > 0)
                 p->places[p->home].needed_bytes += ls_block_bytes(plan->staging_bytes);
             if (plan->at_home) /* Its partials of joins, for the host to join. */

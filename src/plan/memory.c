@@ -1,5 +1,5 @@
-/* Pass 7: assigns an offset to every value from its lifetime. Whole and kept values live from level
- * to level; values of a micro-batch live from step to step in the thread's own arena. */
+/* Pass 7: offsets from lifetimes. Whole and kept values live from level to level, values of a
+ * micro-batch from step to step in the thread's arena. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -13,7 +13,7 @@ typedef struct placer {
     ls_plan *plan;
     ls_packer packer;
     int *kept_first, *kept_last; /* By group: segments. */
-    /* By group: last segment that reads each lane's own partial; -1: none. */
+    /* By group: last segment that reads lanes' own partials; -1: none. */
     int *lane_last;
     int *step_of; /* By group: its step in the current segment, plus 1. */
 } placer;
@@ -70,7 +70,7 @@ static bool is_gather_batch(const ls_group *group)
     return ls_node_is(group->root, LS_TRAIT_GATHERS);
 }
 
-/* Whole values, joined partials and prepared weights share one arena; its time is the level. */
+/* Whole values, joined partials and prepared weights share one arena. */
 static ls_status place_whole(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -134,8 +134,8 @@ static ls_status list_lane_parts(placer *p)
     return LS_OK;
 }
 
-/* Values that cross a join live by levels, because within a level one lane may be several segments
- * ahead of another. Values within a level live by segments, the lane's own time. */
+/* Values that cross a join live by levels, because lanes may be several segments apart. Values
+ * within a level live by segments, the lane's own time. */
 static ls_status list_kept(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -159,8 +159,7 @@ static ls_status list_kept(placer *p)
     return list_lane_parts(p);
 }
 
-/* Packs framed values for one lane, or the others for `samples` samples. (A lane's partial is
- * stored where its first sample would be.) */
+/* Packs framed values for one lane, or the others for `samples` samples. */
 static ls_status pack(const ls_plan *plan, bool framed, int64_t samples, const bool *here, size_t *offsets,
                       size_t *bytes)
 {
@@ -186,7 +185,7 @@ ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *he
     return pack(plan, false, samples, here, offsets, bytes);
 }
 
-/* The partials of a lane in one segment are contiguous: the slot that its task fills. */
+/* A lane's partials in one segment are contiguous: its slot. */
 static ls_status place_partials(ls_plan *plan)
 {
     size_t used = 0, all;
@@ -207,7 +206,7 @@ static ls_status place_partials(ls_plan *plan)
 
 /* ---- Operands ---- */
 
-/* Location of an input for a step outside segments, or of a kept value. */
+/* For steps outside segments, and kept values. */
 static ls_operand settled(const ls_plan *plan, int value)
 {
     int source = ls_plan_source_value(plan, value);
@@ -247,8 +246,8 @@ static void use_prepared(const ls_plan *plan, ls_step *step)
     in->offset = plan->prepared[step->group->prepared].offset;
 }
 
-/* A step that can work in place takes over the memory of its first input, if that was computed in
- * this segment and is not needed any more. */
+/* A step that can work in place overwrites its first input if that was computed in this segment and
+ * is not needed any more. */
 static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
 {
     const ls_plan *plan = p->plan;
@@ -269,8 +268,7 @@ static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
         last[step->room] = last[i];
 }
 
-/* Number of steps that another kind of device may fuse into one kernel: the last must not overwrite
- * what the first reads. */
+/* Steps that another kind of device may fuse: the last must not overwrite what the first reads. */
 #define AT_ONCE 3
 
 static ls_status place_segment(placer *p, ls_segment *segment)

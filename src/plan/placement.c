@@ -70,8 +70,7 @@ static ls_status find_active(ls_placement *p)
 
 /* ---- Readers of whole values ---- */
 
-/* All CPUs read host memory. A device that gets rows of a value task by task has no memory for all
- * of it. */
+/* All CPUs read host memory. Staged rows need no memory for the whole value. */
 static void look(ls_placement *p, const ls_operand *o, int device)
 {
     int at = ls_kind_of(p, device) == LS_CPU ? p->home : device;
@@ -87,7 +86,7 @@ static void look_step(ls_placement *p, const ls_step *step, int device)
         look(p, &step->in[k], device);
 }
 
-/* An update runs on every device of its kind that holds a copy of the state and trains with it. */
+/* On every device of its kind that trains with a copy of the state. */
 static void place_update(ls_placement *p, int update)
 {
     const ls_plan *plan = p->plan;
@@ -152,7 +151,7 @@ static bool has_whole(const ls_placement *p, int value, int device)
     return false;
 }
 
-/* The host needs whole values that are fetched, or read by a device that does not have them. */
+/* The host needs values that are fetched, or read by a device without them. */
 static void find_coming(ls_placement *p)
 {
     const ls_plan *plan = p->plan;
@@ -181,7 +180,7 @@ static void find_coming(ls_placement *p)
 
 /* ---- Joins ---- */
 
-/* The device with the most blocks of a segment's lanes: what it owns need not be copied. */
+/* It owns what it need not copy. */
 static int largest_maker(const ls_placement *p, int segment, const int *makers, int count)
 {
     int best = 0, most = 0;
@@ -193,7 +192,7 @@ static int largest_maker(const ls_placement *p, int segment, const int *makers, 
     return best;
 }
 
-/* All devices that compute partials share a large join; a small one has a single owner. */
+/* The devices that compute partials share a large join; a small one has one owner. */
 static ls_status place_join(ls_placement *p, int join)
 {
     const ls_plan *plan = p->plan;
@@ -242,7 +241,7 @@ static void keep_copy_on(ls_placement *p, int device, int kept, int lane)
     p->places[device].row[lane] = 0;
 }
 
-/* A reader uses a value in place or gets its own copy; via the host, unless its backend copies
+/* A reader uses a value in place or gets a copy, via the host unless its backend copies
  * directly. */
 static void read_kept(ls_placement *p, int kept, int lane, int reader)
 {
