@@ -101,8 +101,7 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     return threaded ? ls_runtime_thread_pool(graph->context, &m->thread_pool) : LS_OK;
 }
 
-/* More lanes would use idle threads but give different bits. Only information if the user chose the
- * lanes. */
+/* Only information if the user chose the lanes. */
 static void report_idle(ls_context *ctx, const ls_plan *plan, int threads)
 {
     bool chosen = plan->options.lanes > 0;
@@ -126,8 +125,7 @@ static void report_meetings(ls_context *ctx, const ls_plan *plan)
             meetings);
 }
 
-/* Warns about work on reference kernels, but not again for other plans of the graph (other batch
- * sizes). */
+/* Once for all plans of the graph (other batch sizes). */
 static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
 {
     ls_text text = { 0 };
@@ -149,8 +147,7 @@ static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
     ls_text_free(&text);
 }
 
-/* A device had memory for the plan but not for the scratch of its kernels, whose size is known only
- * after they are created. */
+/* The size of scratch is known only after kernels are created. */
 static bool lacks_scratch(const ls_context *ctx)
 {
     for (int d = ctx->cpu_count; d < ctx->device_count; d++)

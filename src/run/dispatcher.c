@@ -1,13 +1,11 @@
 /* Decides which thread runs which unit, and when. Phases follow each other; units of a phase run in
- * parallel. Each thread of the pool belongs to a device and takes units of that device: on the CPU
- * directly, elsewhere through the driver. The plan fixes what a unit computes, but not which thread
- * runs it.
+ * parallel. Each thread belongs to a device and takes its units: on the CPU directly, elsewhere
+ * through the driver.
  *
  * In a phase of lanes a unit is a series of segments of one lane on one device; it waits for the
  * lane's previous unit. A lane begins when every device that it visits has a free frame for it
  * (src/plan/inflight.c proves that this cannot deadlock). The most advanced lane goes first: it
- * frees its frame soonest. With a map that fills, the least advanced goes first: all lanes go
- * forward before any goes back.
+ * frees its frame soonest. With a map that fills, the least advanced goes first.
  *
  * After a unit fails, only units before it in the order of units still run, so the reported failure
  * is always the same one. Later lanes give back their frames and slots. */
@@ -53,7 +51,7 @@ static void begin_lanes(ls_executor *e, const ls_phase *phase)
     ls_partials_begin(e, phase->first, phase->count);
 }
 
-/* A lane can begin if it is the next of every device that it visits, and each has a free frame. */
+/* It must be the next lane of every device that it visits, with a free frame on each. */
 static bool can_begin(const ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
@@ -88,7 +86,7 @@ static void end_lane(ls_executor *e, const ls_phase_units *w, int lane)
     e->in_flight[at] = e->in_flight[--e->in_flight_count];
 }
 
-/* Returns the number of units to run: up to the first failed one, if any in this phase. */
+/* Returns the number of units to run: up to the first failed one. */
 static int unit_end(const ls_executor *e, const ls_phase_units *w)
 {
     return e->failure.status == LS_OK || e->failed_phase != e->phase ? w->count : e->failed_unit;
@@ -112,8 +110,8 @@ static int begin_next_lane(ls_executor *e, const ls_phase_units *w, int device, 
     return unit;
 }
 
-/* Returns the next unit of the most advanced lane in flight (least advanced if the map fills; the
- * first on a tie). -1: none. */
+/* Returns the next unit of the most advanced lane in flight (least advanced if the map fills); -1:
+ * none. */
 static int furthest_unit(const ls_executor *e, const ls_phase_units *w, int device, int end, bool fills)
 {
     int best = -1, far = 0;
@@ -148,8 +146,8 @@ static int find_lane_unit(ls_executor *e, int device)
     return best;
 }
 
-/* Adds, to units[0], units of the next lanes that can begin and have the same segments, to run them
- * together. Excludes lanes that continue on another device. Returns the number of units. */
+/* Adds, to units[0], units with the same segments of the next lanes that can begin, except lanes
+ * that continue on another device. Returns the number of units. */
 static int find_more_lanes(ls_executor *e, int device, int *units)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -231,7 +229,7 @@ static void end_lane_unit(ls_executor *e, const ls_phase_units *w, int lane)
         end_lane(e, w, lane);
 }
 
-/* If `status` is an error, units from position `failed` on did not succeed. */
+/* On error, units from position `failed` on did not succeed. */
 static void end_lane_units(ls_executor *e, const int *which, int count, int failed, int thread, ls_status status)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -257,7 +255,7 @@ static void start_phase(ls_executor *e)
     e->done = 0;
     for (; e->phase < e->plan->phase_count && e->phases[e->phase].count == 0; e->phase++)
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
-            /* All lanes belong to other workers: there are no partials here. */
+            /* All lanes are other workers'. */
             begin_lanes(e, phase_at(e, e->phase));
     if (e->phase < e->plan->phase_count && phase_at(e, e->phase)->kind == LS_PHASE_LANES)
         begin_lanes(e, phase_at(e, e->phase));
@@ -293,8 +291,7 @@ static bool has_unit(const ls_executor *e, int device)
     return !is_at_end(e, w, device) || (is_cpu(e, device) && !is_at_end(e, w, e->devices));
 }
 
-/* Whether this device gets more units; after a failure, whether any remain before the failed
- * one. */
+/* Whether this device gets more units, before the failed one if any. */
 static bool has_more(const ls_executor *e, int device)
 {
     if (e->phase >= e->plan->phase_count)
@@ -319,8 +316,7 @@ static bool spins(const ls_executor *e, int device)
 }
 
 /* Wakes sleeping threads. Devices that spin are always woken: a unit may come soon. Others only if
- * they have a unit or are at the end: with more devices than cores, most wake-ups would find
- * nothing. */
+ * they have a unit or are at the end, as most wake-ups would find nothing. */
 static void signal_progress(ls_executor *e)
 {
     atomic_fetch_add_explicit(&e->progress, 1, memory_order_release);
@@ -374,7 +370,7 @@ static ls_status run_units(ls_executor *e, const ls_phase *phase, const int *whi
     return ls_driver_run_lanes(driver, e, list, count, thread, failed);
 }
 
-/* Runs a unit, or several of different lanes together. Releases the mutex while running. */
+/* Releases the mutex while running. */
 static void do_units(ls_executor *e, const int *which, int count, int thread)
 {
     const ls_phase *phase = phase_at(e, e->phase);
@@ -406,8 +402,8 @@ static void do_units(ls_executor *e, const int *which, int count, int thread)
     }
 }
 
-/* A thread's part of a run. Identical units of one phase need no wake-up, but a lane may free what
- * another thread waits for. */
+/* Identical units of one phase need no wake-up, but a lane may free what another thread waits
+ * for. */
 static void thread_loop(void *user, int thread)
 {
     ls_executor *e = user;
@@ -435,7 +431,7 @@ static void thread_loop(void *user, int thread)
     e->meters[thread].present = ls_clock_now() - begin;
 }
 
-/* Runs every unit in order: the calling thread may run units of any device. */
+/* The calling thread may run units of any device. */
 static void run_alone(ls_executor *e)
 {
     double begin = ls_clock_now();

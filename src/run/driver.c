@@ -211,7 +211,7 @@ static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int th
 
 /* ---- Lanes together ---- */
 
-/* First copies the inputs of each lane, then runs all in one call. */
+/* Copies the inputs of each lane, then runs all in one call. */
 static ls_status launch_tasks(ls_driver *d, ls_executor *e, int segment, const ls_unit *const *units, int count,
                               int thread)
 {

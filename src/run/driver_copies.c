@@ -49,8 +49,7 @@ ls_status ls_driver_fetch(ls_driver *d, int value, const ls_driver *other, size_
     return ls_driver_upload(d, here, host, bytes);
 }
 
-/* A constant created for this device counts as no copy. Other leaves are on CPUs, no matter which
- * device was requested. */
+/* A constant of this device is no copy. Other leaves are on CPUs, whatever was requested. */
 static int leaf_device(const ls_driver *d, const ls_tensor *node)
 {
     bool asked = node->device != LS_ANY_DEVICE;

@@ -1,5 +1,4 @@
-/* Joins of partials on the device of a driver, and transfers of partials and results between
- * devices. */
+/* Joins partials on the device of a driver, and moves partials and results between devices. */
 #include "run/driver_joins.h"
 
 #include <string.h>
@@ -98,7 +97,7 @@ ls_status ls_driver_join_lanes(ls_driver *d, ls_executor *e, int segment, int fi
     return ls_driver_recover(d, ls_fail_within(status, "lanes %d to %d", first, first + count - 1));
 }
 
-/* A part of a join being computed: addresses of each lane's partial, own or received. */
+/* A part of a join, with each lane's partial, own or received. */
 typedef struct joining {
     ls_driver *driver;
     const ls_join *join;
@@ -112,8 +111,8 @@ static ls_status join_two(const joining *j, ls_memory_place to, ls_memory_place 
     return ls_device_join(j->driver->device, &call);
 }
 
-/* Computes T[a,b) into its left operand. `to`: where the result must be; without memory: anywhere.
- * *out has no memory if all lanes are empty. */
+/* Computes T[a,b) into `to`, or into its left operand if that has no memory. *out has no memory if
+ * all lanes are empty. / */
 static ls_status join_tree(const joining *j, int a, int b, ls_memory_place to, ls_memory_place *out)
 {
     ls_memory_place nowhere = { NULL, 0 }, left = { NULL, 0 }, right = { NULL, 0 };
@@ -159,7 +158,7 @@ static size_t received_at(const ls_driver *d, const ls_join *join, size_t n, siz
     return d->place->receive + d->place->received[join - ls_driver_plan(d)->joins] + n * ls_size_align(bytes, LS_ALIGN);
 }
 
-/* Own partials stay in place; this range of the others' is copied here. */
+/* Copies this range of the partials of other devices. */
 static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *g, ls_memory_place *lane)
 {
     const ls_join *join = g->join;
@@ -186,7 +185,7 @@ static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *
     return LS_OK;
 }
 
-/* Computes T of a pair of blocks into the partials of its first lane, which is on this device. */
+/* Into the partials of its first lane, which is on this device. */
 ls_status ls_driver_join_pair(ls_driver *d, ls_executor *e, const ls_unit *u, int thread)
 {
     const ls_plan *plan = ls_driver_plan(d);
@@ -240,8 +239,7 @@ static ls_status join_part(ls_driver *d, ls_executor *e, int index, const ls_joi
                                                  : LS_OK;
 }
 
-/* Copies the result to the host if needed and records its range. *check: index of the next
- * result. */
+/* Copies the result to the host if needed, and records its range. *check: the next result. */
 static ls_status end_part(ls_driver *d, ls_executor *e, int index, const ls_join_part *part, size_t *check)
 {
     const ls_join *join = &ls_driver_plan(d)->joins[index];
@@ -323,7 +321,7 @@ static ls_status add_transfer(ls_driver *d, const ls_driver *from, size_t there,
     return LS_OK;
 }
 
-/* Lists them in the order in which gather_partials expects them. */
+/* In the order in which gather_partials expects them. */
 static ls_status list_gathered(ls_driver *d, ls_executor *e, const ls_join *join, const ls_join_part *part)
 {
     const ls_driver *owner = e->drivers[part->owner];
@@ -361,7 +359,7 @@ static ls_status list_shared(ls_driver *d, ls_executor *e, const ls_join *join, 
     return LS_OK;
 }
 
-/* Makes the transfers of all devices of this one's kind, which are idle meanwhile. */
+/* All devices of the kind are idle meanwhile. */
 ls_status ls_driver_transfer_all(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u)
 {
     ls_context *ctx = ls_driver_plan(d)->graph->context;

@@ -1,5 +1,5 @@
-/* Runs a graph: checks feeds, finds or compiles a plan, runs it; then writes variables and stores
- * fetched values. Eager runs use single-use plans and store all values that they compute. */
+/* Runs a graph: checks feeds, finds or compiles a plan, runs it, and stores fetched values. Eager
+ * runs use single-use plans and store all values that they compute. */
 #include "run/eval.h"
 
 #include <stdlib.h>
@@ -112,7 +112,7 @@ static bool has_batch_axis(const ls_tensor *node)
     return false;
 }
 
-/* Two feeds of one input are an error: one would be ignored. */
+/* Two feeds of one input are an error. */
 static ls_status find_feed(const run *r, const ls_tensor *input, ls_external *out)
 {
     static const char nothing; /* Address for data of zero bytes. */
@@ -163,9 +163,8 @@ static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count
     return LS_OK;
 }
 
-/* Eager programs feed nothing: derives the batch size from held values. Values with a batch axis
- * must agree. Whole values (two losses, for example) may come from different runs; their batch
- * counts only if all agree. */
+/* Eager programs feed nothing: the batch size is that of held values. Values with a batch axis must
+ * agree; whole values may come from different runs and count only if all agree. */
 static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
 {
     int64_t whole = NO_BATCH;
@@ -184,7 +183,7 @@ static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
     return LS_OK;
 }
 
-/* Brings the variables that CPUs read or write to host memory. */
+/* Those that CPUs read or write. */
 static ls_status bring_state(const run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -231,7 +230,7 @@ static void free_blocks(const run *r, ls_block **blocks)
     free(blocks);
 }
 
-/* Done before anything is written, so that a run fails completely or not at all. */
+/* Before anything is written, so that a run fails completely or not at all. */
 static ls_status take_blocks(const run *r, ls_block ***blocks)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -360,7 +359,7 @@ static ls_status check_fetch(const ls_graph *graph, const ls_tensor *fetch, size
     return LS_OK;
 }
 
-/* If a plan exists for these fetches and this batch, its nodes were checked before. */
+/* The nodes of an existing plan were checked before. */
 static ls_status prepare(run *r)
 {
     ls_runs *runs = NULL;
@@ -375,7 +374,7 @@ static ls_status prepare(run *r)
     return status;
 }
 
-/* A run involves all workers: those that have not met yet do so now. */
+/* Workers that have not met yet do so now. */
 static ls_status meet(const ls_graph *graph)
 {
     ls_context *ctx = graph->context;
@@ -451,8 +450,7 @@ static bool fetches_input(const run *r)
     return false;
 }
 
-/* Makes the samples of this process's lanes; all samples in an audited run, where the lane may be
- * another worker's. */
+/* Those of this process's lanes; all in an audited run, where the lane may be another worker's. */
 static ls_status make_samples(const ls_run_request *q, const run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -526,7 +524,7 @@ ls_status ls_run_placement(ls_graph *graph, const ls_run_settings *settings, ls_
     return status;
 }
 
-/* An eager run stores all computed nodes, so that values read together come from the same run. */
+/* All computed nodes, so that values read together come from the same run. */
 static size_t keep_computed(const run *r, ls_tensor **order, size_t count)
 {
     size_t kept = 0;
@@ -644,7 +642,7 @@ static int uncut(const ls_task_map *map, const ls_task_map_point *at)
     return at->lane < 0 ? LS_ANY_DEVICE : device;
 }
 
-/* Shows the plan before any map is applied, independent of the devices. */
+/* Before any map is applied, so independent of the devices. */
 ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
 {
     LS_CLAIM(graph);

@@ -38,7 +38,7 @@ static ls_status make_thread(ls_executor *e, int w)
     return e->inputs[w] && e->lanes[w] && e->places[w] ? LS_OK : no_memory();
 }
 
-/* Example: "activations of conv2d:12, relu:30 and 14 more", the largest kept values of a device. */
+/* Example: "activations of conv2d:12, relu:30 and 14 more". */
 static void name_kept(const ls_executor *e, int device, char text[160])
 {
     const ls_plan *plan = e->plan;
@@ -81,8 +81,8 @@ static void name_whole(const ls_plan *plan, char text[160])
         snprintf(text, 160, "whole values");
 }
 
-/* CPU devices: what lanes keep, that is values of the batch, frames and partials. Other devices:
- * the partials that the host joins. */
+/* CPU devices: values of the batch, frames and partials. Other devices: partials that the host
+ * joins. */
 static ls_status make_lane_memory(ls_executor *e)
 {
     const ls_placement *p = e->placement;

@@ -30,8 +30,8 @@ ls_external *ls_executor_external(ls_executor *executor);
  * assignments are not. Variables that CPUs read or write must be in host memory. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
 
-/* After a successful run: makes the new values of variables current, those that updates have written
- * and those that are assigned. */
+/* After a successful run: makes the new values of variables current, those that updates have
+ * written and those that are assigned. */
 void ls_executor_commit(ls_executor *executor);
 
 /* After a run: copies a fetched value, sample by sample if it has samples. */

@@ -1,5 +1,5 @@
-/* Units that CPU threads run. The micro-batches of a lane go through a segment in order; a
- * reduction continues from one to the next. Nothing is allocated during a run. */
+/* Units that CPU threads run. A lane's micro-batches go through a segment in order; a reduction
+ * continues from one to the next. Nothing is allocated during a run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -97,7 +97,7 @@ static ls_status run_update(ls_executor *e, const ls_step *step, int thread, int
     return LS_OK;
 }
 
-/* A reduction continues the partial of the previous samples. */
+/* Reductions continue the partial of the previous samples. */
 static ls_status run_lane_step(ls_executor *e, const ls_step *step, int thread, int lane, int64_t first,
                                int64_t samples)
 {
@@ -221,7 +221,7 @@ static bool has_safe_state(const ls_executor *e, const ls_step *step)
 
 /* Checks an in-place update before anything is written. The CPU computes the new values on trial,
  * unless the numbers are too small to overflow. Other devices write the new state beside the old
- * one and check it then. */
+ * one and then check it. */
 static ls_status run_check(ls_executor *e, const ls_step *step, int thread, int64_t from, int64_t to)
 {
     const ls_kernel_source *host = &e->plan->source;
@@ -247,8 +247,7 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int thread, int6
     return broken < 0 ? LS_OK : ls_executor_overflows(written[broken]);
 }
 
-/* An update that is not in place because its value is used: the variable does not get the new
- * values yet. */
+/* An update whose value is used: its variable gets the new values later. */
 static ls_status run_update_apart(ls_executor *e, const ls_step *step, int thread)
 {
     const ls_tensor *node = step->group->root;
@@ -265,7 +264,7 @@ static ls_status run_update_apart(ls_executor *e, const ls_step *step, int threa
     return LS_OK;
 }
 
-/* Checks a loss, or a value to assign. Without a finite loss, even finite gradients are useless. */
+/* Checks a loss, or a value to assign. */
 static ls_status run_guard(ls_executor *e, int node)
 {
     const ls_operand *o = &e->plan->value_of[node];

@@ -137,7 +137,7 @@ bool ls_runs_has(ls_runs *runs, const ls_run_settings *settings, ls_tensor *cons
     return find(runs, settings, fetches, count, batch) != NULL;
 }
 
-/* Copies what identifies a plan: a map's arrays may be freed before the plan. */
+/* A map's arrays may be freed before the plan. */
 static ls_status copy_key(ls_cached *made, const ls_run_settings *settings, ls_tensor *const *fetches)
 {
     made->settings = *settings;

@@ -1,7 +1,6 @@
-/* Joins that workers share out, slice by slice. A worker's part is a sequence of ranges of
- * elements, cut into slices that fit in the cache. While one slice is joined, the partials of the
- * next are received and the results of the previous are sent. Slices depend only on the plan and
- * the transport: every worker computes the same list. */
+/* Joins that workers share out. A worker's part is cut into slices that fit in the cache. While one
+ * is joined, the partials of the next are received and the results of the previous are sent. Slices
+ * depend only on the plan and the transport. */
 #include <stdlib.h>
 
 #include "base/size.h"
