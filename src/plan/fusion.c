@@ -1,12 +1,11 @@
-/* Pass 3: fuses nodes into groups. One kernel computes a group, which is never cut. Fusion depends
- * only on the graph and the kinds of its nodes. Each pattern is a chain whose inner values have no
- * other users. */
+/* Pass 3: fuses nodes into groups, which are never cut. Depends only on the graph and the kinds of
+ * nodes. Each pattern is a chain whose inner values have no other users. */
 #include "device/context.h"
 #include "plan/plan.h"
 
 typedef struct fuser {
     ls_plan *plan;
-    int *user; /* By node: its user, if it has only one. */
+    int *user; /* By node: its only user. */
     bool *absorbed;
     bool *inside; /* By node: absorbed, and not its group's value. */
 } fuser;
@@ -21,7 +20,7 @@ static bool is_together(const ls_plan_node *a, const ls_plan_node *b)
     return a->kind == b->kind && a->spread == b->spread;
 }
 
-/* The only user of node i, if it can follow it in a group; otherwise -1. */
+/* -1: node i has other users, or its user cannot follow in a group. */
 static int follower(const fuser *f, int i, ls_op op)
 {
     const ls_plan_node *p = &f->plan->nodes[i];
@@ -133,8 +132,7 @@ static int norm_behind(const fuser *f, int relu_grad)
     return nodes[norm].node->op == LS_OP_batch_norm && nodes[norm].in ? norm : -1;
 }
 
-/* Whether node i can be computed from the inputs of a relu_grad. The relu_grad stays a separate
- * group, computed only if another group needs it. */
+/* Whether node i can be computed from the inputs of a relu_grad, which stays a group of its own. */
 static bool takes_relu_grad(const fuser *f, int relu_grad, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
@@ -168,8 +166,7 @@ static void fuse_masked_add(fuser *f, ls_group *group, int i)
     group->in[group->in_count++] = other;
 }
 
-/* Recomputes the ReLU's mask from x or, if something was added before the ReLU, takes it from its
- * output. */
+/* Recomputes the ReLU's mask from x; takes it from the output if something was added before. */
 static void fuse_norm_grad(fuser *f, ls_group *group, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
@@ -191,8 +188,7 @@ static void fuse_norm_grad(fuser *f, ls_group *group, int i)
     group->in[group->in_count++] = nodes[norm].in[3];     /* Beta. */
 }
 
-/* cast to float64, square, reduce_sum over all axes: the squared norm of a gradient, in one
- * sweep. */
+/* The squared norm of a gradient, in one sweep. */
 static int fuse_squares(fuser *f, ls_group *group, int i)
 {
     int square = group->root->use == LS_USE_WHOLE && group->root->dtype == LS_F64 ? follower(f, i, LS_OP_square) : -1;
@@ -211,7 +207,7 @@ static bool is_dense(const ls_tensor *node)
            !node->attr.matmul.transpose_a;
 }
 
-/* Tries the pattern that begins with node i; returns the last node of the group. */
+/* Returns the last node of the group that begins with node i. */
 static int match(fuser *f, ls_group *group, int i)
 {
     switch (group->root->op) {
@@ -239,8 +235,7 @@ static int match(fuser *f, ls_group *group, int i)
     }
 }
 
-/* Cheap to recompute from inputs that are kept or cheap themselves: one pass over memory, no
- * sum. */
+/* One pass over memory, no sum. */
 static bool is_cheap_op(const ls_tensor *node)
 {
     return ls_node_is(node, LS_TRAIT_CHEAP) ||
@@ -291,8 +286,7 @@ static bool is_updated(const ls_plan *plan, const ls_variable *variable)
     return false;
 }
 
-/* Fetched views of variables show the value before the run's writes; inputs may be picked from a
- * larger set. */
+/* Fetched views of variables show the old value; inputs may be picked from a larger set. */
 static void copy_views(ls_plan *plan)
 {
     for (int i = 0; i < plan->fetch_count; i++) {
@@ -325,8 +319,8 @@ static void find_updates(ls_plan *plan)
     }
 }
 
-/* An update runs where its gradient is (in host memory if the host joins), if that kind has a
- * kernel and the run does not read the new value. */
+/* An update runs where its gradient is (host memory if the host joins), if that kind has a kernel
+ * and nothing reads the new value. */
 static void place_updates(ls_plan *plan)
 {
     const ls_context *ctx = plan->graph->context;
@@ -396,7 +390,7 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
     return LS_OK;
 }
 
-/* If device scopes would cut a group, its nodes go with the first one, and the log reports it. */
+/* If device scopes would cut a group, its nodes go with the first one. */
 static void keep_together(ls_plan *plan, const fuser *f, int first, int root)
 {
     for (int k = first; k != root;) {

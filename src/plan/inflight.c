@@ -25,13 +25,13 @@ typedef struct block {
     int start, size;
 } block;
 
-/* The maximal complete blocks of lanes that are added one by one, in order. */
+/* Maximal complete blocks of lanes that are added in order. */
 typedef struct blocks {
     int total; /* Lanes of the tree. */
     /* Blocks of the current stretch of adjacent lanes: at most two of each size. */
     block stack[64];
     int depth;
-    /* Number of blocks of earlier stretches: they are never joined with lanes after a gap. */
+    /* Blocks before the last gap, which are not joined with later lanes. */
     int apart;
     int next;   /* The lane that would continue the stretch. */
     int most;   /* Largest number of blocks so far. */
@@ -109,11 +109,11 @@ static void find_neighbours(const ls_placement *p, int device, bool *neighbour)
 
 static int workers_of(const ls_placement *p, int device)
 {
-    return p->crewed ? p->ctx->devices[device].worker_count : 1;
+    return p->threaded ? p->ctx->devices[device].worker_count : 1;
 }
 
-/* Lanes that stay on the device throughout a level can run together. If they continued on another
- * device, that one would wait for all of them. */
+/* Lanes that stay on the device throughout a level can run together; another device would have to
+ * wait for all of them. / */
 static int count_together(const ls_placement *p, int device)
 {
     const ls_plan *plan = p->plan;

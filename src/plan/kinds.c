@@ -1,6 +1,5 @@
-/* Pass 2: chooses the kind of device for each node: the requested one; otherwise the fastest that
- * has a kernel, which is the one added last. The CPU has all kernels. Does not choose among devices
- * of a kind. */
+/* Pass 2: the kind of device for each node: the requested one, else the fastest with a kernel,
+ * which is the one added last. The CPU has all kernels. */
 #include "device/context.h"
 #include "plan/plan.h"
 
@@ -33,13 +32,13 @@ static ls_status refuse(const ls_context *ctx, const ls_tensor *node, int kind)
         if (has_device(ctx, k) && supports(ctx, k, node) && used >= 0 && (size_t)used < sizeof(others))
             used +=
                 snprintf(others + used, sizeof(others) - (size_t)used, "%s%s", used ? ", " : "", ctx->kinds[k].name);
-    return ls_fail(LS_ERR_UNSUPPORTED, "%s (op %s) was placed on %s, and a %s has no kernel for it; it can run on: %s",
+    return ls_fail(LS_ERR_UNSUPPORTED, "%s (op %s) cannot run on %s: a %s has no kernel for it; place it on: %s",
                    ls_node_label(node, label), ls_tensor_op(node), ctx->devices[node->device].name,
                    ctx->kinds[kind].name, others);
 }
 
-/* An op that the vendor's kernels compute has their bits everywhere, so it cannot be requested on
- * other kinds. Only the canary may: it measures each kind's own bits. */
+/* An op of the vendor's kernels has their bits everywhere, so it cannot be requested on other
+ * kinds. Only the canary may: it measures each kind's own bits. */
 static ls_status check_kernels(const ls_plan *plan, const ls_tensor *node, int kind)
 {
     char label[LS_NODE_TEXT];
@@ -50,14 +49,13 @@ static ls_status check_kernels(const ls_plan *plan, const ls_tensor *node, int k
     if (!vendor || kind == vendor || !theirs || plan->graph->alone)
         return LS_OK;
     return ls_fail(LS_ERR_UNSUPPORTED,
-                   "%s (op %s) was placed on %s, and kernels of the vendor are %s's: place it there, or use kernels of "
-                   "our own",
+                   "%s (op %s) cannot run on %s: the vendor's kernels run only on %s; place it there, or use the "
+                   "library's own kernels",
                    ls_node_label(node, label), ls_tensor_op(node), ctx->devices[node->device].name,
                    ctx->kinds[vendor].name);
 }
 
-/* Whether every kind in the map has a kernel for this work on samples. *wanted: the kind without
- * one. */
+/* Whether every kind in the map has a kernel. *wanted: the kind without one. */
 static bool is_spread(const ls_plan *plan, const ls_tensor *node, int *wanted)
 {
     const ls_context *ctx = plan->graph->context;
@@ -108,7 +106,7 @@ static ls_status choose(const ls_plan *plan, const ls_tensor *node, ls_plan_node
     return LS_OK;
 }
 
-/* One line for each op that runs on the CPU because its device has no kernel. */
+/* One line for each op without a kernel on its device. */
 static void report(ls_plan *plan)
 {
     uint64_t told[(LS_OP_COUNT + 63) / 64] = { 0 };

@@ -84,9 +84,10 @@ ls_status ls_task_map_device(const ls_task_map *map, const ls_context *ctx, cons
     if (device == LS_ANY_DEVICE && at->lane >= 0)
         device = shared_out(map, ctx, at);
     if (device < LS_ANY_DEVICE || device >= ctx->device_count)
-        return ls_fail(LS_ERR_INVALID, "the map gives work to device %d; there are %d", device, ctx->device_count);
+        return ls_fail(LS_ERR_INVALID, "the map assigns work to device %d, but there are only %d devices", device,
+                       ctx->device_count);
     if (device != LS_ANY_DEVICE && at->kind != LS_ANY_KIND && ctx->devices[device].kind != at->kind)
-        return ls_fail(LS_ERR_INVALID, "the map gives work for a %s to %s", ctx->kinds[at->kind].name,
+        return ls_fail(LS_ERR_INVALID, "the map assigns work for a %s to %s", ctx->kinds[at->kind].name,
                        ctx->devices[device].name);
     *out = device;
     return LS_OK;

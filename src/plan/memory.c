@@ -1,5 +1,5 @@
-/* Pass 7: assigns an offset to every value from its lifetime. Whole and kept values live from level
- * to level; values of a micro-batch live from step to step in the thread's own arena. */
+/* Pass 7: offsets from lifetimes. Whole and kept values live from level to level, values of a
+ * micro-batch from step to step in the thread's arena. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -13,7 +13,7 @@ typedef struct placer {
     ls_plan *plan;
     ls_packer packer;
     int *kept_first, *kept_last; /* By group: segments. */
-    /* By group: last segment that reads each lane's own partial; -1: none. */
+    /* By group: last segment that reads lanes' own partials; -1: none. */
     int *lane_last;
     int *step_of; /* By group: its step in the current segment, plus 1. */
 } placer;
@@ -70,7 +70,7 @@ static bool is_gather_batch(const ls_group *group)
     return ls_node_is(group->root, LS_TRAIT_GATHERS);
 }
 
-/* Whole values, joined partials and prepared weights share one arena; its time is the level. */
+/* Whole values, joined partials and prepared weights share one arena. */
 static ls_status place_whole(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -134,8 +134,8 @@ static ls_status list_lane_parts(placer *p)
     return LS_OK;
 }
 
-/* Values that cross a join live by levels, because within a level one lane may be several segments
- * ahead of another. Values within a level live by segments, the lane's own time. */
+/* Values that cross a join live by levels, because lanes may be several segments apart. Values
+ * within a level live by segments, the lane's own time. */
 static ls_status list_kept(placer *p)
 {
     ls_plan *plan = p->plan;
@@ -159,8 +159,7 @@ static ls_status list_kept(placer *p)
     return list_lane_parts(p);
 }
 
-/* Packs framed values for one lane, or the others for `samples` samples. (A lane's partial is
- * stored where its first sample would be.) */
+/* Packs framed values for one lane, or the others for `samples` samples. */
 static ls_status pack(const ls_plan *plan, bool framed, int64_t samples, const bool *here, size_t *offsets,
                       size_t *bytes)
 {
@@ -186,7 +185,7 @@ ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *he
     return pack(plan, false, samples, here, offsets, bytes);
 }
 
-/* The partials of a lane in one segment are contiguous: the slot that its task fills. */
+/* A lane's partials in one segment are contiguous: its slot. */
 static ls_status place_partials(ls_plan *plan)
 {
     size_t used = 0, all;
@@ -207,14 +206,14 @@ static ls_status place_partials(ls_plan *plan)
 
 /* ---- Operands ---- */
 
-/* Location of an input for a step outside segments, or of a kept value. */
+/* For steps outside segments, and kept values. */
 static ls_operand settled(const ls_plan *plan, int value)
 {
     int source = ls_plan_source_value(plan, value);
     const ls_tensor *node = plan->nodes[value].node;
     ls_operand operand = plan->value_of[source];
     if (plan->nodes[source].group < 0)
-        operand = (ls_operand){ .value = source, .storage = LS_OUTSIDE };
+        operand = (ls_operand){ .value = source, .storage = LS_EXTERNAL };
     operand.per_sample = node->per_sample;
     operand.unit = ls_plan_unit(plan, node);
     return operand;
@@ -247,8 +246,8 @@ static void use_prepared(const ls_plan *plan, ls_step *step)
     in->offset = plan->prepared[step->group->prepared].offset;
 }
 
-/* A step that can work in place takes over the memory of its first input, if that was computed in
- * this segment and is not needed any more. */
+/* A step that can work in place overwrites its first input if that was computed in this segment and
+ * is not needed any more. */
 static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
 {
     const ls_plan *plan = p->plan;
@@ -269,8 +268,7 @@ static void overwrite_input(placer *p, ls_segment *segment, int i, int *last)
         last[step->room] = last[i];
 }
 
-/* Number of steps that another kind of device may fuse into one kernel: the last must not overwrite
- * what the first reads. */
+/* Steps that another kind of device may fuse: the last must not overwrite what the first reads. */
 #define AT_ONCE 3
 
 static ls_status place_segment(placer *p, ls_segment *segment)
@@ -319,8 +317,8 @@ static ls_status place_segment(placer *p, ls_segment *segment)
         }
     }
     LS_TRY(ls_packer_pack(&p->packer, &segment->micro_bytes));
-    if (segment->micro_bytes > plan->worker_bytes)
-        plan->worker_bytes = segment->micro_bytes;
+    if (segment->micro_bytes > plan->thread_bytes)
+        plan->thread_bytes = segment->micro_bytes;
     for (int i = 0; i < segment->step_count; i++)
         if (segment->steps[i].room != i)
             segment->steps[i].out.offset = segment->steps[segment->steps[i].room].out.offset;
@@ -338,7 +336,7 @@ static ls_status place_segment(placer *p, ls_segment *segment)
     for (int i = 0; i < segment->step_count; i++) {
         ls_step *step = &segment->steps[i];
         for (int k = 0; k < step->group->in_count; k++)
-            if (step->in[k].storage == LS_OUTSIDE && step->in[k].per_sample)
+            if (step->in[k].storage == LS_EXTERNAL && step->in[k].per_sample)
                 step->reads_input = true;
         p->step_of[step->group - plan->groups] = 0;
     }
@@ -349,8 +347,8 @@ static ls_status place_segment(placer *p, ls_segment *segment)
 static ls_status place_stage(ls_plan *plan)
 {
     int64_t micro = 0;
-    plan->stage = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->stage));
-    if (!plan->stage)
+    plan->staging = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->staging));
+    if (!plan->staging)
         return LS_ERR_MEMORY;
     for (int s = 0; s < plan->segment_count; s++)
         micro = plan->segments[s].micro > micro ? plan->segments[s].micro : micro;
@@ -358,15 +356,15 @@ static ls_status place_stage(ls_plan *plan)
         const ls_tensor *node = plan->nodes[i].node;
         if (node->op != LS_OP_input || !node->per_sample)
             continue;
-        plan->stage[i] = plan->stage_bytes;
-        plan->stage_bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
+        plan->staging[i] = plan->staging_bytes;
+        plan->staging_bytes += ls_size_align(ls_plan_unit(plan, node) * (size_t)micro, LS_ALIGN);
     }
     return LS_OK;
 }
 
-size_t ls_plan_worker_bytes(const ls_plan *plan)
+size_t ls_plan_thread_bytes(const ls_plan *plan)
 {
-    return ls_size_align(plan->worker_bytes + plan->scratch_bytes, LS_ALIGN) + plan->stage_bytes;
+    return ls_size_align(plan->thread_bytes + plan->scratch_bytes, LS_ALIGN) + plan->staging_bytes;
 }
 
 static ls_status settle_all(placer *p)

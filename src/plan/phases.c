@@ -1,5 +1,5 @@
-/* Pass 9: the order of work. For each level: whole steps, prepared weights, lanes, joins. A
- * training step ends with two sweeps: all checks for finite values, and only then the updates. */
+/* Pass 9: the order of work. A training step ends with all checks for finite values, and only then
+ * the updates. */
 #include "device/context.h"
 #include "plan/plan.h"
 
@@ -9,7 +9,7 @@ static void add_phase(ls_plan *plan, ls_phase_kind kind, int level, int first, i
         plan->phases[plan->phase_count++] = (ls_phase){ kind, level, first, count, 0 };
 }
 
-/* Small steps on one device share a phase; each large tiled step has its own. */
+/* Small steps share a phase; each large tiled step has its own. */
 static void whole_phases(ls_plan *plan, int level, int first, int count)
 {
     int run = first;
@@ -83,14 +83,14 @@ static ls_status list_writes(ls_plan *plan)
     return LS_OK;
 }
 
-/* Bytes of a level's joins up to which a second message costs more than it saves. */
+/* Bytes of a level up to which a second message costs more than it saves. */
 #define LITTLE (1 << 16)
 /* The same for two workers: sharing saves them no bytes, but half of the sums. */
 #define MUCH  (1 << 19)
 #define GRAIN 64 /* Elements: workers' parts begin at multiples of it. */
 
-/* Workers (or the servers, if there are any) share out the joins of a level. If there is little to
- * send or to add, every worker receives everything and joins it itself, which saves a message. */
+/* Workers (or servers, if there are any) share out the joins of a level. If they are small, every
+ * worker joins everything itself, which saves a message. */
 static bool share_joins(ls_plan *plan, int first, int count)
 {
     size_t bytes = 0;
@@ -138,9 +138,9 @@ int ls_plan_late(const ls_plan *plan, int level, int *first)
     return end - *first;
 }
 
-/* Late joins, after the others of a level. Partials of this level are sent while the next level is
- * computed. Those of the previous level have arrived: they are joined, and the results sent in the
- * same way. The joins of the level before that are complete. */
+/* Late joins, after the others of a level. Partials of this level are sent while the next is
+ * computed; those of the previous level have arrived and are joined, and their results are sent in
+ * the same way. */
 static void late_phases(ls_plan *plan, int level)
 {
     int now, last, before;

@@ -70,15 +70,14 @@ static ls_status find_active(ls_placement *p)
 
 /* ---- Readers of whole values ---- */
 
-/* All CPUs read host memory. A device that gets rows of a value task by task has no memory for all
- * of it. */
+/* All CPUs read host memory. Staged rows need no memory for the whole value. */
 static void look(ls_placement *p, const ls_operand *o, int device)
 {
     int at = ls_kind_of(p, device) == LS_CPU ? p->home : device;
     if (ls_kind_of(p, device) != LS_CPU && ls_is_staged(o))
         return;
-    if (o->storage == LS_OUTSIDE || o->storage == LS_WHOLE)
-        p->looked_at[(size_t)o->value * (size_t)p->ctx->device_count + (size_t)at] = true;
+    if (o->storage == LS_EXTERNAL || o->storage == LS_WHOLE)
+        p->read_on[(size_t)o->value * (size_t)p->ctx->device_count + (size_t)at] = true;
 }
 
 static void look_step(ls_placement *p, const ls_step *step, int device)
@@ -87,7 +86,7 @@ static void look_step(ls_placement *p, const ls_step *step, int device)
         look(p, &step->in[k], device);
 }
 
-/* An update runs on every device of its kind that holds a copy of the state and trains with it. */
+/* On every device of its kind that trains with a copy of the state. */
 static void place_update(ls_placement *p, int update)
 {
     const ls_plan *plan = p->plan;
@@ -104,7 +103,7 @@ static void place_update(ls_placement *p, int update)
             continue;
         on[d] = join >= 0 && ls_runs_on(p, plan->joins[join].group->segment, d);
         for (int i = 0; i < plan->node_count && !on[d]; i++)
-            on[d] = plan->nodes[i].node == variable->node && ls_is_looked_at(p, i, d);
+            on[d] = plan->nodes[i].node == variable->node && ls_is_read_on(p, i, d);
         any = any || on[d];
     }
     bool taken = false;
@@ -152,7 +151,7 @@ static bool has_whole(const ls_placement *p, int value, int device)
     return false;
 }
 
-/* The host needs whole values that are fetched, or read by a device that does not have them. */
+/* The host needs values that are fetched, or read by a device without them. */
 static void find_coming(ls_placement *p)
 {
     const ls_plan *plan = p->plan;
@@ -168,7 +167,7 @@ static void find_coming(ls_placement *p)
         /* The host passes it on to the other devices. */
         p->comes_home[i] = p->comes_home[i] || (plan->groups[g].reduces && !copies);
         for (int d = 0; d < p->ctx->device_count && !p->comes_home[i]; d++)
-            p->comes_home[i] = ls_is_looked_at(p, i, d) && (ls_kind_of(p, d) == LS_CPU || !has_whole(p, i, d));
+            p->comes_home[i] = ls_is_read_on(p, i, d) && (ls_kind_of(p, d) == LS_CPU || !has_whole(p, i, d));
         /* Rows of a gathered value are staged from the host. */
         for (int s = 0; s < plan->segment_count && !p->comes_home[i]; s++)
             for (int t = 0; t < plan->segments[s].step_count; t++)
@@ -181,7 +180,7 @@ static void find_coming(ls_placement *p)
 
 /* ---- Joins ---- */
 
-/* The device with the most blocks of a segment's lanes: what it owns need not be copied. */
+/* It owns what it need not copy. */
 static int largest_maker(const ls_placement *p, int segment, const int *makers, int count)
 {
     int best = 0, most = 0;
@@ -193,7 +192,7 @@ static int largest_maker(const ls_placement *p, int segment, const int *makers, 
     return best;
 }
 
-/* All devices that compute partials share a large join; a small one has a single owner. */
+/* The devices that compute partials share a large join; a small one has one owner. */
 static ls_status place_join(ls_placement *p, int join)
 {
     const ls_plan *plan = p->plan;
@@ -228,7 +227,7 @@ static ls_status place_join(ls_placement *p, int join)
         for (int k = 0; k < count; k++)
             makes = makes || makers[k] == owner;
         if (!makes)
-            return ls_fail(LS_ERR_INVALID, "the map gives a join to device %d, which makes no part of it", owner);
+            return ls_fail(LS_ERR_INVALID, "the map assigns a join to device %d, which computes no part of it", owner);
         at->parts[i] = (ls_join_part){ .owner = owner, .from = from, .to = i + 1 < at->part_count ? to : j->count };
     }
     return LS_OK;
@@ -242,7 +241,7 @@ static void keep_copy_on(ls_placement *p, int device, int kept, int lane)
     p->places[device].row[lane] = 0;
 }
 
-/* A reader uses a value in place or gets its own copy; via the host, unless its backend copies
+/* A reader uses a value in place or gets a copy, via the host unless its backend copies
  * directly. */
 static void read_kept(ls_placement *p, int kept, int lane, int reader)
 {
@@ -318,7 +317,7 @@ static ls_status place_state(ls_placement *p, int device)
     }
     place->written_count = place->state_count;
     for (int i = 0; i < plan->node_count; i++)
-        if (plan->nodes[i].node->op == LS_OP_variable && plan->nodes[i].group < 0 && ls_is_looked_at(p, i, device))
+        if (plan->nodes[i].node->op == LS_OP_variable && plan->nodes[i].group < 0 && ls_is_read_on(p, i, device))
             add_state(place, plan->nodes[i].node->attr.variable.variable);
     return LS_OK;
 }
@@ -334,11 +333,11 @@ static ls_status make_lists(ls_placement *p)
     p->whole_device = ls_placement_alloc(p, (size_t)plan->whole_count, sizeof(int));
     p->made = ls_placement_alloc(p, kept * lanes, sizeof(int));
     p->host = ls_placement_alloc(p, kept * lanes, sizeof(int));
-    p->looked_at = ls_placement_alloc(p, nodes * devices, sizeof(bool));
+    p->read_on = ls_placement_alloc(p, nodes * devices, sizeof(bool));
     p->comes_home = ls_placement_alloc(p, nodes, sizeof(bool));
     p->joins = ls_placement_alloc(p, (size_t)plan->join_count, sizeof(*p->joins));
     p->updates = ls_placement_alloc(p, (size_t)plan->update_count * devices, sizeof(bool));
-    if (!p->places || !p->whole_device || !p->made || !p->host || !p->looked_at || !p->comes_home || !p->joins ||
+    if (!p->places || !p->whole_device || !p->made || !p->host || !p->read_on || !p->comes_home || !p->joins ||
         !p->updates)
         return LS_ERR_MEMORY;
     for (size_t d = 0; d < devices; d++) {
@@ -350,15 +349,15 @@ static ls_status make_lists(ls_placement *p)
         place->slots = ls_placement_alloc(p, segments, sizeof(int));
         place->pool = ls_placement_alloc(p, segments, sizeof(size_t));
         place->whole = cpu ? NULL : ls_placement_alloc(p, nodes, sizeof(size_t));
-        place->stage = cpu ? NULL : ls_placement_alloc(p, nodes, sizeof(size_t));
+        place->staging = cpu ? NULL : ls_placement_alloc(p, nodes, sizeof(size_t));
         place->received = cpu ? NULL : ls_placement_alloc(p, (size_t)plan->join_count, sizeof(size_t));
         if (!place->row || !place->here || !place->kept || !place->slots || !place->pool ||
-            (!cpu && (!place->whole || !place->stage || !place->received)))
+            (!cpu && (!place->whole || !place->staging || !place->received)))
             return LS_ERR_MEMORY;
         for (size_t lane = 0; lane < lanes; lane++)
             place->row[lane] = -1;
         for (size_t i = 0; !cpu && i < nodes; i++)
-            place->whole[i] = place->stage[i] = LS_NOT_HERE;
+            place->whole[i] = place->staging[i] = LS_NOT_HERE;
     }
     return LS_OK;
 }
@@ -377,17 +376,17 @@ static ls_status make(ls_placement *p)
         LS_TRY(place_state(p, d));
     LS_TRY(ls_placement_in_flight(p));
     LS_TRY(ls_placement_count_moves(p));
-    return ls_placement_rooms(p);
+    return ls_placement_memory(p);
 }
 
-ls_status ls_placement_make(const ls_plan *plan, bool crewed, int together, ls_placement **out)
+ls_status ls_placement_make(const ls_plan *plan, bool threaded, int together, ls_placement **out)
 {
     ls_placement *p = calloc(1, sizeof(*p));
     if (!p)
         return ls_fail(LS_ERR_MEMORY, "no memory to place a plan");
     p->plan = plan;
     p->ctx = plan->graph->context;
-    p->crewed = crewed;
+    p->threaded = threaded;
     p->together = together;
     ls_status status = make(p);
     if (status != LS_OK) {

@@ -10,7 +10,7 @@ void *ls_plan_alloc(ls_plan *plan, size_t count, size_t bytes)
     size_t total;
     void *memory = ls_size_mul(count ? count : 1, bytes, &total) ? ls_arena_alloc(&plan->arena, total) : NULL;
     if (!memory)
-        ls_fail(LS_ERR_MEMORY, "no memory to plan %zu things of %zu bytes", count, bytes);
+        ls_fail(LS_ERR_MEMORY, "no memory for a plan: %zu entries of %zu bytes", count, bytes);
     return memory;
 }
 

@@ -38,35 +38,34 @@ typedef struct ls_kernel ls_kernel;
 typedef struct ls_group ls_group;
 typedef struct ls_plan ls_plan;
 
-/* One call of a kernel: some samples of a per-sample group, or one tile or all of a whole group. */
+/* One call of a kernel: some samples of a per-sample group, or a tile or all of a whole group. */
 typedef struct ls_kernel_call {
-    /* Inputs of the group; per-sample inputs start at the call's first sample. */
+    /* Per-sample inputs start at the call's first sample. */
     const void *const *in;
-    /* Reductions: the lane's partial; calls after its first samples continue it. */
+    /* Reductions: the lane's partial, which later calls continue. */
     void *out;
     void *const *slots; /* Op apply: the variable's slots. */
-    int64_t samples;    /* Samples in this call; 1 for whole groups. */
+    int64_t samples;    /* 1 for whole groups. */
     int64_t first;      /* Index of the first sample in the batch. */
-    int64_t batch;      /* Samples in the batch. */
-    int64_t lane;       /* Samples in the lane. */
-    int64_t from_lane;  /* Index of the first sample within its lane. */
-    bool ends_lane;     /* This call includes the lane's last sample. */
-    /* Kernels that chain: memory for the block that stays open between calls. */
+    int64_t batch;
+    int64_t lane;      /* Samples in the lane. */
+    int64_t from_lane; /* Index of the first sample within its lane. */
+    bool ends_lane;
+    /* Memory for the block that stays open between calls, if the kernel chains. */
     void *chain;
-    int64_t from, to; /* Elements of the tile, if the kernel is tiled. */
+    int64_t from, to; /* Elements of a tile. */
     uint64_t seed, run;
     int worker;
     void *scratch;
-    bool *large; /* Op apply in place: set when a written number is not LS_RANGE_SAFE. */
+    bool *large; /* Op apply in place: set if a written number is not LS_RANGE_SAFE. */
 } ls_kernel_call;
 
-/* What a kernel does with a whole input once a step, before any call: for example reorder a
- * weight. */
+/* What a kernel does with a whole input once a step, such as reordering a weight. */
 typedef struct ls_prepare {
-    int input;    /* Index of the group's input. */
-    size_t bytes; /* Size of the prepared form; 0: nothing to prepare. */
+    int input;
+    size_t bytes; /* 0: nothing to prepare. */
     ls_status (*run)(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch);
-    /* Whether a and b, which have this same `run`, can share one prepared form. */
+    /* Whether two kernels with this `run` can share a prepared form. */
     bool (*same)(const ls_kernel *a, const ls_kernel *b);
 } ls_prepare;
 
@@ -77,68 +76,64 @@ struct ls_kernel {
     void (*destroy)(ls_kernel *kernel);
     size_t scratch_bytes;
     ls_prepare prepare;
-    /* Reductions: bytes of a partial in the kernel's own format; 0: the value's format. */
+    /* Reductions: size of a partial in the kernel's own format; 0: the value's format. */
     size_t partial_bytes;
     /* Own format only: converts from the value's format. */
     void (*pack)(ls_kernel *kernel, const void *value, void *to);
-    /* Reductions: a block stays open between calls, in `chain`, as large as a partial
-     * (docs/bits.md). */
+    /* Reductions: a block stays open between calls (docs/bits.md). */
     bool chains;
-    /* Own format only: converts the joined partial to the value; NULL: it is the value. */
+    /* Own format only: converts the joined partial; NULL: it is the value. */
     ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
     bool tiled;   /* Accepts ranges of output elements of a whole value. */
-    int64_t tile; /* Elements per tile, derived only from the shape; 0: LS_TILE. */
-    /* Elements of an input of which the value is a single sum; tiles divide that input. A call for
-     * the whole (to == 0) follows the last tile and adds up what the tiles stored in the kernel. 0:
-     * tiles divide the output. */
+    int64_t tile; /* Derived from the shape alone; 0: LS_TILE. */
+    /* Size of the input that tiles divide, for a value that is one sum of it; 0: tiles divide the
+     * output. A call for the whole (to == 0) after the last tile adds up what the tiles stored in
+     * the kernel. */
     int64_t tiled_input;
-    bool in_place;   /* `out` may be the same array as in[0] if the sizes are equal. */
+    bool in_place;   /* `out` may be in[0] if the sizes are equal. */
     bool falls_back; /* A reference kernel that the context did not request. */
     const ls_group *group;
 };
 
-/* Magnitude of the numbers in an array. */
+/* Largest magnitude in an array. */
 typedef enum ls_range {
-    LS_RANGE_SAFE,     /* Every magnitude is below LS_SAFE_LIMIT (float32); integers always are. */
+    LS_RANGE_SAFE,     /* Every number is below LS_SAFE_LIMIT (float32), or an integer. */
     LS_RANGE_LARGE,    /* Every number is finite. */
-    LS_RANGE_INFINITE, /* At least one number is infinite or NaN. */
+    LS_RANGE_INFINITE, /* At least one is infinite or NaN. */
 } ls_range;
 
 /* Updates of smaller float32 numbers cannot overflow if update_is_safe accepts the scalars. */
 #define LS_SAFE_LIMIT 0x1p40f
 
-/* Source of kernels, and of the few operations that runs do in host memory without one: the host's
- * backend (backend/host.h). */
+/* The host's backend (backend/host.h): kernels, and operations in host memory without one. */
 typedef struct ls_kernel_source {
     void *backend;
     void (*close)(void *backend);
     /* Whether these nodes may become one group. */
     bool (*can_fuse)(void *backend, const ls_group *group);
-    /* Creates the kernel of a group for the given sample counts (1 for whole groups). */
+    /* Creates the kernel of a group for these sample counts (1 for whole groups). */
     ls_status (*make)(void *backend, const ls_group *group, const int64_t *samples, int sample_kinds, ls_kernel **out);
-    /* Joins `lanes` partials by the fixed tree, for elements from <= i < to. T[a,b) is the lane's
-     * value if b-a is 1, else T[a,a+k) + T[a+k,b), k the largest power of two below b-a. NULL: an
-     * empty lane. dst may be one of the lanes. Returns the range of the results. */
+    /* Joins partials by the fixed tree, elements from <= i < to. T[a,b) is the lane's value if b-a
+     * is 1, else T[a,a+k) + T[a+k,b), k the largest power of two below b-a. NULL: an empty lane.
+     * dst may be one of the lanes. Returns the range of the results. */
     ls_range (*join_lanes)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
                            int lanes, size_t from, size_t to);
     /* Joins src, from the lanes that follow, to the right of dst. */
     void (*join_next)(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *src, size_t count);
     ls_range (*range)(void *backend, ls_dtype dtype, const void *x, size_t count);
-    /* Whether the scalars of an update (op apply) rule out an overflow, if gradient and state are
-     * LS_RANGE_SAFE and this same update wrote the state. */
+    /* Whether the scalars of an update rule out an overflow, if gradient and state are
+     * LS_RANGE_SAFE and the same update wrote the state. */
     bool (*update_is_safe)(void *backend, const ls_tensor *node, const void *const *in);
-    /* Computes elements from..to-1 of an update without writing them; not for an update that is
-     * left out. Returns the first variable, numbered as in ls_node_writes, that would not be
-     * finite; -1: all would be. */
+    /* Computes elements of an update without writing them. Returns the first variable, as numbered
+     * by ls_node_writes, that would not be finite; -1: none. */
     int (*try_update)(void *backend, const ls_tensor *node, const void *const *in, int64_t from, int64_t to);
 } ls_kernel_source;
 
 /* ---- Nodes and groups ---- */
 
-/* Reason for a node's placement. */
 typedef enum ls_placed {
-    LS_PLACED_FASTEST,   /* By default: the fastest kind with a kernel. */
-    LS_PLACED_ASKED,     /* Requested by a device scope. */
+    LS_PLACED_FASTEST, /* The fastest kind with a kernel (default). */
+    LS_PLACED_ASKED,
     LS_PLACED_NO_KERNEL, /* On the CPU because the requested kind has no kernel. */
     LS_PLACED_STATE,     /* On the CPU because it writes variables. */
     LS_PLACED_GRADIENT,  /* An update: on the device of its gradient. */
@@ -147,17 +142,17 @@ typedef enum ls_placed {
 
 typedef struct ls_plan_node {
     const ls_tensor *node;
-    /* Plan nodes; may differ from node->in where an equal value serves better. */
+    /* Plan nodes; they differ from node->in where an equal value serves better. */
     int *in;
     int users;
     bool fetched;
-    /* Only metrics need it: it must not change how anything else is computed. */
+    /* Only metrics need it: it must not affect other nodes. */
     bool aside;
-    int group; /* Group that computes it; -1: a leaf, or absorbed into another node. */
+    int group; /* -1: a leaf, or absorbed into another node. */
     int kind;  /* Kind of device. */
-    /* Its lanes may run on every kind that the map names: all have a kernel; kind is LS_CPU. */
+    /* Its lanes may run on every kind in the map; kind is LS_CPU. */
     bool spread;
-    int device; /* The requested device, if possible; LS_ANY_DEVICE: any of its kind. */
+    int device; /* LS_ANY_DEVICE: any of its kind. */
     ls_placed reason;
     int wanted; /* The requested kind, which has no kernel. */
 } ls_plan_node;
@@ -172,7 +167,7 @@ typedef enum ls_fusion {
     LS_FUSE_NORM_GRAD_MOMENTS, /* relu_grad + batch_norm_grad_moments */
     LS_FUSE_NORM_GRAD_INPUT,   /* relu_grad + batch_norm_grad_input */
     LS_FUSE_MASKED_ADD,        /* relu_grad + add */
-    /* cast to float64 + square + reduce_sum of a whole tensor: a squared norm. */
+    /* cast to float64 + square + reduce_sum: a squared norm */
     LS_FUSE_SQUARES,
 } ls_fusion;
 
@@ -180,7 +175,7 @@ typedef enum ls_fusion {
 
 struct ls_group {
     ls_fusion fusion;
-    /* In order of computation; the last is the group's value. */
+    /* The last is the group's value. */
     const ls_tensor *nodes[LS_GROUP_NODES];
     int node_count;
     const ls_tensor *root;
@@ -188,28 +183,28 @@ struct ls_group {
     int *in;   /* Plan nodes, in the order that the fusion defines. */
     int in_count;
     bool bias, relu, residual;
-    /* A ReLU's gradient is fused in: the mask is the ReLU's output, the group's last input. */
+    /* A ReLU's gradient is fused in: the ReLU's output, its mask, is the last input. */
     bool masked;
-    bool per_sample; /* Maps or reduces samples. */
+    bool per_sample;
     bool reduces;
-    bool cheap; /* Recomputed in other segments instead of kept. */
+    bool cheap; /* Recomputed where it is read instead of kept. */
     int cheap_depth;
-    bool alias; /* The bytes are those of its input: nothing to compute. */
-    /* An update that writes directly to its variable, once the step is known to be good. */
+    bool alias; /* Has the bytes of its input: nothing to compute. */
+    /* An update that writes its variable once the step is known to be good. */
     bool in_place;
     bool needed; /* Its value is used, or it writes a variable. */
     bool kept;   /* Its samples are kept for other segments, or fetched. */
     int kind;    /* Kind of device. */
     bool spread; /* As in its node. */
-    /* Requested by its first node; for a whole group, the map's choice. LS_ANY_DEVICE: none. */
+    /* Requested, or the map's choice for a whole group; LS_ANY_DEVICE: none. */
     int device;
     int level;
-    /* -1: a whole group, or computed wherever it is needed. */
+    /* -1: whole, or computed wherever it is needed. */
     int segment;
-    int join; /* Reductions: index of the join. */
-    /* Reductions: the kept value with each lane's own partial; -1: not used. */
+    int join; /* Reductions only. */
+    /* Reductions: kept value with each lane's own partial; -1: not used. */
     int lane_kept;
-    int prepared; /* Index in plan->prepared. */
+    int prepared;
     ls_kernel *kernel;
     const ls_plan *plan;
 };
@@ -217,34 +212,32 @@ struct ls_group {
 /* ---- Values ---- */
 
 typedef enum ls_storage {
-    LS_OUTSIDE, /* Fed, constant or variable: the run supplies the address. */
-    LS_WHOLE,   /* One for the run. */
-    LS_KEPT,    /* Samples used by several segments: kept for the batch, or in the lane's frame. */
-    LS_MICRO,   /* One micro-batch, in the thread's own memory. */
-    LS_PARTIAL, /* A lane's partial of a reduction. */
+    LS_EXTERNAL, /* Fed, constant or variable. */
+    LS_WHOLE,    /* One for the run. */
+    LS_KEPT,     /* Samples that several segments use. */
+    LS_MICRO,    /* One micro-batch, in the thread's arena. */
+    LS_PARTIAL,  /* A lane's partial of a reduction. */
 } ls_storage;
 
 typedef struct ls_operand {
     int value; /* Plan node. */
     ls_storage storage;
-    size_t offset;   /* Offset in its storage; for LS_KEPT, index in the list of kept values. */
-    size_t unit;     /* Bytes per sample, or of the whole value. */
-    bool per_sample; /* The address advances with the samples. */
+    size_t offset; /* For LS_KEPT: index of the kept value. */
+    size_t unit;   /* Bytes per sample, or of the whole value. */
+    bool per_sample;
 } ls_operand;
 
-/* A group to compute in a segment, or among the whole steps. */
+/* A group in a segment, or among the whole steps. */
 typedef struct ls_step {
     ls_group *group;
     ls_operand *in;
     ls_operand out;
-    /* Kernels that chain: offset, in the thread's arena, of the block that a micro-batch leaves
-     * open. */
+    /* Offset, in the thread's arena, of the block that a chaining kernel leaves open. */
     size_t chain;
-    /* Updates that are not in place: offsets of the new slot values in the whole arena. */
+    /* Updates that are not in place: offsets of the new slots among whole values. */
     size_t slots[2];
     bool reads_input; /* Reads fed samples. */
-    /* Step of the segment whose output memory this one uses: its own, or that of the input it
-     * overwrites. */
+    /* Step of the segment whose output memory this one uses. */
     int room;
 } ls_step;
 
@@ -256,19 +249,18 @@ typedef struct ls_segment {
     int64_t micro;
     ls_step *steps;
     int step_count;
-    size_t micro_bytes; /* Size of a thread's arena for it. */
-    size_t slot_bytes;  /* Size of a lane's partials of its reductions; 0: it has none. */
+    size_t micro_bytes; /* Bytes of a thread's arena. */
+    size_t slot_bytes;  /* Bytes of a lane's partials; 0: no reductions. */
 } ls_segment;
 
-/* A value whose samples several segments read. If all of them are of one level it is framed: stored
- * in the lane's frame, for lanes in flight. Others are stored for the whole batch. Placement
- * chooses the devices of lanes. */
+/* A value whose samples several segments read. If all are of one level it is framed: stored in the
+ * lane's frame while the lane is in flight. Others are stored for the whole batch. */
 typedef struct ls_kept {
     int value;    /* Plan node. */
     size_t unit;  /* Bytes per sample. */
-    bool by_lane; /* A lane's partial of a reduction: `unit` is its total size. */
+    bool by_lane; /* A lane's partial; `unit` is its total size. */
     bool framed;
-    int first, last; /* First and last level (framed: segment) in which it is live, inclusive. */
+    int first, last; /* Levels (framed: segments) in which it is live, inclusive. */
 } ls_kept;
 
 /* A reduction over the batch: a partial for each lane, then the tree. */
@@ -277,31 +269,30 @@ typedef struct ls_join {
     ls_join_kind kind;
     ls_dtype dtype;
     int level;
-    /* Each worker of a cluster joins a part and sends it to all; otherwise each joins
-     * everything. */
+    /* Each worker of a cluster joins a part and sends it to all. */
     bool shared;
     /* Not read for two levels: workers exchange its parts meanwhile. */
     bool late;
     int64_t count;
     size_t bytes;
-    /* Elements on a device that is not a CPU: as many as the value has. `count` and `bytes` are
-     * those of a CPU's partial. */
+    /* Elements on other devices than CPUs: those of the value. `count` and `bytes`: of a CPU's
+     * partial. */
     int64_t plain;
     size_t partial; /* Offset in a lane's slot of the segment. */
-    size_t stride;  /* Bytes reserved for it in the slot. */
-    size_t joined;  /* Offset of the joined partial in the whole arena. */
-    ls_operand out; /* The value, after `finish` if the kernel has one. */
+    size_t stride;
+    size_t joined;  /* Offset among whole values. */
+    ls_operand out; /* After `finish`. */
 } ls_join;
 
 /* A weight in the form that a kernel wants. */
 typedef struct ls_prepared {
-    ls_group *group; /* The first group that asked for it; others with the same layout share it. */
+    ls_group *group; /* The first that asked for it; others with the same layout share it. */
     int value;
     size_t offset;
     int level, last;
 } ls_prepared;
 
-/* A new value and the variable that receives it once the run has succeeded. */
+/* An assignment, made once the run has succeeded. */
 typedef struct ls_write {
     ls_variable *variable;
     ls_operand from;
@@ -311,30 +302,29 @@ typedef struct ls_write {
 typedef enum ls_phase_kind {
     LS_PHASE_WHOLE,   /* Steps on whole tensors, one after the other. */
     LS_PHASE_TILES,   /* One step on whole tensors, in tiles. */
-    LS_PHASE_PREPARE, /* Converts weights to their kernels' formats, in parallel. */
+    LS_PHASE_PREPARE, /* Converts weights to their kernels' formats. */
     LS_PHASE_LANES,   /* Tasks (segment, lane) of a level. */
-    /* Copies other devices' partials of a level to the host, which joins them. */
+    /* Copies partials of other devices to the host, which joins them. */
     LS_PHASE_HOME,
-    /* One round of the tree: joins blocks from two devices, pair by pair. */
+    /* One round of the tree: joins pairs of blocks from two devices. */
     LS_PHASE_PAIR,
-    /* Sends partials of a level to their owners in one transfer, if a backend has `transfer`. */
+    /* Sends partials to their owners by the backend's `transfer`. */
     LS_PHASE_GATHER,
-    /* Sends what workers of a cluster computed of a level to those that join it. */
+    /* Sends partials to the workers of a cluster that join them. */
     LS_PHASE_EXCHANGE,
-    LS_PHASE_JOIN, /* The joins of a level, in chunks, or each part by its owner. */
-    /* Joins that workers share out: each joins a part and sends it to all. */
+    LS_PHASE_JOIN, /* In chunks, or each part by its owner. */
+    /* Each worker joins a part and sends it to all. */
     LS_PHASE_REDUCE,
     LS_PHASE_SETTLE, /* Waits for what was posted after the previous level. */
-    /* Posts late partials of a level, and the previous level's late results, to be sent during the
-     * next level. */
+    /* Posts late partials, and late results of the previous level, to be sent during the next. */
     LS_PHASE_POST,
-    LS_PHASE_SHARE,   /* Sends what owners have joined to the other devices that read it. */
-    LS_PHASE_FINISH,  /* Converts joined partials to values, in parallel. */
+    LS_PHASE_SHARE,   /* Sends what owners have joined to its readers. */
+    LS_PHASE_FINISH,  /* Converts joined partials to values. */
     LS_PHASE_COLLECT, /* Fetched samples of other workers. */
-    /* Every worker has all it needs; the run changes nothing before this. */
+    /* All workers commit; the run changes nothing before. */
     LS_PHASE_COMMIT,
     LS_PHASE_GUARD, /* Checks that losses are finite. */
-    /* Checks that gradients of in-place updates, and new values on the CPU, are finite. */
+    /* Checks gradients of in-place updates, and new values on the CPU. */
     LS_PHASE_CHECK,
     LS_PHASE_UPDATE, /* In-place updates, in tiles. */
     LS_PHASE_KINDS,
@@ -350,35 +340,34 @@ typedef struct ls_phase {
 typedef struct ls_plan_options {
     int64_t batch;       /* -1: no batch axis. */
     int lanes;           /* 0: as ls_plan_lanes decides. */
-    bool unfused;        /* Each node is its own group. */
-    bool cut_everywhere; /* Each group is its own segment, as in the finest placement. */
-    int64_t micro;       /* Samples per micro-batch; 0: derived from sizes. */
-    /* Space after every value, so that the executor detects a kernel that writes too far. */
+    bool unfused;        /* No fusion. */
+    bool cut_everywhere; /* Each group is a segment, as in the finest placement. */
+    int64_t micro;       /* 0: derived from sizes. */
+    /* Space after every value that detects a kernel writing too far. */
     bool guards;
-    /* Joins lanes only at the end of their level: tests mutate the tree there. */
+    /* Joins lanes only at the end of a level, where tests mutate the tree. */
     bool every_partial;
-    /* Memory for one more lane in flight, of another worker. */
+    /* Memory for one more lane, of another worker. */
     bool audits;
     ls_task_map map;
     int worker, workers; /* Index and number of workers in a cluster; 0, 0: no cluster. */
-    /* By worker: relative share of lanes; 0: none, it joins for all (a parameter server). NULL:
-     * equal shares, and all join. Used only while the plan is made. */
+    /* By worker: relative share of lanes; 0: none, it joins for all. NULL: equal shares, and all
+     * join. Used only while the plan is made. */
     const uint32_t *weights;
 } ls_plan_options;
 
 struct ls_plan {
-    ls_arena arena; /* Memory of everything below. */
+    ls_arena arena; /* Owns everything below. */
     ls_graph *graph;
     ls_plan_options options;
     ls_kernel_source source;
-    /* The host does all joins and updates: for maps with devices of several kinds, and for workers
-     * of a cluster, which exchange data in host memory. */
+    /* The host does all joins and updates: for maps with several kinds, and for clusters, which
+     * exchange data in host memory. */
     bool at_home;
     int64_t batch;
-    /* Number V of lanes, including empty ones: lane v holds samples floor(v n / V) .. floor((v+1) n
-     * / V) - 1. */
+    /* Number V of lanes, including empty ones. */
     int lanes;
-    int *worker_first; /* By worker of a cluster: its first lane; one more entry at the end. */
+    int *worker_first; /* By worker of a cluster; one more entry at the end. */
     /* By worker: which of the join_parts parts of a shared join it joins; -1: none. */
     int *join_part;
     int join_parts;
@@ -386,7 +375,7 @@ struct ls_plan {
 
     ls_plan_node *nodes;
     int node_count;
-    uint32_t newest; /* Largest node id: the plan is dropped together with that node. */
+    uint32_t newest; /* Largest node id; the plan is dropped with that node. */
     int *fetches;
     int fetch_count;
 
@@ -396,7 +385,7 @@ struct ls_plan {
 
     ls_segment *segments;
     int segment_count;
-    int *task_device;     /* By segment and lane: the device that the map chose. */
+    int *task_device;     /* By segment and lane. */
     ls_step *whole_steps; /* Sorted by level. */
     int whole_count;
     ls_join *joins; /* Sorted by level; late joins last. */
@@ -405,7 +394,7 @@ struct ls_plan {
     int prepared_count;
     ls_step *updates; /* In-place updates. */
     int update_count;
-    /* Plan nodes that must be finite before anything is written: losses, and what fit assigns. */
+    /* Plan nodes that must be finite before anything is written. */
     int *guards;
     int guard_count;
     ls_phase *phases;
@@ -413,23 +402,23 @@ struct ls_plan {
     ls_kept *kept;
     int kept_count;
 
-    ls_operand *value_of; /* By plan node: where its value stays (whole or kept). */
-    int *whole_last;      /* By group: last level that reads its whole value. */
-    /* By plan node: offset, in a thread's stage, of the picked rows of a fed input. */
-    size_t *stage;
+    ls_operand *value_of; /* By plan node, if whole or kept. */
+    int *whole_last;      /* By group: last level that reads it. */
+    /* By plan node: offset of an input's picked rows in a thread's staging memory. */
+    size_t *staging;
 
     size_t whole_bytes;
-    /* Bytes of a lane's partials in the level with the most. */
+    /* Bytes of a lane's partials, in the level with the most. */
     size_t slot_bytes;
     /* Bytes of a lane in flight, if all its tasks are on one device. */
     size_t frame_bytes;
-    /* Bytes of a thread's arena: micro-batches, scratch, picked rows. */
-    size_t worker_bytes, scratch_bytes, stage_bytes;
-    size_t kept_bytes; /* Bytes if all lanes are on one device. */
+    /* Bytes of a thread: micro-batches, scratch, picked rows. */
+    size_t thread_bytes, scratch_bytes, staging_bytes;
+    size_t kept_bytes; /* If all lanes are on one device. */
     double flops;
-    /* Lower bound of what a step moves through kept values, partials and weights. */
+    /* Lower bound of the bytes that a step moves. */
     double traffic_bytes;
-    ls_write *writes; /* Assignments to copy to their variables at the end. */
+    ls_write *writes;
     int write_count;
     int max_inputs;
 };
@@ -454,8 +443,8 @@ ls_status ls_plan_memory(ls_plan *plan);
 ls_status ls_plan_count_traffic(ls_plan *plan);
 ls_status ls_plan_phases(ls_plan *plan);
 
-/* Assigns offsets to the kept values in `here` (NULL: all) on a device that has `samples` samples
- * of the batch. Framed values get offsets in a frame. */
+/* Assigns offsets to the kept values in `here` (NULL: all) on a device with `samples` samples.
+ * Framed values get offsets in a frame. */
 ls_status ls_plan_pack_kept(const ls_plan *plan, int64_t samples, const bool *here, size_t *offsets, size_t *bytes,
                             size_t *frame_bytes);
 
@@ -467,9 +456,8 @@ static inline int ls_task_device(const ls_plan *plan, int segment, int lane)
     return plan->task_device[(size_t)segment * (size_t)plan->lanes + (size_t)lane];
 }
 
-/* Divides lanes among the workers of a cluster: worker w gets first[w] .. first[w+1] - 1. Without
- * weights first[w] is floor(w V / N). With weights, minimizes the time of the slowest worker (lanes
- * divided by weight). */
+/* Divides lanes among workers: worker w gets first[w] .. first[w+1] - 1. Without weights first[w]
+ * is floor(w V / N); with weights, minimizes the time of the slowest worker. */
 void ls_share_lanes(const uint32_t *weights, int workers, int lanes, int *first);
 static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
 {
@@ -479,10 +467,10 @@ static inline int ls_plan_worker_first(const ls_plan *plan, int worker)
 /* Whether the backend's `transfer` moves joins between devices of a kind. */
 bool ls_plan_transfers(const ls_plan *plan, int kind);
 
-/* The elements of a join that a worker of the cluster joins: all, if the join is not shared out. */
+/* The elements of a join that a worker joins: all, if it is not shared out. */
 void ls_plan_owned(const ls_plan *plan, const ls_join *join, int worker, int64_t *from, int64_t *to);
 
-/* Returns the number of late joins of a level, which are its last, and the first of them. */
+/* Returns the number of late joins of a level, which are its last, and sets the first. */
 int ls_plan_late(const ls_plan *plan, int level, int *first);
 
 /* The lanes of this worker: all of them without a cluster. */
@@ -507,11 +495,10 @@ static inline int64_t ls_lane_first(int64_t batch, int lanes, int lane)
     return lane * (batch / lanes) + lane * (batch % lanes) / lanes; /* Avoids overflow. */
 }
 
-/* Prints the list (node, kernel, layout, micro-batch), and the memory: total need and largest
- * values. */
+/* Print the kernels and micro-batches, the memory, or the largest values in one line. */
 ls_status ls_plan_print(const ls_plan *plan, ls_text *text);
 ls_status ls_plan_print_memory(const ls_plan *plan, ls_text *text);
-void ls_plan_print_largest(const ls_plan *plan, ls_text *text, int most); /* On one line. */
+void ls_plan_print_largest(const ls_plan *plan, ls_text *text, int most);
 
 /* Allocates from the plan's arena; sets the error on failure. */
 void *ls_plan_alloc(ls_plan *plan, size_t count, size_t bytes);
@@ -526,8 +513,7 @@ static inline int64_t ls_plan_tile(const ls_group *group)
     return group->kernel->tile ? group->kernel->tile : LS_TILE;
 }
 
-/* The group that computes the bytes of a value, through views (reshapes); -1: a leaf.
- * ls_plan_source_value: the value below the views. */
+/* The group that computes a value, and the value below the views (reshapes); -1: a leaf. */
 int ls_plan_source(const ls_plan *plan, int value);
 int ls_plan_source_value(const ls_plan *plan, int value);
 
@@ -539,20 +525,17 @@ static inline size_t ls_kept_bytes(const ls_kept *kept, int64_t samples)
     return kept->by_lane ? kept->unit : kept->unit * (size_t)samples;
 }
 
-/* Appends a warning if reference kernels do more than 5 % of the plan's FLOPs, and at least a
- * million: their share, the ops and their shapes (slow.c). */
+/* Appends a warning if reference kernels do more than 5 % of the FLOPs, and at least a million. */
 void ls_plan_describe_slow(const ls_plan *plan, ls_text *out);
 
 /* The join whose result, unchanged, is the gradient of an update; -1: none. */
 int ls_plan_join_of(const ls_plan *plan, const ls_step *update);
 
-/* Size of a thread's arena. */
-size_t ls_plan_worker_bytes(const ls_plan *plan);
+size_t ls_plan_thread_bytes(const ls_plan *plan);
 
 /* Bytes of one sample, or of a whole value. */
 size_t ls_plan_unit(const ls_plan *plan, const ls_tensor *node);
 
-/* Number of elements that tiles divide. */
 static inline int64_t ls_plan_tiled_elements(const ls_plan *plan, const ls_group *group)
 {
     int64_t input = group->kernel->tiled_input;

@@ -63,7 +63,7 @@ static entry *list_values(const ls_plan *plan, int *count)
     for (int i = 0; entries && i < plan->node_count; i++) {
         const ls_operand *value = &plan->value_of[i];
         const ls_plan_node *node = &plan->nodes[i];
-        bool own = node->group >= 0 && !plan->groups[node->group].alias && value->storage != LS_OUTSIDE;
+        bool own = node->group >= 0 && !plan->groups[node->group].alias && value->storage != LS_EXTERNAL;
         size_t times = value->storage != LS_KEPT          ? 1
                        : plan->kept[value->offset].framed ? (size_t)ls_plan_lane_samples(plan)
                                                           : (size_t)plan->batch;
@@ -107,7 +107,7 @@ ls_status ls_plan_print_memory(const ls_plan *plan, ls_text *text)
     for (int i = 0; i < plan->node_count; i++)
         if (plan->nodes[i].node->op == LS_OP_variable)
             weights += ls_plan_unit(plan, plan->nodes[i].node);
-    size_t each = ls_plan_worker_bytes(plan);
+    size_t each = ls_plan_thread_bytes(plan);
     ls_text_add(text,
                 "variables %.2f MiB, whole values %.2f, activations kept %.2f, frames %.2f and partials %.2f a lane, "
                 "%.2f for each worker; a step "

@@ -1,10 +1,7 @@
-/* Pass 4: levels, segments, and kept values.
- *
- * A level is the work between two joins: a group's level is that of its inputs, plus one after a
- * reduction. The per-sample groups of a level are divided into segments: series of groups that
- * process a micro-batch together. A value that another segment needs is kept for the whole batch,
- * unless it is cheap: then that segment recomputes it in its own cache. Cheap groups have no
- * segment; they are computed where they are needed. */
+/* Pass 4: levels, segments, and kept values. A level is the work between two joins. Its per-sample
+ * groups are divided into segments, which a micro-batch goes through together. A value that another
+ * segment needs is kept for the whole batch, or recomputed there if it is cheap. Cheap groups have
+ * no segment; they are computed where they are needed. */
 #include <string.h>
 
 #include "device/context.h"
@@ -19,14 +16,13 @@ typedef struct cutter {
     bool *needed; /* By group: its value is used, or it writes. */
     bool *kept;   /* By group. */
     int kind;     /* Kind of the segment being built. */
-    bool spread;  /* Its lanes may be on several kinds. */
-    int *step_of; /* By group: step of the segment being built, plus 1; 0: not in it. */
-    int *touched; /* Groups with a step in it, to reset. */
+    bool spread;
+    int *step_of; /* By group: its step in the segment being built, plus 1. */
+    int *touched; /* Groups to reset in `step_of`. */
     int touched_count;
-    ls_step *steps; /* Steps of the segment being built. */
+    ls_step *steps;
     int step_count;
-    /* For micro_size, by step: bytes of a sample that become live at it; `freed` has those that end
-     * after it. */
+    /* By step: bytes of a sample that become live at it; `freed`: that end after it. */
     size_t *size;
     size_t *freed;
 } cutter;
@@ -113,7 +109,7 @@ static void add_step(cutter *c, int g)
     c->touched[c->touched_count++] = g;
 }
 
-/* Makes a value available: kept by another segment, or computed in this one. */
+/* Keeps the value in its own segment, or computes it in this one. */
 static void demand(cutter *c, int value)
 {
     ls_plan *plan = c->plan;
@@ -136,14 +132,14 @@ static size_t weight_bytes(const ls_plan *plan, const ls_group *group)
     return weights ? ls_plan_unit(plan, weights) : 0;
 }
 
-/* Size of micro-batch that a group prefers. Groups without weights follow their neighbours. */
+/* Preferred size of micro-batch. Groups without weights follow their neighbours. */
 typedef enum wish { NO_WISH, SMALL, WHOLE_LANE } wish;
 
 static wish wish_of(const ls_plan *plan, const ls_group *group)
 {
     size_t bytes = weight_bytes(plan, group);
     if (group->kind != LS_CPU || group->spread)
-        return WHOLE_LANE; /* There is no cache to fit in: the larger the better. */
+        return WHOLE_LANE; /* No cache to fit in. */
     return bytes == 0 ? NO_WISH : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
 }
 
@@ -154,24 +150,23 @@ static size_t unit_here(const ls_plan *plan, int value)
     return node->per_sample ? ls_plan_unit(plan, node) : 0;
 }
 
-/* Bytes of one sample at the busiest step: a micro-batch of these should fit in the nominal
- * cache. */
+/* Bytes of one sample at the busiest step, for which the nominal cache should suffice. */
 static size_t busiest_bytes(cutter *c)
 {
     ls_plan *plan = c->plan;
     size_t live = 0, most = 1;
     for (int i = 0; i <= c->step_count; i++)
         c->size[i] = c->freed[i] = 0;
-    for (int i = c->step_count; i-- > 0;) { /* Finds last uses, walking backward. */
+    for (int i = c->step_count; i-- > 0;) {
         const ls_group *group = c->steps[i].group;
         for (int k = 0; k < group->in_count; k++) {
             int g = ls_plan_source(plan, group->in[k]);
             size_t bytes = unit_here(plan, group->in[k]);
             if (g >= 0 && c->step_of[g] > 0) {
-                c->freed[i] += bytes; /* Its last use, as the walk is backward. */
+                c->freed[i] += bytes; /* Its last use: the walk is backward. */
                 c->step_of[g] = -c->step_of[g];
             } else if (g < 0 || c->step_of[g] == 0) {
-                c->size[i] += bytes; /* Read from outside: live only for this step. */
+                c->size[i] += bytes; /* External: live only for this step. */
                 c->freed[i] += bytes;
             }
         }
@@ -203,10 +198,9 @@ static int64_t micro_size(cutter *c, bool heavy)
         micro = 2; /* A single image leaves kernels half empty. */
     micro = micro > lane ? lane : micro;
     int64_t pieces = (lane + micro - 1) / micro;
-    return (lane + pieces - 1) / pieces; /* Pieces of equal size. */
+    return (lane + pieces - 1) / pieces;
 }
 
-/* Ends the segment being built. */
 static ls_status end_segment(cutter *c, int level, bool heavy, int64_t micro)
 {
     ls_plan *plan = c->plan;
@@ -246,8 +240,8 @@ static bool is_aside(const ls_plan *plan, int g)
     return plan->nodes[plan->groups[g].value].aside;
 }
 
-/* Whether a group, or what would be recomputed for it, reads a lane's partial that the segment
- * being built is still adding up. */
+/* Whether a group, directly or through cheap groups, reads a partial that the segment being built
+ * is still adding up. / */
 static bool waits_for_lane(const cutter *c, int g)
 {
     const ls_plan *plan = c->plan;
@@ -263,9 +257,8 @@ static bool waits_for_lane(const cutter *c, int g)
     return false;
 }
 
-/* Natural segments: within a level, series of groups of one kind that prefer the same size of
- * micro-batch. Metrics get their own segments, and a reader of a lane's partial comes after the
- * segment that computes it. */
+/* Natural segments: series of groups of one kind that prefer the same micro-batch. Metrics are
+ * apart, and readers of a lane's partial come after the segment that computes it. */
 static ls_status cut_level(cutter *c, const int *groups, int count, int level)
 {
     wish now = NO_WISH;
@@ -305,7 +298,7 @@ static ls_status cut_finely(cutter *c, const int *groups, int count, int level, 
     return LS_OK;
 }
 
-/* Sorts by level, keeping the order but with metrics last; level l begins at start[l]. */
+/* Sorts by level, with metrics last; level l begins at start[l]. */
 static int sort_by_level(cutter *c, int *sorted, int *start)
 {
     ls_plan *plan = c->plan;
@@ -337,7 +330,7 @@ static ls_status cut_all(cutter *c, const int *sorted, const int *start, const n
     return LS_OK;
 }
 
-/* Fetched cheap groups are kept, so that they belong to a segment. */
+/* Fetched cheap groups need a segment. */
 static void keep_fetches(cutter *c)
 {
     for (int i = 0; i < c->plan->fetch_count; i++) {
@@ -347,7 +340,7 @@ static void keep_fetches(cutter *c)
     }
 }
 
-/* A cheap value that another kind reads is kept: a kernel runs only on its own kind. */
+/* A kernel runs only on its own kind, so other kinds cannot recompute the value. */
 static void keep_across_kinds(cutter *c)
 {
     const ls_plan *plan = c->plan;
@@ -360,7 +353,7 @@ static void keep_across_kinds(cutter *c)
         }
 }
 
-/* Asks about each lane of a group with a segment, otherwise about its one value. */
+/* Asks about each lane of a group with a segment, or about a whole value. */
 static ls_status ask_map(ls_plan *plan, natural *n)
 {
     const ls_task_map *map = &plan->options.map;
@@ -387,7 +380,7 @@ static ls_status ask_map(ls_plan *plan, natural *n)
         int first = ls_plan_own_first(plan), end = ls_plan_own_end(plan);
         at.lanes = end > first ? end - first : 1;
         for (int lane = 0; lane < plan->lanes; lane++) {
-            /* Lanes of other workers do not run here; they get the device of the first own lane. */
+            /* Lanes of other workers get the device of the first own lane. */
             at.lane = lane >= first && lane < end ? lane - first : 0;
             LS_TRY(ls_task_map_device(map, ctx, &at, &n->device[(size_t)g * (size_t)plan->lanes + (size_t)lane]));
         }
@@ -395,7 +388,7 @@ static ls_status ask_map(ls_plan *plan, natural *n)
     return LS_OK;
 }
 
-/* Cuts natural segments as the map requires, and records the devices of each part's lanes. */
+/* Cuts natural segments as the map requires, and records the devices. */
 static ls_status cut_by_map(cutter *c, const int *sorted, const int *start)
 {
     ls_plan *plan = c->plan;

@@ -1,14 +1,12 @@
-/* Stages: a model divided over devices. A group belongs to the forward node that its first node is,
- * or is the gradient of, so it goes backward where it went forward. Stages are ranges of forward
- * nodes, in the order of creation, with costs as even as possible. If layers request devices, these
- * devices are the stages, and a group without a request goes with its inputs. */
+/* Stages: a model divided over devices. A group belongs to the forward node that it computes or is
+ * the gradient of, so it goes backward where it went forward. Stages are ranges of forward nodes
+ * with costs as even as possible, or the devices that layers request. */
 #include "plan/plan.h"
 
-/* Relative cost of computing and moving: a core does about this many FLOPs while it moves a byte.
- * Affects only the balance of stages. */
+/* FLOPs that a core does while it moves a byte. Affects only the balance of stages. */
 #define FLOPS_A_BYTE 12.0
 
-/* A forward node and all work for it, forward and backward. */
+/* A forward node with all its work, forward and backward. */
 typedef struct part {
     uint32_t origin;
     double cost;
@@ -103,7 +101,7 @@ static void balance(part *parts, int count, int stages)
     fill_stages(parts, count, stages, high);
 }
 
-/* Groups without a requested device take that of their inputs, or the first requested one. */
+/* Groups without a request take the device of their inputs, or the first requested one. */
 static bool follow_layers(const ls_plan *plan, int *asked)
 {
     int first = LS_ANY_DEVICE;
@@ -138,8 +136,8 @@ ls_status ls_plan_stages(ls_plan *plan, int *stage, int *asked)
     if (follow_layers(plan, asked))
         return map->count <= map->stages ? LS_OK
                                          : ls_fail(LS_ERR_INVALID,
-                                                   "layers have devices of their own: there cannot be %d replicas of "
-                                                   "them on %d devices",
+                                                   "layers are placed on devices, so there cannot be %d replicas "
+                                                   "of them on %d devices: use as many stages as devices",
                                                    map->count / map->stages, map->count);
     part *parts = ls_plan_alloc(plan, (size_t)plan->group_count, sizeof(*parts));
     if (!parts)

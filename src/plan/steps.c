@@ -1,5 +1,4 @@
-/* Pass 6: lists joins, prepared weights, steps on whole values, and updates. All but the updates
- * are sorted by level. */
+/* Pass 6: lists joins, prepared weights, whole steps and updates, all but the last by level. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -74,7 +73,7 @@ static void set_node_levels(const ls_plan *plan, int *level, int *latest)
     }
 }
 
-/* By node: the first level that reads its value; the number of levels: not read before the end. */
+/* By node: the first level that reads it; the number of levels: read at the end. */
 static ls_status find_looks(ls_plan *plan, int **out)
 {
     int *level = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*level));
@@ -113,8 +112,7 @@ static ls_status list_joins(ls_plan *plan)
                        .kind = join_kind(group),
                        .dtype = group->root->dtype,
                        .level = group->level,
-                       /* Its partials are sent while the next level is computed, its results during
-                        * the level after that. */
+                       /* Partials are sent during the next level, results during the one after. */
                        .late = plan->options.workers > 1 && look[group->value] > group->level + 2,
                        .bytes = bytes,
                        .plain = (int64_t)(ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype)),
@@ -165,8 +163,7 @@ static void list_whole(ls_plan *plan)
     qsort(plan->updates, (size_t)plan->update_count, sizeof(*plan->updates), updates_by_kind);
 }
 
-/* Losses of a run that updates variables, and with them the values that it assigns to others:
- * moving averages. */
+/* Losses of a run that updates variables, and values that it assigns (moving averages). */
 static ls_status list_guards(ls_plan *plan)
 {
     plan->guards = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->guards));

@@ -16,7 +16,7 @@ ls_status ls_plan_count_traffic(ls_plan *plan)
                 bytes += (double)step->out.unit * (double)plan->batch;
             for (int k = 0; k < step->group->in_count; k++) {
                 const ls_operand *in = &step->in[k];
-                bool far = in->per_sample && (in->storage == LS_KEPT || in->storage == LS_OUTSIDE);
+                bool far = in->per_sample && (in->storage == LS_KEPT || in->storage == LS_EXTERNAL);
                 if (far && read_by[in->value] != s + 1)
                     bytes += (double)in->unit * (double)plan->batch;
                 if (far)

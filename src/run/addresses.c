@@ -14,15 +14,15 @@ char *ls_executor_kept(const ls_executor *e, size_t value, int lane)
     return e->frames[host] + (size_t)frame * place->frame_bytes + place->kept[value];
 }
 
-char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, int lane, int64_t first)
+char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int thread, int lane, int64_t first)
 {
     const ls_plan *plan = e->plan;
     size_t skip = o->per_sample ? o->unit * (size_t)first : 0;
     switch (o->storage) {
-    case LS_OUTSIDE:
-        if (o->per_sample && e->outside[o->value].rows)
-            return e->stage[worker] + plan->stage[o->value];
-        return (char *)e->outside[o->value].data + skip;
+    case LS_EXTERNAL:
+        if (o->per_sample && e->external[o->value].rows)
+            return e->staging[thread] + plan->staging[o->value];
+        return (char *)e->external[o->value].data + skip;
     case LS_WHOLE:
         return e->whole + o->offset + skip;
     case LS_KEPT:
@@ -30,7 +30,7 @@ char *ls_executor_locate(const ls_executor *e, const ls_operand *o, int worker, 
             skip = o->unit * (size_t)(first - ls_lane_first(plan->batch, plan->lanes, lane));
         return ls_executor_kept(e, o->offset, lane) + skip;
     case LS_MICRO:
-        return e->arena[worker] + o->offset;
+        return e->arena[thread] + o->offset;
     case LS_PARTIAL:
         return ls_partials_of(e, plan->groups[plan->nodes[o->value].group].segment, lane) + o->offset;
     }
@@ -54,11 +54,11 @@ void ls_executor_copy_value(ls_executor *e, int value, void *to)
     }
 }
 
-void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int worker, int64_t first, int64_t samples)
+void ls_executor_pick_rows(ls_executor *e, const ls_operand *in, int thread, int64_t first, int64_t samples)
 {
-    const ls_external *from = &e->outside[in->value];
+    const ls_external *from = &e->external[in->value];
     size_t unit = ls_plan_unit(e->plan, e->plan->nodes[in->value].node);
-    char *to = e->stage[worker] + e->plan->stage[in->value];
+    char *to = e->staging[thread] + e->plan->staging[in->value];
     for (int64_t i = 0; i < samples; i++)
         memcpy(to + unit * (size_t)i, (const char *)from->data + unit * (size_t)from->rows[first + i], unit);
 }

@@ -57,7 +57,7 @@ void ls_audit_end(ls_executor *e)
 }
 
 /* Hashes in the value's format: a kernel's own may contain padding. */
-static ls_status hash_partial(ls_executor *e, int join, const char *partial, int worker)
+static ls_status hash_partial(ls_executor *e, int join, const char *partial, int thread)
 {
     const ls_join *j = &e->plan->joins[join];
     ls_kernel *kernel = j->group->kernel;
@@ -65,8 +65,8 @@ static ls_status hash_partial(ls_executor *e, int join, const char *partial, int
     ls_hash hash;
     uint64_t out[2];
     if (kernel->finish) {
-        LS_TRY(kernel->finish(kernel, partial, e->audit_room, worker, NULL));
-        partial = e->audit_room;
+        LS_TRY(kernel->finish(kernel, partial, e->audit_buffer, thread, NULL));
+        partial = e->audit_buffer;
     }
     ls_hash_begin(&hash);
     ls_hash_add(&hash, &join, sizeof(join));
@@ -94,7 +94,7 @@ static void change_bit(const ls_executor *e, const ls_join *join, char *partial)
 }
 
 /* Units of a lane run one after the other, so no lock is needed. */
-ls_status ls_audit_lane(ls_executor *e, const ls_unit *u, int worker)
+ls_status ls_audit_lane(ls_executor *e, const ls_unit *u, int thread)
 {
     ls_driver *driver = e->drivers[u->device];
     if (u->lane != e->audited && (!changes_bits(e) || driver))
@@ -108,7 +108,7 @@ ls_status ls_audit_lane(ls_executor *e, const ls_unit *u, int worker)
         if (slot && changes_bits(e))
             change_bit(e, join, slot + join->partial);
         if (slot && u->lane == e->audited)
-            LS_TRY(hash_partial(e, i, slot + join->partial, worker));
+            LS_TRY(hash_partial(e, i, slot + join->partial, thread));
     }
     return LS_OK;
 }
@@ -125,8 +125,8 @@ ls_status ls_audit_compare(ls_executor *e)
         return LS_OK;
     ls_status status =
         ls_fail(LS_ERR_PEER,
-                "audit: worker %d and worker %d computed other bits of lane %d (of %d, run %llu): hashes "
-                "%016llx%016llx and %016llx%016llx; one of them has a fault",
+                "audit: worker %d and worker %d disagree on lane %d (of %d, run %llu): hashes "
+                "%016llx%016llx and %016llx%016llx; one of them computes wrong results",
                 peers->members[e->owner], peers->members[e->auditor], e->audited, e->plan->lanes,
                 (unsigned long long)e->run, (unsigned long long)found[0][0], (unsigned long long)found[0][1],
                 (unsigned long long)found[1][0], (unsigned long long)found[1][1]);

@@ -1,7 +1,6 @@
 /* The bit class: everything that determines the bits of a run except the graph, its data and the
- * lanes. Two processes of one class produce the same bits. A canary, a small training step, is run
- * and hashed to prove it. The self-check (self_check.h) covers what the canary cannot detect; a
- * device that passes it adds nothing to the class. */
+ * lanes. A canary, a small training step, is run and hashed to prove it. The self-check
+ * (self_check.h) covers what the canary cannot detect. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,7 @@
 #include "run/runtime.h"
 #include "run/self_check.h"
 
-/* Version of the definition of bits in docs/bits.md; increases with every change to them. */
+/* Version of docs/bits.md; increases with every change of bits. */
 #define DEFINITION 4
 
 #define SAMPLES 5
@@ -29,8 +28,7 @@ static void fill(float *to, size_t count, uint32_t stream)
         to[i] = ls_random_unit_f32(ls_random_block(key, 0, 0, (uint32_t)(i / 4)).word[i % 4]) - 0.5f;
 }
 
-/* Two convolutions with bias and ReLU, a pool between them, dense, cross-entropy, momentum. The
- * first convolution has few channels, the second a vector of them. */
+/* The first convolution has few channels, the second a vector of them. */
 static ls_tensor *build(ls_graph *graph, ls_tensor **x, ls_tensor **labels, ls_tensor *variables[VARIABLES])
 {
     float values[3 * 3 * 16 * 16];
@@ -105,8 +103,7 @@ static ls_status run_canary(ls_context *ctx, int device, char hex[65])
     return status;
 }
 
-/* Tries the first device of each other kind; one with the CPU's bits is of the same class and is
- * not named. */
+/* The first device of each other kind; one with the CPU's bits is not named. */
 static ls_status put_canaries(ls_context *ctx, ls_text *text)
 {
     char hex[65], other[65];
@@ -126,7 +123,7 @@ static ls_status put_canaries(ls_context *ctx, ls_text *text)
     return LS_OK;
 }
 
-/* The class stays valid: a context with a runtime does not change its devices or kernels. */
+/* Stays valid: a context with a runtime does not change devices or kernels. */
 static ls_status find_class(ls_context *ctx)
 {
     ls_text text = { 0 };
@@ -163,7 +160,7 @@ ls_status ls_bit_class(ls_context *ctx, char **out)
     LS_OWN_FP_MODE;
     ls_runtime *runtime = NULL;
     if (!ctx || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_bit_class: a context and a place for the text are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_bit_class: the context or the output pointer is NULL");
     LS_TRY(ls_context_check(ctx, "ls_bit_class"));
     LS_TRY(ls_runtime_of(ctx, &runtime));
     if (!is_known(ctx))

@@ -12,7 +12,7 @@
 /* Work above this uses the thread pool; float32 products always do. */
 #define SMALL_FLOPS 1e6
 
-static bool wants_crew(ls_tensor *const *order, size_t count, int64_t batch)
+static bool wants_threads(ls_tensor *const *order, size_t count, int64_t batch)
 {
     double flops = 0;
     for (size_t i = 0; i < count; i++) {
@@ -29,7 +29,7 @@ static ls_status place_together(ls_compilation *m, int together)
 {
     size_t bytes;
     LS_TRY(ls_exchange_bytes(m->plan, m->graph->context->peers, &bytes));
-    LS_TRY(ls_placement_make(m->plan, m->crew != NULL, together, &m->placement));
+    LS_TRY(ls_placement_make(m->plan, m->thread_pool != NULL, together, &m->placement));
     ls_place *home = &m->placement->places[m->placement->home];
     home->sent_bytes = bytes > 0 ? ls_block_bytes(bytes) : 0;
     home->needed_bytes += home->sent_bytes;
@@ -83,7 +83,7 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     ls_tensor **order = NULL;
     size_t nodes = 0;
     LS_TRY(ls_graph_order(graph, fetches, count, stop, user, &order, &nodes));
-    bool crewed = wants_crew(order, nodes, batch) || graph->context->device_count > graph->context->cpu_count;
+    bool threaded = wants_threads(order, nodes, batch) || graph->context->device_count > graph->context->cpu_count;
     free(order);
     *m = (ls_compilation){ .graph = graph, .fetches = fetches, .count = count, .stop = stop, .user = user };
     m->settings = settings ? settings : &runs->settings;
@@ -98,18 +98,17 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     m->runs = runs;
     LS_TRY(make_states(graph, runs));
     m->source = graph->reference ? runtime->reference : runtime->host;
-    return crewed ? ls_runtime_crew(graph->context, &m->crew) : LS_OK;
+    return threaded ? ls_runtime_thread_pool(graph->context, &m->thread_pool) : LS_OK;
 }
 
-/* More lanes would use idle threads but give different bits. Only information if the user chose the
- * lanes. */
-static void report_idle(ls_context *ctx, const ls_plan *plan, int workers)
+/* Only information if the user chose the lanes. */
+static void report_idle(ls_context *ctx, const ls_plan *plan, int threads)
 {
     bool chosen = plan->options.lanes > 0;
-    if (plan->segment_count > 0 && plan->lanes < workers)
+    if (plan->segment_count > 0 && plan->lanes < threads)
         ls_log_write(&ctx->log, plan->update_count > 0 && !chosen ? LS_LOG_WARNING : LS_LOG_INFO,
-                     "%d lanes on %d cores: %d idle; --lanes %d would use them (other bits)", plan->lanes, workers,
-                     workers - plan->lanes, workers);
+                     "%d lanes on %d cores leave %d idle: --lanes %d would use them, with other bits", plan->lanes,
+                     threads, threads - plan->lanes, threads);
 }
 
 /* Stages work at the same time, on different lanes, only between joins. */
@@ -119,14 +118,14 @@ static void report_meetings(ls_context *ctx, const ls_plan *plan)
     for (int i = 0; i < plan->phase_count; i++)
         meetings += plan->phases[i].kind == LS_PHASE_LANES;
     if (plan->options.map.stages > 1 && meetings > 0 && plan->update_count > 0)
-        ls_log_write(&ctx->log, LS_LOG_WARNING,
-                     "all lanes meet %d times within a step: stages cannot work at the same time; batch norms with "
-                     "statistics by lane (--norm-statistics lane) would let them (other bits)",
-                     meetings);
+        ls_log_write(
+            &ctx->log, LS_LOG_WARNING,
+            "all lanes wait for each other %d times within a step, so stages cannot work at the same time: batch "
+            "norms with statistics per lane (--norm-statistics lane) avoid that, with other bits",
+            meetings);
 }
 
-/* Warns about work on reference kernels, but not again for other plans of the graph (other batch
- * sizes). */
+/* Once for all plans of the graph (other batch sizes). */
 static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
 {
     ls_text text = { 0 };
@@ -148,8 +147,7 @@ static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
     ls_text_free(&text);
 }
 
-/* A device had memory for the plan but not for the scratch of its kernels, whose size is known only
- * after they are created. */
+/* The size of scratch is known only after kernels are created. */
 static bool lacks_scratch(const ls_context *ctx)
 {
     for (int d = ctx->cpu_count; d < ctx->device_count; d++)
@@ -185,7 +183,7 @@ static ls_status make_executor(ls_compilation *m, int64_t batch, ls_executor **o
     for (;;) {
         ls_error failure;
         int together = most_together(m->placement);
-        ls_status status = ls_executor_create(m->plan, m->placement, m->crew, m->runs->states, out);
+        ls_status status = ls_executor_create(m->plan, m->placement, m->thread_pool, m->runs->states, out);
         if (status != LS_ERR_MEMORY || !lacks_scratch(m->graph->context))
             return status;
         ls_error_keep(&failure, status);
@@ -201,8 +199,8 @@ ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_te
     ls_context *ctx = graph->context;
     LS_TRY(ls_compilation_start(graph, settings, fetches, count, batch, stop, user, &m));
     LS_TRY(ls_compilation_make(&m, batch));
-    if (m.crew)
-        report_idle(ctx, m.plan, ctx->runtime->cpu_workers);
+    if (m.thread_pool)
+        report_idle(ctx, m.plan, ctx->runtime->cpu_threads);
     report_meetings(ctx, m.plan);
     report_slow(ctx, m.runs, m.plan);
     int device = ls_memory_check_too_small(m.placement);

@@ -1,5 +1,4 @@
-/* Compiles a plan for a graph: what to compute, on which devices, and the executor that runs it.
- * runs.h caches plans. */
+/* Compiles a plan, its placement and the executor that runs it. runs.h caches them. */
 #ifndef LS_RUN_COMPILE_H
 #define LS_RUN_COMPILE_H
 
@@ -18,8 +17,8 @@ typedef struct ls_compilation {
     ls_kernel_source source;
     const ls_run_settings *settings;
     ls_runs *runs;
-    ls_thread_pool *crew; /* NULL: the calling thread does all work. */
-    /* Upper bound of lanes that a device runs together; 0: as many as fit in memory. */
+    ls_thread_pool *thread_pool; /* NULL: the calling thread does all work. */
+    /* Most lanes that a device runs together; 0: as many as fit. */
     int together;
     ls_plan *plan;
     ls_placement *placement;
@@ -27,13 +26,13 @@ typedef struct ls_compilation {
 
 /* In the functions below, settings NULL means the graph's own. */
 
-/* Creates an executor for a single use; the caller destroys it. `stop` as in ls_graph_order. Drops
- * cached plans if memory is short. */
+/* For a single use; the caller destroys it. `stop` as in ls_graph_order. Drops cached plans if
+ * memory is short. */
 ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
                          int64_t batch, bool (*stop)(const ls_tensor *, void *), void *user, ls_executor **out);
 
-/* ls_compilation_start begins a compilation, which owns nothing yet. ls_compilation_make then makes
- * and places a plan for any number of samples; drop each before making the next. */
+/* ls_compilation_start begins a compilation, which owns nothing yet. ls_compilation_make makes and
+ * places a plan for any batch; drop each before the next. */
 ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches,
                                size_t count, int64_t batch, bool (*stop)(const ls_tensor *, void *), void *user,
                                ls_compilation *m);

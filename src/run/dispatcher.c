@@ -1,13 +1,11 @@
 /* Decides which thread runs which unit, and when. Phases follow each other; units of a phase run in
- * parallel. Each thread of the pool belongs to a device and takes units of that device: on the CPU
- * directly, elsewhere through the driver. The plan fixes what a unit computes, but not which thread
- * runs it.
+ * parallel. Each thread belongs to a device and takes its units: on the CPU directly, elsewhere
+ * through the driver.
  *
  * In a phase of lanes a unit is a series of segments of one lane on one device; it waits for the
  * lane's previous unit. A lane begins when every device that it visits has a free frame for it
  * (src/plan/inflight.c proves that this cannot deadlock). The most advanced lane goes first: it
- * frees its frame soonest. With a map that fills, the least advanced goes first: all lanes go
- * forward before any goes back.
+ * frees its frame soonest. With a map that fills, the least advanced goes first.
  *
  * After a unit fails, only units before it in the order of units still run, so the reported failure
  * is always the same one. Later lanes give back their frames and slots. */
@@ -53,7 +51,7 @@ static void begin_lanes(ls_executor *e, const ls_phase *phase)
     ls_partials_begin(e, phase->first, phase->count);
 }
 
-/* A lane can begin if it is the next of every device that it visits, and each has a free frame. */
+/* It must be the next lane of every device that it visits, with a free frame on each. */
 static bool can_begin(const ls_executor *e, const ls_phase_units *w, int lane)
 {
     for (int i = w->visits_first[lane]; i < w->visits_first[lane + 1]; i++) {
@@ -88,7 +86,7 @@ static void end_lane(ls_executor *e, const ls_phase_units *w, int lane)
     e->in_flight[at] = e->in_flight[--e->in_flight_count];
 }
 
-/* Returns the number of units to run: up to the first failed one, if any in this phase. */
+/* Returns the number of units to run: up to the first failed one. */
 static int unit_end(const ls_executor *e, const ls_phase_units *w)
 {
     return e->failure.status == LS_OK || e->failed_phase != e->phase ? w->count : e->failed_unit;
@@ -112,8 +110,8 @@ static int begin_next_lane(ls_executor *e, const ls_phase_units *w, int device, 
     return unit;
 }
 
-/* Returns the next unit of the most advanced lane in flight (least advanced if the map fills; the
- * first on a tie). -1: none. */
+/* Returns the next unit of the most advanced lane in flight (least advanced if the map fills); -1:
+ * none. */
 static int furthest_unit(const ls_executor *e, const ls_phase_units *w, int device, int end, bool fills)
 {
     int best = -1, far = 0;
@@ -134,7 +132,7 @@ static int find_lane_unit(ls_executor *e, int device)
 {
     const ls_phase_units *w = &e->phases[e->phase];
     /* Without a thread pool, lanes run one after the other. */
-    bool fills = e->plan->options.map.fills && e->crew;
+    bool fills = e->plan->options.map.fills && e->thread_pool;
     int end = unit_end(e, w), best = fills ? begin_next_lane(e, w, device, end) : -1;
     if (best < 0)
         best = furthest_unit(e, w, device, end, fills);
@@ -148,8 +146,8 @@ static int find_lane_unit(ls_executor *e, int device)
     return best;
 }
 
-/* Adds, to units[0], units of the next lanes that can begin and have the same segments, to run them
- * together. Excludes lanes that continue on another device. Returns the number of units. */
+/* Adds, to units[0], units with the same segments of the next lanes that can begin, except lanes
+ * that continue on another device. Returns the number of units. */
 static int find_more_lanes(ls_executor *e, int device, int *units)
 {
     const ls_phase_units *w = &e->phases[e->phase];
@@ -198,19 +196,19 @@ static void note_failure(ls_executor *e, int phase, int unit, ls_status status)
 }
 
 /* Allows the partials of a unit to be joined with their neighbours. */
-static ls_status complete_unit(ls_executor *e, const ls_unit *u, int worker)
+static ls_status complete_unit(ls_executor *e, const ls_unit *u, int thread)
 {
     for (int s = u->index; s < u->index + u->count; s++)
         if (ls_audit_is_foreign(e, u->lane))
             ls_partials_drop(e, s, u->lane);
         else
-            LS_TRY(ls_partials_complete(e, s, u->lane, worker));
+            LS_TRY(ls_partials_complete(e, s, u->lane, thread));
     return LS_OK;
 }
 
-static ls_status complete_units(ls_executor *e, const ls_unit *units, const int *which, int count, int worker)
+static ls_status complete_units(ls_executor *e, const ls_unit *units, const int *which, int count, int thread)
 {
-    int *lanes = e->complete + worker * e->plan->lanes;
+    int *lanes = e->complete + thread * e->plan->lanes;
     for (int s = units[which[0]].index; s < units[which[0]].index + units[which[0]].count; s++) {
         int own = 0;
         for (int i = 0; i < count; i++)
@@ -218,7 +216,7 @@ static ls_status complete_units(ls_executor *e, const ls_unit *units, const int 
                 ls_partials_drop(e, s, units[which[i]].lane);
             else
                 lanes[own++] = units[which[i]].lane;
-        LS_TRY(ls_partials_complete_lanes(e, s, lanes, own, worker));
+        LS_TRY(ls_partials_complete_lanes(e, s, lanes, own, thread));
     }
     return LS_OK;
 }
@@ -231,16 +229,16 @@ static void end_lane_unit(ls_executor *e, const ls_phase_units *w, int lane)
         end_lane(e, w, lane);
 }
 
-/* If `status` is an error, units from position `failed` on did not succeed. */
-static void end_lane_units(ls_executor *e, const int *which, int count, int failed, int worker, ls_status status)
+/* On error, units from position `failed` on did not succeed. */
+static void end_lane_units(ls_executor *e, const int *which, int count, int failed, int thread, ls_status status)
 {
     const ls_phase_units *w = &e->phases[e->phase];
     int good = status == LS_OK ? count : failed;
     if (status != LS_OK)
         note_failure(e, e->phase, which[failed], status);
     status = good == 0   ? LS_OK
-             : count > 1 ? complete_units(e, w->units, which, good, worker)
-                         : complete_unit(e, &w->units[which[0]], worker);
+             : count > 1 ? complete_units(e, w->units, which, good, thread)
+                         : complete_unit(e, &w->units[which[0]], thread);
     if (status != LS_OK)
         note_failure(e, e->phase, which[0], status);
     for (int i = 0; i < count; i++)
@@ -257,7 +255,7 @@ static void start_phase(ls_executor *e)
     e->done = 0;
     for (; e->phase < e->plan->phase_count && e->phases[e->phase].count == 0; e->phase++)
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
-            /* All lanes belong to other workers: there are no partials here. */
+            /* All lanes are other workers'. */
             begin_lanes(e, phase_at(e, e->phase));
     if (e->phase < e->plan->phase_count && phase_at(e, e->phase)->kind == LS_PHASE_LANES)
         begin_lanes(e, phase_at(e, e->phase));
@@ -293,8 +291,7 @@ static bool has_unit(const ls_executor *e, int device)
     return !is_at_end(e, w, device) || (is_cpu(e, device) && !is_at_end(e, w, e->devices));
 }
 
-/* Whether this device gets more units; after a failure, whether any remain before the failed
- * one. */
+/* Whether this device gets more units, before the failed one if any. */
 static bool has_more(const ls_executor *e, int device)
 {
     if (e->phase >= e->plan->phase_count)
@@ -315,15 +312,14 @@ static bool has_more(const ls_executor *e, int device)
 /* Whether idle threads spin before they sleep. */
 static bool spins(const ls_executor *e, int device)
 {
-    return is_cpu(e, device) && !ls_thread_pool_is_crowded(e->crew);
+    return is_cpu(e, device) && !ls_thread_pool_is_crowded(e->thread_pool);
 }
 
 /* Wakes sleeping threads. Devices that spin are always woken: a unit may come soon. Others only if
- * they have a unit or are at the end: with more devices than cores, most wake-ups would find
- * nothing. */
+ * they have a unit or are at the end, as most wake-ups would find nothing. */
 static void signal_progress(ls_executor *e)
 {
-    atomic_fetch_add_explicit(&e->moved, 1, memory_order_release);
+    atomic_fetch_add_explicit(&e->progress, 1, memory_order_release);
     for (int d = 0; d < e->devices; d++)
         if (e->sleepers[d].count > 0 && (spins(e, d) || !has_more(e, d) || has_unit(e, d)))
             pthread_cond_broadcast(&e->sleepers[d].wake);
@@ -332,14 +328,14 @@ static void signal_progress(ls_executor *e)
 /* The mutex is held on entry and exit. */
 static void wait_for_progress(ls_executor *e, int device)
 {
-    int seen = atomic_load_explicit(&e->moved, memory_order_relaxed);
+    int seen = atomic_load_explicit(&e->progress, memory_order_relaxed);
     if (spins(e, device)) {
         pthread_mutex_unlock(&e->mutex);
-        for (int i = 0; i < SPINS && atomic_load_explicit(&e->moved, memory_order_acquire) == seen; i++)
+        for (int i = 0; i < SPINS && atomic_load_explicit(&e->progress, memory_order_acquire) == seen; i++)
             __builtin_ia32_pause();
         pthread_mutex_lock(&e->mutex);
     }
-    if (atomic_load_explicit(&e->moved, memory_order_relaxed) == seen) {
+    if (atomic_load_explicit(&e->progress, memory_order_relaxed) == seen) {
         e->sleepers[device].count++;
         pthread_cond_wait(&e->sleepers[device].wake, &e->mutex);
         e->sleepers[device].count--;
@@ -359,44 +355,44 @@ static void count_waiting(ls_meter *m, ls_phase_kind kind, double seconds)
     m->joins += kind >= LS_PHASE_HOME ? seconds : 0;
 }
 
-static ls_status run_units(ls_executor *e, const ls_phase *phase, const int *which, int count, int worker, int *failed)
+static ls_status run_units(ls_executor *e, const ls_phase *phase, const int *which, int count, int thread, int *failed)
 {
     const ls_unit *units = e->phases[e->phase].units, *u = &units[which[0]];
     ls_driver *driver = u->device >= 0 ? e->drivers[u->device] : NULL;
     *failed = 0;
     if (!driver)
-        return ls_host_run(e, phase, u, worker);
+        return ls_host_run(e, phase, u, thread);
     if (count == 1)
-        return ls_driver_run(driver, e, phase, u, worker);
-    const ls_unit **list = e->together + worker * e->plan->lanes;
+        return ls_driver_run(driver, e, phase, u, thread);
+    const ls_unit **list = e->together + thread * e->plan->lanes;
     for (int i = 0; i < count; i++)
         list[i] = &units[which[i]];
-    return ls_driver_run_lanes(driver, e, list, count, worker, failed);
+    return ls_driver_run_lanes(driver, e, list, count, thread, failed);
 }
 
-/* Runs a unit, or several of different lanes together. Releases the mutex while running. */
-static void do_units(ls_executor *e, const int *which, int count, int worker)
+/* Releases the mutex while running. */
+static void do_units(ls_executor *e, const int *which, int count, int thread)
 {
     const ls_phase *phase = phase_at(e, e->phase);
     const ls_unit *units = e->phases[e->phase].units, *u = &units[which[0]];
     int failed;
     pthread_mutex_unlock(&e->mutex);
     double start = ls_clock_now();
-    ls_status status = run_units(e, phase, which, count, worker, &failed);
+    ls_status status = run_units(e, phase, which, count, thread, &failed);
     for (int i = 0; phase->kind == LS_PHASE_LANES && status == LS_OK && i < count; i++)
-        status = ls_audit_lane(e, &units[which[i]], worker);
+        status = ls_audit_lane(e, &units[which[i]], thread);
     double end = ls_clock_now(), seconds = end - start;
-    e->phase_seconds[worker * LS_PHASE_KINDS + (int)phase->kind] += seconds;
-    count_work(&e->meters[worker], phase->kind, seconds);
+    e->phase_seconds[thread * LS_PHASE_KINDS + (int)phase->kind] += seconds;
+    count_work(&e->meters[thread], phase->kind, seconds);
     if (e->timeline)
-        ls_timeline_unit(e, worker, phase, u, start, end);
+        ls_timeline_unit(e, thread, phase, u, start, end);
     pthread_mutex_lock(&e->mutex);
     for (int i = 0; phase->kind == LS_PHASE_LANES && i < count; i++)
         e->lane_flops[u->device] += units[which[i]].flops;
     if (phase->kind == LS_PHASE_LANES)
         e->lane_seconds[u->device] += seconds;
     if (phase->kind == LS_PHASE_LANES)
-        end_lane_units(e, which, count, failed, worker, status);
+        end_lane_units(e, which, count, failed, thread, status);
     else if (status != LS_OK)
         note_failure(e, e->phase, which[0], status);
     e->done += count;
@@ -406,12 +402,12 @@ static void do_units(ls_executor *e, const int *which, int count, int worker)
     }
 }
 
-/* A thread's part of a run. Identical units of one phase need no wake-up, but a lane may free what
- * another thread waits for. */
-static void worker_loop(void *user, int worker)
+/* Identical units of one phase need no wake-up, but a lane may free what another thread waits
+ * for. */
+static void thread_loop(void *user, int thread)
 {
     ls_executor *e = user;
-    int device = e->device_of[worker];
+    int device = e->device_of[thread];
     double begin = ls_clock_now();
     pthread_mutex_lock(&e->mutex);
     while (has_more(e, device)) {
@@ -419,23 +415,23 @@ static void worker_loop(void *user, int worker)
         if (index < 0) {
             double start = ls_clock_now();
             wait_for_progress(e, device);
-            count_waiting(&e->meters[worker], phase_at(e, phase)->kind, ls_clock_now() - start);
+            count_waiting(&e->meters[thread], phase_at(e, phase)->kind, ls_clock_now() - start);
             continue;
         }
-        int *which = e->taken + worker * e->plan->lanes, count = 1;
+        int *which = e->taken + thread * e->plan->lanes, count = 1;
         which[0] = index;
         if (phase_at(e, phase)->kind == LS_PHASE_LANES)
             count = find_more_lanes(e, device, which);
-        do_units(e, which, count, worker);
+        do_units(e, which, count, thread);
         if (e->phase != phase || e->failure.status != LS_OK || e->devices > 1 ||
             phase_at(e, phase)->kind == LS_PHASE_LANES)
             signal_progress(e);
     }
     pthread_mutex_unlock(&e->mutex);
-    e->meters[worker].present = ls_clock_now() - begin;
+    e->meters[thread].present = ls_clock_now() - begin;
 }
 
-/* Runs every unit in order: the calling thread may run units of any device. */
+/* The calling thread may run units of any device. */
 static void run_alone(ls_executor *e)
 {
     double begin = ls_clock_now();
@@ -456,8 +452,8 @@ void ls_dispatch(ls_executor *e)
     e->failure.status = LS_OK;
     e->phase = 0;
     start_phase(e);
-    if (e->crew)
-        ls_thread_pool_run(e->crew, e->wanted, worker_loop, e);
+    if (e->thread_pool)
+        ls_thread_pool_run(e->thread_pool, e->wanted, thread_loop, e);
     else
         run_alone(e);
 }

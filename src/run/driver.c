@@ -44,7 +44,7 @@ static const ls_step *first_step(const ls_driver *d)
 }
 
 /* The largest partial that is copied via the host. */
-static size_t part_bytes(const ls_plan *plan)
+static size_t transit_bytes(const ls_plan *plan)
 {
     size_t most = 1;
     for (int i = 0; i < plan->kept_count; i++)
@@ -62,9 +62,9 @@ static ls_status fill(ls_driver *d)
     d->fresh = calloc((size_t)plan->node_count + 1, sizeof(*d->fresh));
     d->brought = calloc((size_t)plan->node_count + 1, sizeof(*d->brought));
     d->arrived = calloc((size_t)plan->kept_count * (size_t)plan->lanes + 1, sizeof(*d->arrived));
-    d->part = malloc(part_bytes(plan));
+    d->transit = malloc(transit_bytes(plan));
     d->runs = calloc((size_t)d->place->together, sizeof(*d->runs));
-    if (!d->fresh || !d->brought || !d->arrived || !d->part || !d->runs)
+    if (!d->fresh || !d->brought || !d->arrived || !d->transit || !d->runs)
         return ls_fail(LS_ERR_MEMORY, "no memory to drive %s", d->device->name);
     if (!d->states[device])
         LS_TRY(ls_state_create(plan->graph, device, &d->states[device]));
@@ -111,7 +111,7 @@ void ls_driver_destroy(ls_driver *d)
     free(d->transfers);
     free(d->checks);
     free(d->finite);
-    free(d->part);
+    free(d->transit);
     free(d->runs);
     free(d);
 }
@@ -167,11 +167,11 @@ static ls_program_run run_of(const ls_driver *d, const ls_executor *e, const ls_
     return run;
 }
 
-static ls_status bring_task(ls_driver *d, ls_executor *e, const ls_driver_task *t, int worker)
+static ls_status bring_task(ls_driver *d, ls_executor *e, const ls_driver_task *t, int thread)
 {
     const ls_segment *s = &ls_driver_plan(d)->segments[t->segment];
     for (int i = 0; i < s->step_count; i++)
-        LS_TRY(ls_driver_explain(d, &s->steps[i], "copying to", ls_driver_bring_inputs(d, e, &s->steps[i], worker, t)));
+        LS_TRY(ls_driver_explain(d, &s->steps[i], "copying to", ls_driver_bring_inputs(d, e, &s->steps[i], thread, t)));
     return LS_OK;
 }
 
@@ -183,13 +183,13 @@ static ls_status give_task(ls_driver *d, ls_executor *e, const ls_driver_task *t
     return LS_OK;
 }
 
-static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int worker, int lane)
+static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int thread, int lane)
 {
     const ls_segment *s = &ls_driver_plan(d)->segments[segment];
     ls_driver_task t = task_of(ls_driver_plan(d), segment, lane);
     if (t.samples == 0)
         return LS_OK;
-    LS_TRY(bring_task(d, e, &t, worker));
+    LS_TRY(bring_task(d, e, &t, thread));
     ls_program_run run = run_of(d, e, &t);
     LS_TRY(ls_driver_explain(d, &s->steps[0], "running on",
                              ls_device_plan_run(d->device, d->programs.segments[segment].plan, &run)));
@@ -197,23 +197,23 @@ static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int work
     return ls_driver_explain(d, &s->steps[s->step_count - 1], "running on", ls_device_sync(d->device));
 }
 
-static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int thread)
 {
     ls_status status = LS_OK;
     for (int i = u->index; i < u->index + u->count && status == LS_OK; i++) {
         double start = e->timeline ? ls_clock_now() : 0;
-        status = launch_task(d, e, i, worker, u->lane);
+        status = launch_task(d, e, i, thread, u->lane);
         if (e->timeline)
-            ls_timeline_task(e, worker, i, u->lane, start);
+            ls_timeline_task(e, thread, i, u->lane, start);
     }
     return ls_fail_within(status, "lane %d", u->lane);
 }
 
 /* ---- Lanes together ---- */
 
-/* First copies the inputs of each lane, then runs all in one call. */
+/* Copies the inputs of each lane, then runs all in one call. */
 static ls_status launch_tasks(ls_driver *d, ls_executor *e, int segment, const ls_unit *const *units, int count,
-                              int worker)
+                              int thread)
 {
     const ls_step *steps = ls_driver_plan(d)->segments[segment].steps;
     int runs = 0;
@@ -222,7 +222,7 @@ static ls_status launch_tasks(ls_driver *d, ls_executor *e, int segment, const l
         if (t.samples == 0)
             continue;
         t.number = runs;
-        LS_TRY(bring_task(d, e, &t, worker));
+        LS_TRY(bring_task(d, e, &t, thread));
         d->runs[runs++] = run_of(d, e, &t);
     }
     if (runs > 0)
@@ -237,15 +237,15 @@ static ls_status launch_tasks(ls_driver *d, ls_executor *e, int segment, const l
     return LS_OK;
 }
 
-static ls_status run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int worker)
+static ls_status run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int thread)
 {
     int first = units[0]->index, end = first + units[0]->count;
     for (int s = first; s < end; s++) {
         double start = e->timeline ? ls_clock_now() : 0;
-        LS_TRY(ls_fail_within(launch_tasks(d, e, s, units, count, worker), "lanes %d to %d", units[0]->lane,
+        LS_TRY(ls_fail_within(launch_tasks(d, e, s, units, count, thread), "lanes %d to %d", units[0]->lane,
                               units[count - 1]->lane));
         if (e->timeline)
-            ls_timeline_tasks(e, worker, s, units, count, start);
+            ls_timeline_tasks(e, thread, s, units, count, start);
     }
     const ls_segment *last = &ls_driver_plan(d)->segments[end - 1];
     return ls_fail_within(
@@ -254,13 +254,13 @@ static ls_status run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *u
 }
 
 /* After a data error: runs the lanes one by one to find the bad one. */
-static ls_status find_bad_lane(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int worker,
+static ls_status find_bad_lane(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int thread,
                                int *failed)
 {
     ls_error failure;
     ls_error_keep(&failure, LS_ERR_DATA);
     for (int i = 0; i < count; i++) {
-        ls_status status = ls_driver_recover(d, run_lane(d, e, units[i], worker));
+        ls_status status = ls_driver_recover(d, run_lane(d, e, units[i], thread));
         *failed = i;
         if (status != LS_OK)
             return status;
@@ -269,14 +269,14 @@ static ls_status find_bad_lane(ls_driver *d, ls_executor *e, const ls_unit *cons
     return ls_error_give(&failure);
 }
 
-ls_status ls_driver_run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int worker,
+ls_status ls_driver_run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *units, int count, int thread,
                               int *failed)
 {
     d->executor = e;
-    d->worker = worker;
+    d->thread = thread;
     *failed = 0;
-    ls_status status = ls_driver_recover(d, run_lanes(d, e, units, count, worker));
-    return status == LS_ERR_DATA ? find_bad_lane(d, e, units, count, worker, failed) : status;
+    ls_status status = ls_driver_recover(d, run_lanes(d, e, units, count, thread));
+    return status == LS_ERR_DATA ? find_bad_lane(d, e, units, count, thread, failed) : status;
 }
 
 /* ---- Whole values ---- */
@@ -290,45 +290,45 @@ static bool gives_whole(const ls_driver *d, int step)
     return first == d->device->index;
 }
 
-static ls_status run_whole_step(ls_driver *d, ls_executor *e, int index, int worker)
+static ls_status run_whole_step(ls_driver *d, ls_executor *e, int index, int thread)
 {
     const ls_step *step = &ls_driver_plan(d)->whole_steps[index];
     LS_TRY(ls_driver_explain(d, step, "copying to",
-                             ls_driver_bring_inputs(d, e, step, worker, &(ls_driver_task){ .samples = 1 })));
+                             ls_driver_bring_inputs(d, e, step, thread, &(ls_driver_task){ .samples = 1 })));
     LS_TRY(ls_driver_explain(d, step, "running on", ls_driver_run_program(d, e, &d->programs.wholes[index])));
     d->fresh[step->out.value] = d->now;
     if (!d->placement->comes_home[step->out.value] || !gives_whole(d, index))
         return LS_OK;
     LS_TRY(ls_driver_explain(d, step, "copying from",
                              ls_driver_download(d, d->place->whole[step->out.value],
-                                                ls_executor_locate(e, &step->out, worker, 0, 0), step->out.unit)));
+                                                ls_executor_locate(e, &step->out, thread, 0, 0), step->out.unit)));
     ls_driver_count_copy(d, step->out.value, d->device->index, d->placement->home, step->out.unit);
     return LS_OK;
 }
 
-static ls_status run_whole(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+static ls_status run_whole(ls_driver *d, ls_executor *e, const ls_unit *u, int thread)
 {
     for (int i = u->index; i < u->index + u->count; i++)
-        LS_TRY(run_whole_step(d, e, i, worker));
+        LS_TRY(run_whole_step(d, e, i, thread));
     return ls_driver_explain(d, &ls_driver_plan(d)->whole_steps[u->index + u->count - 1], "running on",
                              ls_device_sync(d->device));
 }
 
 /* ---- Units ---- */
 
-static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
+static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u, int thread)
 {
     switch (phase->kind) {
     case LS_PHASE_LANES:
-        return run_lane(d, e, u, worker);
+        return run_lane(d, e, u, thread);
     case LS_PHASE_WHOLE:
-        return run_whole(d, e, u, worker);
+        return run_whole(d, e, u, thread);
     case LS_PHASE_HOME:
         return ls_driver_bring_all_home(d, e, u);
     case LS_PHASE_PAIR:
-        return ls_driver_join_pair(d, e, u, worker);
+        return ls_driver_join_pair(d, e, u, thread);
     case LS_PHASE_JOIN:
-        return ls_driver_join_parts(d, e, u, worker);
+        return ls_driver_join_parts(d, e, u, thread);
     case LS_PHASE_GATHER:
         return ls_driver_transfer_all(d, e, phase, u);
     case LS_PHASE_SHARE:
@@ -336,17 +336,17 @@ static ls_status run(ls_driver *d, ls_executor *e, const ls_phase *phase, const 
             return ls_driver_transfer_all(d, e, phase, u);
         return ls_driver_share(d, e, u);
     case LS_PHASE_CHECK:
-        return ls_driver_run_check(d, e, u, worker);
+        return ls_driver_run_check(d, e, u, thread);
     case LS_PHASE_UPDATE:
-        return ls_driver_run_updates(d, e, u, worker);
+        return ls_driver_run_updates(d, e, u, thread);
     default:
-        return ls_fail(LS_ERR_INTERNAL, "%s cannot do a unit of phase %d", d->device->name, (int)phase->kind);
+        return ls_fail(LS_ERR_INTERNAL, "%s cannot run a unit of phase %d", d->device->name, (int)phase->kind);
     }
 }
 
-ls_status ls_driver_run(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
+ls_status ls_driver_run(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u, int thread)
 {
     d->executor = e;
-    d->worker = worker;
-    return ls_driver_recover(d, run(d, e, phase, u, worker));
+    d->thread = thread;
+    return ls_driver_recover(d, run(d, e, phase, u, thread));
 }

@@ -7,7 +7,7 @@
 
 ls_status ls_driver_upload(ls_driver *d, size_t offset, const void *from, size_t bytes)
 {
-    d->began = ls_clock_now();
+    d->copy_start = ls_clock_now();
     return ls_device_upload(d->device, d->block->region, d->block->offset + offset, from, bytes);
 }
 
@@ -18,7 +18,7 @@ static ls_status download_from(const ls_driver *d, size_t offset, void *to, size
 
 ls_status ls_driver_download(ls_driver *d, size_t offset, void *to, size_t bytes)
 {
-    d->began = ls_clock_now();
+    d->copy_start = ls_clock_now();
     return download_from(d, offset, to, bytes);
 }
 
@@ -27,19 +27,19 @@ void ls_driver_count_copy(const ls_driver *d, int value, int from, int to, size_
     char label[LS_NODE_TEXT];
     ls_context_count_copy(ls_driver_plan(d)->graph->context, ls_node_label(ls_driver_plan(d)->nodes[value].node, label),
                           from, to, bytes);
-    ls_meter *meter = &d->executor->meters[d->worker];
-    double seconds = ls_clock_now() - d->began;
+    ls_meter *meter = &d->executor->meters[d->thread];
+    double seconds = ls_clock_now() - d->copy_start;
     meter->copies += seconds;
     if (from != d->device->index && d->placement->ctx->devices[from].kind != LS_CPU)
         meter->between += seconds;
     if (d->executor->timeline)
-        ls_timeline_copy(d->executor, d->worker, value, from, to, bytes, d->began);
+        ls_timeline_copy(d->executor, d->thread, value, from, to, bytes, d->copy_start);
 }
 
 ls_status ls_driver_fetch(ls_driver *d, int value, const ls_driver *other, size_t there, size_t here, void *host,
                           size_t bytes)
 {
-    d->began = ls_clock_now();
+    d->copy_start = ls_clock_now();
     if (d->device->backend->copy) {
         ls_memory_place to = ls_driver_at(d, here), from = ls_driver_at(other, there);
         return ls_device_copy(d->device, to.memory, to.offset, other->device, from.memory, from.offset, bytes);
@@ -49,8 +49,7 @@ ls_status ls_driver_fetch(ls_driver *d, int value, const ls_driver *other, size_
     return ls_driver_upload(d, here, host, bytes);
 }
 
-/* A constant created for this device counts as no copy. Other leaves are on CPUs, no matter which
- * device was requested. */
+/* A constant of this device is no copy. Other leaves are on CPUs, whatever was requested. */
 static int leaf_device(const ls_driver *d, const ls_tensor *node)
 {
     bool asked = node->device != LS_ANY_DEVICE;
@@ -59,7 +58,7 @@ static int leaf_device(const ls_driver *d, const ls_tensor *node)
     return asked && d->placement->ctx->devices[node->device].kind == LS_CPU ? node->device : d->placement->home;
 }
 
-ls_status ls_driver_bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int worker)
+ls_status ls_driver_bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int thread)
 {
     const ls_tensor *node = ls_driver_plan(d)->nodes[o->value].node;
     bool leaf = ls_driver_plan(d)->nodes[o->value].group < 0;
@@ -68,7 +67,7 @@ ls_status ls_driver_bring_whole(ls_driver *d, ls_executor *e, const ls_operand *
         return LS_OK;
     /* The plain value: a CPU kernel may read it in a format of its own. */
     o = &ls_driver_plan(d)->value_of[o->value];
-    LS_TRY(ls_driver_upload(d, d->place->whole[o->value], ls_executor_locate(e, o, worker, 0, 0), o->unit));
+    LS_TRY(ls_driver_upload(d, d->place->whole[o->value], ls_executor_locate(e, o, thread, 0, 0), o->unit));
     *fresh = d->now;
     d->brought[o->value] = true;
     int from = leaf ? leaf_device(d, node) : d->placement->home;
@@ -83,13 +82,13 @@ size_t ls_driver_task_at(const ls_driver *d, const ls_driver_task *t)
 }
 
 /* Samples that were fed, or are rows of a gathered value. */
-static ls_status bring_samples(ls_driver *d, ls_executor *e, const ls_operand *o, int worker, const ls_driver_task *t)
+static ls_status bring_samples(ls_driver *d, ls_executor *e, const ls_operand *o, int thread, const ls_driver_task *t)
 {
     size_t bytes = o->unit * (size_t)t->samples;
-    if (o->storage == LS_OUTSIDE && e->outside[o->value].rows)
-        ls_executor_pick_rows(e, o, worker, t->first, t->samples);
-    LS_TRY(ls_driver_upload(d, ls_driver_task_at(d, t) + d->place->stage[o->value],
-                            ls_executor_locate(e, o, worker, 0, t->first), bytes));
+    if (o->storage == LS_EXTERNAL && e->external[o->value].rows)
+        ls_executor_pick_rows(e, o, thread, t->first, t->samples);
+    LS_TRY(ls_driver_upload(d, ls_driver_task_at(d, t) + d->place->staging[o->value],
+                            ls_executor_locate(e, o, thread, 0, t->first), bytes));
     ls_driver_count_copy(d, o->value, d->placement->home, d->device->index, bytes);
     return LS_OK;
 }
@@ -129,14 +128,14 @@ static ls_status bring_kept(ls_driver *d, ls_executor *e, const ls_operand *o, i
     return LS_OK;
 }
 
-ls_status ls_driver_bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int worker, const ls_driver_task *t)
+ls_status ls_driver_bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int thread, const ls_driver_task *t)
 {
     for (int k = 0; k < step->group->in_count; k++) {
         const ls_operand *o = &step->in[k];
         if (ls_is_staged(o))
-            LS_TRY(bring_samples(d, e, o, worker, t));
-        else if (o->storage == LS_OUTSIDE || o->storage == LS_WHOLE)
-            LS_TRY(ls_driver_bring_whole(d, e, o, worker));
+            LS_TRY(bring_samples(d, e, o, thread, t));
+        else if (o->storage == LS_EXTERNAL || o->storage == LS_WHOLE)
+            LS_TRY(ls_driver_bring_whole(d, e, o, thread));
         else if (o->storage == LS_KEPT)
             LS_TRY(bring_kept(d, e, o, t->lane, t->samples));
     }
@@ -165,7 +164,7 @@ static ls_status keep_lane_part(ls_driver *d, ls_executor *e, const ls_step *ste
 {
     const ls_kept *kept = &ls_driver_plan(d)->kept[step->group->lane_kept];
     size_t from = ls_driver_partials_at(d, e, step->group->segment, lane) + step->out.offset;
-    return ls_driver_fetch(d, kept->value, d, from, kept_at(d, e, (size_t)step->group->lane_kept, lane), d->part,
+    return ls_driver_fetch(d, kept->value, d, from, kept_at(d, e, (size_t)step->group->lane_kept, lane), d->transit,
                            kept->unit);
 }
 

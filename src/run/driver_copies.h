@@ -4,7 +4,7 @@
 
 #include "run/driver_private.h"
 
-/* A lane's task, and the index of its task memory. Unused for whole values. */
+/* A lane's task; `number` selects its memory. */
 typedef struct ls_driver_task {
     int segment, lane, number;
     int64_t first, samples;
@@ -24,17 +24,17 @@ ls_status ls_driver_download(ls_driver *d, size_t offset, void *to, size_t bytes
 ls_status ls_driver_fetch(ls_driver *d, int value, const ls_driver *other, size_t there, size_t here, void *host,
                           size_t bytes);
 
-/* Counts the copy that was just made: a value, from device to device. */
+/* Counts the copy that was just made. */
 void ls_driver_count_copy(const ls_driver *d, int value, int from, int to, size_t bytes);
 
 /* Copies a whole value once a run, a constant only once. State is already there. */
-ls_status ls_driver_bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int worker);
+ls_status ls_driver_bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int thread);
 
 /* Copies the inputs of a step that are not on the device yet. */
-ls_status ls_driver_bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int worker,
+ls_status ls_driver_bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int thread,
                                  const ls_driver_task *t);
 
-/* Copies the output of a lane's step to the host if others need it there. */
+/* Copies a lane's output to the host if others need it. */
 ls_status ls_driver_give_kept(ls_driver *d, ls_executor *e, const ls_step *step, const ls_driver_task *t);
 
 #endif

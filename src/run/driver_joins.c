@@ -1,5 +1,4 @@
-/* Joins of partials on the device of a driver, and transfers of partials and results between
- * devices. */
+/* Joins partials on the device of a driver, and moves partials and results between devices. */
 #include "run/driver_joins.h"
 
 #include <string.h>
@@ -52,9 +51,9 @@ static ls_status bring_home(ls_driver *d, ls_executor *e, int segment, int lane)
         char *to = room + join->partial;
         LS_TRY(explain_join(d, join, "copying from",
                             ls_driver_download(d, ls_driver_partials_at(d, e, segment, lane) + join->partial,
-                                               kernel->pack ? d->part : to, bytes)));
+                                               kernel->pack ? d->transit : to, bytes)));
         if (kernel->pack)
-            kernel->pack(kernel, d->part, to);
+            kernel->pack(kernel, d->transit, to);
         ls_driver_count_copy(d, join->group->value, d->device->index, d->placement->home, bytes);
     }
     return LS_OK;
@@ -74,10 +73,10 @@ ls_status ls_driver_bring_all_home(ls_driver *d, ls_executor *e, const ls_unit *
     return LS_OK;
 }
 
-ls_status ls_driver_join_lanes(ls_driver *d, ls_executor *e, int segment, int first, int count, int worker)
+ls_status ls_driver_join_lanes(ls_driver *d, ls_executor *e, int segment, int first, int count, int thread)
 {
     const ls_plan *plan = ls_driver_plan(d);
-    ls_memory_place *lane = e->places[worker];
+    ls_memory_place *lane = e->places[thread];
     const ls_join *last = NULL;
     ls_status status = LS_OK;
     for (int i = 0; i < plan->join_count && status == LS_OK; i++) {
@@ -98,7 +97,7 @@ ls_status ls_driver_join_lanes(ls_driver *d, ls_executor *e, int segment, int fi
     return ls_driver_recover(d, ls_fail_within(status, "lanes %d to %d", first, first + count - 1));
 }
 
-/* A part of a join being computed: addresses of each lane's partial, own or received. */
+/* A part of a join, with each lane's partial, own or received. */
 typedef struct joining {
     ls_driver *driver;
     const ls_join *join;
@@ -112,8 +111,8 @@ static ls_status join_two(const joining *j, ls_memory_place to, ls_memory_place 
     return ls_device_join(j->driver->device, &call);
 }
 
-/* Computes T[a,b) into its left operand. `to`: where the result must be; without memory: anywhere.
- * *out has no memory if all lanes are empty. */
+/* Computes T[a,b) into `to`, or into its left operand if that has no memory. *out has no memory if
+ * all lanes are empty. / */
 static ls_status join_tree(const joining *j, int a, int b, ls_memory_place to, ls_memory_place *out)
 {
     ls_memory_place nowhere = { NULL, 0 }, left = { NULL, 0 }, right = { NULL, 0 };
@@ -159,7 +158,7 @@ static size_t received_at(const ls_driver *d, const ls_join *join, size_t n, siz
     return d->place->receive + d->place->received[join - ls_driver_plan(d)->joins] + n * ls_size_align(bytes, LS_ALIGN);
 }
 
-/* Own partials stay in place; this range of the others' is copied here. */
+/* Copies this range of the partials of other devices. */
 static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *g, ls_memory_place *lane)
 {
     const ls_join *join = g->join;
@@ -186,14 +185,14 @@ static ls_status gather_partials(ls_driver *d, ls_executor *e, const gathering *
     return LS_OK;
 }
 
-/* Computes T of a pair of blocks into the partials of its first lane, which is on this device. */
-ls_status ls_driver_join_pair(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+/* Into the partials of its first lane, which is on this device. */
+ls_status ls_driver_join_pair(ls_driver *d, ls_executor *e, const ls_unit *u, int thread)
 {
     const ls_plan *plan = ls_driver_plan(d);
-    ls_memory_place *lane = e->places[worker], out;
+    ls_memory_place *lane = e->places[thread], out;
     for (int i = 0; i < plan->join_count; i++) {
         const ls_join *join = &plan->joins[i];
-        gathering g = { .join = join, .to = join->count, .first = u->lane, .count = u->count, .host = d->part };
+        gathering g = { .join = join, .to = join->count, .first = u->lane, .count = u->count, .host = d->transit };
         joining j = { .driver = d, .join = join, .count = join->count, .lane = lane };
         if (join->group->segment != u->index)
             continue;
@@ -213,13 +212,13 @@ static bool is_gradient(const ls_plan *plan, int join)
     return false;
 }
 
-static ls_status join_part(ls_driver *d, ls_executor *e, int index, const ls_join_part *part, int worker)
+static ls_status join_part(ls_driver *d, ls_executor *e, int index, const ls_join_part *part, int thread)
 {
     const ls_join *join = &ls_driver_plan(d)->joins[index];
     int value = join->group->value;
     size_t element = ls_dtype_bytes(join->dtype), skip = (size_t)part->from * element;
     size_t bytes = (size_t)(part->to - part->from) * element;
-    ls_memory_place *lane = e->places[worker], to = ls_driver_at(d, d->place->whole[value] + skip);
+    ls_memory_place *lane = e->places[thread], to = ls_driver_at(d, d->place->whole[value] + skip);
     char *host = e->whole + join->out.offset + skip;
     gathering g = { .join = join, .from = part->from, .to = part->to, .count = ls_driver_plan(d)->lanes };
     g.host = e->whole + join->joined + skip;
@@ -240,8 +239,7 @@ static ls_status join_part(ls_driver *d, ls_executor *e, int index, const ls_joi
                                                  : LS_OK;
 }
 
-/* Copies the result to the host if needed and records its range. *check: index of the next
- * result. */
+/* Copies the result to the host if needed, and records its range. *check: the next result. */
 static ls_status end_part(ls_driver *d, ls_executor *e, int index, const ls_join_part *part, size_t *check)
 {
     const ls_join *join = &ls_driver_plan(d)->joins[index];
@@ -258,7 +256,7 @@ static ls_status end_part(ls_driver *d, ls_executor *e, int index, const ls_join
 }
 
 /* Makes one call to the device for all checks. */
-ls_status ls_driver_join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+ls_status ls_driver_join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, int thread)
 {
     const ls_plan *plan = ls_driver_plan(d);
     size_t check = 0;
@@ -271,7 +269,7 @@ ls_status ls_driver_join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, i
                 if (part->owner == d->device->index && part->from < part->to)
                     LS_TRY(
                         explain_join(d, &plan->joins[i], "joining on",
-                                     pass == 0 ? join_part(d, e, i, part, worker) : end_part(d, e, i, part, &check)));
+                                     pass == 0 ? join_part(d, e, i, part, thread) : end_part(d, e, i, part, &check)));
             }
         }
         if (pass == 0)
@@ -323,7 +321,7 @@ static ls_status add_transfer(ls_driver *d, const ls_driver *from, size_t there,
     return LS_OK;
 }
 
-/* Lists them in the order in which gather_partials expects them. */
+/* In the order in which gather_partials expects them. */
 static ls_status list_gathered(ls_driver *d, ls_executor *e, const ls_join *join, const ls_join_part *part)
 {
     const ls_driver *owner = e->drivers[part->owner];
@@ -349,7 +347,7 @@ static ls_status list_shared(ls_driver *d, ls_executor *e, const ls_join *join, 
     size_t bytes = (size_t)(part->to - part->from) * ls_dtype_bytes(join->dtype);
     for (int i = d->placement->ctx->cpu_count; i < e->devices; i++) {
         ls_driver *reader = e->drivers[i];
-        if (!reader || reader->device->kind != d->device->kind || !ls_is_looked_at(d->placement, value, i))
+        if (!reader || reader->device->kind != d->device->kind || !ls_is_read_on(d->placement, value, i))
             continue;
         reader->fresh[value] = reader->now;
         if (reader == owner)
@@ -361,12 +359,12 @@ static ls_status list_shared(ls_driver *d, ls_executor *e, const ls_join *join, 
     return LS_OK;
 }
 
-/* Makes the transfers of all devices of this one's kind, which are idle meanwhile. */
+/* All devices of the kind are idle meanwhile. */
 ls_status ls_driver_transfer_all(ls_driver *d, ls_executor *e, const ls_phase *phase, const ls_unit *u)
 {
     ls_context *ctx = ls_driver_plan(d)->graph->context;
     d->transfer_count = 0;
-    d->began = ls_clock_now();
+    d->copy_start = ls_clock_now();
     for (int i = u->index; i < u->index + u->count; i++) {
         const ls_join *join = &ls_driver_plan(d)->joins[i];
         for (int n = 0; join->group->kind == d->device->kind && n < d->placement->joins[i].part_count; n++)

@@ -8,10 +8,10 @@
 ls_status ls_driver_bring_all_home(ls_driver *d, ls_executor *e, const ls_unit *u);
 
 /* LS_PHASE_PAIR: joins a pair of blocks of lanes. */
-ls_status ls_driver_join_pair(ls_driver *d, ls_executor *e, const ls_unit *u, int worker);
+ls_status ls_driver_join_pair(ls_driver *d, ls_executor *e, const ls_unit *u, int thread);
 
 /* LS_PHASE_JOIN: joins the parts that this device owns. */
-ls_status ls_driver_join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, int worker);
+ls_status ls_driver_join_parts(ls_driver *d, ls_executor *e, const ls_unit *u, int thread);
 
 /* LS_PHASE_SHARE: copies the parts of other owners to this device. */
 ls_status ls_driver_share(ls_driver *d, ls_executor *e, const ls_unit *u);

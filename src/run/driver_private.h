@@ -1,4 +1,4 @@
-/* The driver's struct, shared by driver.c, driver_copies.c, driver_joins.c and driver_updates.c. */
+/* The driver's struct, shared by the driver_*.c files. */
 #ifndef LS_RUN_DRIVER_PRIVATE_H
 #define LS_RUN_DRIVER_PRIVATE_H
 
@@ -13,24 +13,24 @@ struct ls_driver {
     const ls_place *place;
     ls_block *block;
     ls_state **states; /* By device. */
-    ls_state *state;   /* State on this device; NULL: it has no variables. */
+    ls_state *state;   /* NULL: it has no variables. */
     uint64_t now;      /* Number of the current run. */
-    /* By plan node: the run that copied or computed its whole value here. */
+    /* By plan node: the run that copied or computed it here. */
     uint64_t *fresh;
-    bool *brought;          /* By plan node: copied from the host; false: computed here. */
+    bool *brought;          /* By plan node: copied, not computed here. */
     uint64_t *arrived;      /* By kept value and lane: the run that copied it here. */
     ls_transfer *transfers; /* List for one call of the backend's `transfer`. */
     size_t transfer_count, transfer_room;
     ls_finite_call *checks; /* Arrays to check in one call; `finite` has the results. */
     bool *finite;
     size_t check_count, check_room, finite_room;
-    void *part;           /* Host buffer for a partial in transit. */
+    void *transit;        /* Host buffer for a partial in transit. */
     ls_program_run *runs; /* Lanes that run together. */
 
     /* Executor and thread of the current unit: copies count as their time. */
     ls_executor *executor;
-    int worker;
-    double began; /* Start time of the last copy. */
+    int thread;
+    double copy_start; /* Start time of the last copy. */
 };
 
 static inline const ls_plan *ls_driver_plan(const ls_driver *d)
@@ -47,9 +47,9 @@ static inline ls_memory_place ls_driver_at(const ls_driver *d, size_t offset)
 /* Adds the step's node and the device to an error message. */
 ls_status ls_driver_explain(const ls_driver *d, const ls_step *step, const char *what, ls_status status);
 
-/* Passes the status on. After a failure: drains the queue, discards later errors, and marks copied
- * values as stale. Keeps values that were computed here: the host does not have them, and lanes
- * before the failed one still need them. */
+/* Passes the status on. After a failure: drains the queue, discards later errors, and marks copies
+ * as stale. Keeps computed values: the host does not have them, and lanes before the failed one
+ * need them. */
 ls_status ls_driver_recover(ls_driver *d, ls_status status);
 
 /* Runs a program that belongs to no lane. */

@@ -60,7 +60,7 @@ static ls_status check_updates(ls_driver *d, const ls_unit *u, const ls_step *la
     return LS_OK;
 }
 
-ls_status ls_driver_run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+ls_status ls_driver_run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, int thread)
 {
     const ls_plan *plan = ls_driver_plan(d);
     const ls_step *last = NULL;
@@ -68,18 +68,18 @@ ls_status ls_driver_run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, 
         if (ls_updates_on(d->placement, i, d->device->index)) {
             last = &plan->updates[i];
             LS_TRY(ls_driver_explain(d, last, "copying to",
-                                     ls_driver_bring_inputs(d, e, last, worker, &(ls_driver_task){ .samples = 1 })));
+                                     ls_driver_bring_inputs(d, e, last, thread, &(ls_driver_task){ .samples = 1 })));
         }
     LS_TRY(ls_driver_explain(d, last, "updating on", ls_driver_run_program(d, e, &d->programs.updates)));
     LS_TRY(check_updates(d, u, last));
     return ls_driver_explain(d, last, "updating on", ls_device_sync(d->device));
 }
 
-ls_status ls_driver_run_check(ls_driver *d, ls_executor *e, const ls_unit *u, int worker)
+ls_status ls_driver_run_check(ls_driver *d, ls_executor *e, const ls_unit *u, int thread)
 {
     const ls_step *step = &ls_driver_plan(d)->updates[u->index];
     bool finite = false;
-    LS_TRY(ls_driver_explain(d, step, "copying to", ls_driver_bring_whole(d, e, &step->in[0], worker)));
+    LS_TRY(ls_driver_explain(d, step, "copying to", ls_driver_bring_whole(d, e, &step->in[0], thread)));
     LS_TRY(ls_driver_explain(d, step, "checking on",
                              ls_device_finite(d->device, step->group->root->dtype,
                                               ls_driver_at(d, d->place->whole[step->in[0].value]), u->to, &finite)));

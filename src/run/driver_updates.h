@@ -10,7 +10,7 @@ ls_status ls_driver_add_check(ls_driver *d, ls_dtype dtype, ls_memory_place from
 ls_status ls_driver_check_finite(ls_driver *d);
 
 /* Units of LS_PHASE_UPDATE and LS_PHASE_CHECK. */
-ls_status ls_driver_run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, int worker);
-ls_status ls_driver_run_check(ls_driver *d, ls_executor *e, const ls_unit *u, int worker);
+ls_status ls_driver_run_updates(ls_driver *d, ls_executor *e, const ls_unit *u, int thread);
+ls_status ls_driver_run_check(ls_driver *d, ls_executor *e, const ls_unit *u, int thread);
 
 #endif

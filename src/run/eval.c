@@ -1,5 +1,5 @@
-/* Runs a graph: checks feeds, finds or compiles a plan, runs it; then writes variables and stores
- * fetched values. Eager runs use single-use plans and store all values that they compute. */
+/* Runs a graph: checks feeds, finds or compiles a plan, runs it, and stores fetched values. Eager
+ * runs use single-use plans and store all values that they compute. */
 #include "run/eval.h"
 
 #include <stdlib.h>
@@ -53,8 +53,8 @@ static ls_status check_rows(run *r, const ls_feed *feed, size_t number)
     char label[LS_NODE_TEXT];
     for (int64_t i = 0; i < r->row_count; i++)
         if (r->rows[i] < 0 || r->rows[i] >= feed->value.shape.dims[0])
-            return ls_fail(LS_ERR_DATA, "feed %zu: sample %lld of %s is row %lld of %lld", number, (long long)i,
-                           ls_node_label(feed->input, label), (long long)r->rows[i],
+            return ls_fail(LS_ERR_DATA, "feed %zu: sample %lld of %s is row %lld, but the data has %lld rows", number,
+                           (long long)i, ls_node_label(feed->input, label), (long long)r->rows[i],
                            (long long)feed->value.shape.dims[0]);
     return learn_batch(r, feed->input, r->row_count);
 }
@@ -70,23 +70,24 @@ static ls_status check_feed(run *r, const ls_feed *feed, size_t number)
     if (input->graph != r->graph)
         return ls_fail(LS_ERR_INVALID, "feed %zu: %s belongs to another graph", number, ls_node_label(input, label));
     if (input->op != LS_OP_input)
-        return ls_fail(LS_ERR_INVALID, "feed %zu: %s is no input and cannot be fed", number,
+        return ls_fail(LS_ERR_INVALID, "feed %zu: %s is not an input and cannot be fed", number,
                        ls_node_label(input, label));
     if (feed->value.dtype != input->dtype)
-        return ls_fail(LS_ERR_DTYPE, "feed %zu: %s is %s, the value is %s", number, ls_node_label(input, label),
+        return ls_fail(LS_ERR_DTYPE, "feed %zu: %s is %s, but the value is %s", number, ls_node_label(input, label),
                        ls_dtype_name(input->dtype), ls_dtype_name(feed->value.dtype));
     const ls_shape *shape = &feed->value.shape;
     bool fits = shape->rank == input->shape.rank;
     for (int i = 0; fits && i < shape->rank; i++)
         fits = shape->dims[i] >= 0 && (shape->dims[i] == input->shape.dims[i] || input->shape.dims[i] == LS_BATCH);
     if (!fits)
-        return ls_fail(LS_ERR_SHAPE, "feed %zu: %s has shape %s, the value %s", number, ls_node_label(input, label),
-                       ls_shape_format(&input->shape, wanted), ls_shape_format(shape, given));
+        return ls_fail(LS_ERR_SHAPE, "feed %zu: %s has shape %s, but the value has %s", number,
+                       ls_node_label(input, label), ls_shape_format(&input->shape, wanted),
+                       ls_shape_format(shape, given));
     int64_t count;
     if (!ls_shape_count(shape, 0, &count))
         return ls_fail(LS_ERR_OVERFLOW, "feed %zu: shape %s overflows", number, ls_shape_format(shape, given));
     if (!feed->value.data && count > 0)
-        return ls_fail(LS_ERR_INVALID, "feed %zu: %s is fed with no data", number, ls_node_label(input, label));
+        return ls_fail(LS_ERR_INVALID, "feed %zu: the data for %s is NULL", number, ls_node_label(input, label));
     if (r->rows && input->per_sample)
         return check_rows(r, feed, number);
     return input->per_sample ? learn_batch(r, input, shape->dims[0]) : LS_OK;
@@ -111,7 +112,7 @@ static bool has_batch_axis(const ls_tensor *node)
     return false;
 }
 
-/* Two feeds of one input are an error: one would be ignored. */
+/* Two feeds of one input are an error. */
 static ls_status find_feed(const run *r, const ls_tensor *input, ls_external *out)
 {
     static const char nothing; /* Address for data of zero bytes. */
@@ -162,9 +163,8 @@ static ls_status check_nodes(const run *r, ls_tensor *const *order, size_t count
     return LS_OK;
 }
 
-/* Eager programs feed nothing: derives the batch size from held values. Values with a batch axis
- * must agree. Whole values (two losses, for example) may come from different runs; their batch
- * counts only if all agree. */
+/* Eager programs feed nothing: the batch size is that of held values. Values with a batch axis must
+ * agree; whole values may come from different runs and count only if all agree. */
 static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
 {
     int64_t whole = NO_BATCH;
@@ -183,7 +183,7 @@ static ls_status find_held_batch(run *r, ls_tensor *const *order, size_t count)
     return LS_OK;
 }
 
-/* Brings the variables that CPUs read or write to host memory. */
+/* Those that CPUs read or write. */
 static ls_status bring_state(const run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -192,7 +192,7 @@ static ls_status bring_state(const run *r)
         const ls_tensor *node = plan->nodes[i].node;
         ls_variable *written[LS_MAX_WRITES];
         int group = plan->nodes[i].group;
-        if (node->op == LS_OP_variable && (ls_is_looked_at(p, i, p->home) || plan->nodes[i].fetched))
+        if (node->op == LS_OP_variable && (ls_is_read_on(p, i, p->home) || plan->nodes[i].fetched))
             LS_TRY(ls_variable_sync_to_host(node->attr.variable.variable));
         int count = group >= 0 && plan->groups[group].kind == LS_CPU ? ls_node_writes(node, written) : 0;
         for (int k = 0; k < count; k++)
@@ -201,41 +201,41 @@ static ls_status bring_state(const run *r)
     return LS_OK;
 }
 
-static ls_status set_outside(run *r)
+static ls_status set_external(run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    ls_external *outside = ls_executor_outside(r->executor);
+    ls_external *external = ls_executor_external(r->executor);
     for (int i = 0; i < plan->node_count; i++) {
         const ls_tensor *node = plan->nodes[i].node;
         if (plan->nodes[i].group >= 0 || plan->nodes[i].in)
             continue;
         if (is_held(node, r))
-            outside[i] = (ls_external){ .data = node->held.data };
+            external[i] = (ls_external){ .data = node->held.data };
         else if (node->op == LS_OP_constant)
-            outside[i] = (ls_external){ .data = node->attr.data.data.bytes };
+            external[i] = (ls_external){ .data = node->attr.data.data.bytes };
         else if (node->op == LS_OP_variable)
-            outside[i] = (ls_external){ .data = node->attr.variable.variable->data };
+            external[i] = (ls_external){ .data = node->attr.variable.variable->data };
         else
-            LS_TRY(find_feed(r, node, &outside[i]));
+            LS_TRY(find_feed(r, node, &external[i]));
     }
     return LS_OK;
 }
 
 /* ---- End of a run ---- */
 
-static void free_rooms(const run *r, ls_block **rooms)
+static void free_blocks(const run *r, ls_block **blocks)
 {
     for (size_t i = 0; i < r->fetch_count; i++)
-        ls_context_give(r->graph->context, r->fetches[i]->device, rooms[i]);
-    free(rooms);
+        ls_context_give(r->graph->context, r->fetches[i]->device, blocks[i]);
+    free(blocks);
 }
 
-/* Done before anything is written, so that a run fails completely or not at all. */
-static ls_status make_room(const run *r, ls_block ***rooms)
+/* Before anything is written, so that a run fails completely or not at all. */
+static ls_status take_blocks(const run *r, ls_block ***blocks)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    *rooms = calloc(r->fetch_count ? r->fetch_count : 1, sizeof(**rooms));
-    if (!*rooms)
+    *blocks = calloc(r->fetch_count ? r->fetch_count : 1, sizeof(**blocks));
+    if (!*blocks)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu fetched values", r->fetch_count);
     for (size_t i = 0; i < r->fetch_count; i++) {
         const ls_tensor *fetch = r->fetches[i];
@@ -246,9 +246,9 @@ static ls_status make_room(const run *r, ls_block ***rooms)
             continue; /* Reuses the memory of the old value. */
         char label[LS_NODE_TEXT], what[LS_NODE_TEXT + 32];
         snprintf(what, sizeof(what), "%s (op %s)", ls_node_label(fetch, label), ls_tensor_op(fetch));
-        ls_status status = ls_context_take(r->graph->context, fetch->device, bytes, what, &(*rooms)[i]);
+        ls_status status = ls_context_take(r->graph->context, fetch->device, bytes, what, &(*blocks)[i]);
         if (status != LS_OK) {
-            free_rooms(r, *rooms);
+            free_blocks(r, *blocks);
             return status;
         }
     }
@@ -259,7 +259,7 @@ static ls_status make_room(const run *r, ls_block ***rooms)
 static void copy_input(run *r, ls_tensor *fetch)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
-    const ls_external *from = &ls_executor_outside(r->executor)[fetch->position];
+    const ls_external *from = &ls_executor_external(r->executor)[fetch->position];
     size_t unit = ls_plan_unit(plan, fetch);
     int64_t count = fetch->per_sample ? r->batch : 1;
     for (int64_t i = 0; i < count; i++)
@@ -267,16 +267,16 @@ static void copy_input(run *r, ls_tensor *fetch)
                (const char *)from->data + unit * (size_t)(from->rows ? from->rows[i] : i), unit);
 }
 
-static void hold(run *r, ls_tensor *fetch, ls_block *room)
+static void hold(run *r, ls_tensor *fetch, ls_block *block)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     size_t bytes = ls_plan_unit(plan, fetch) * (fetch->per_sample ? (size_t)r->batch : 1);
     const ls_plan_node *node = &plan->nodes[fetch->position];
     bool in_place = node->group >= 0 && plan->groups[node->group].in_place;
-    if (room) {
+    if (block) {
         ls_context_give(r->graph->context, fetch->device, fetch->held.block);
-        fetch->held.block = room;
-        fetch->held.data = ls_context_data(room);
+        fetch->held.block = block;
+        fetch->held.data = ls_context_data(block);
     }
     if (bytes && fetch->op == LS_OP_input)
         copy_input(r, fetch);
@@ -316,7 +316,7 @@ static void count_run(const run *r)
         r->graph->run++;
 }
 
-static void commit(run *r, ls_block **rooms)
+static void commit(run *r, ls_block **blocks)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
     for (int i = 0; i < plan->node_count; i++)
@@ -324,26 +324,26 @@ static void commit(run *r, ls_block **rooms)
     ls_executor_commit(r->executor);
     for (size_t i = 0; i < r->fetch_count; i++)
         if (r->fetches[i]->op != LS_OP_variable && !is_held(r->fetches[i], r))
-            hold(r, r->fetches[i], rooms[i]);
+            hold(r, r->fetches[i], blocks[i]);
     count_run(r);
 }
 
 static ls_status execute(run *r)
 {
-    ls_block **rooms;
+    ls_block **blocks;
     if (ls_context_has_others(r->graph->context))
         LS_TRY(bring_state(r));
-    LS_TRY(set_outside(r));
-    LS_TRY(make_room(r, &rooms));
+    LS_TRY(set_external(r));
+    LS_TRY(take_blocks(r, &blocks));
     if (r->audit)
         ls_executor_audit(r->executor);
     ls_status status = ls_executor_run(r->executor, r->graph->seed, counter_of(r));
     if (status != LS_OK) {
-        free_rooms(r, rooms);
+        free_blocks(r, blocks);
         return status;
     }
-    commit(r, rooms);
-    free(rooms);
+    commit(r, blocks);
+    free(blocks);
     return LS_OK;
 }
 
@@ -359,7 +359,7 @@ static ls_status check_fetch(const ls_graph *graph, const ls_tensor *fetch, size
     return LS_OK;
 }
 
-/* If a plan exists for these fetches and this batch, its nodes were checked before. */
+/* The nodes of an existing plan were checked before. */
 static ls_status prepare(run *r)
 {
     ls_runs *runs = NULL;
@@ -374,7 +374,7 @@ static ls_status prepare(run *r)
     return status;
 }
 
-/* A run involves all workers: those that have not met yet do so now. */
+/* Workers that have not met yet do so now. */
 static ls_status meet(const ls_graph *graph)
 {
     ls_context *ctx = graph->context;
@@ -388,9 +388,10 @@ static ls_status begin(run *r)
     LS_TRY(ls_context_check(r->graph->context, "ls_eval"));
     LS_TRY(meet(r->graph));
     LS_TRY(ls_graph_fill(r->graph));
-    if ((r->feed_count > 0 && !r->feeds) || (r->fetch_count > 0 && !r->fetches))
-        return ls_fail(LS_ERR_INVALID, "ls_eval: %zu feeds and %zu fetches were announced, but not given",
-                       r->feed_count, r->fetch_count);
+    if (r->feed_count > 0 && !r->feeds)
+        return ls_fail(LS_ERR_INVALID, "ls_eval: feeds is NULL but feed_count is %zu", r->feed_count);
+    if (r->fetch_count > 0 && !r->fetches)
+        return ls_fail(LS_ERR_INVALID, "ls_eval: fetches is NULL but fetch_count is %zu", r->fetch_count);
     for (size_t i = 0; i < r->fetch_count; i++)
         LS_TRY(check_fetch(r->graph, r->fetches[i], i));
     for (size_t i = 0; i < r->feed_count; i++)
@@ -430,8 +431,10 @@ ls_status ls_eval_rows(ls_graph *graph, const ls_feed *feeds, size_t feed_count,
 {
     LS_CLAIM(graph);
     LS_OWN_FP_MODE;
-    if (!rows || row_count < 0)
-        return ls_fail(LS_ERR_INVALID, "ls_eval_rows: %lld rows were announced, but not given", (long long)row_count);
+    if (!rows)
+        return ls_fail(LS_ERR_INVALID, "ls_eval_rows: rows is NULL but row_count is %lld", (long long)row_count);
+    if (row_count < 0)
+        return ls_fail(LS_ERR_INVALID, "ls_eval_rows: row_count must not be negative (got %lld)", (long long)row_count);
     run r = { .graph = graph, .batch = NO_BATCH, .feeds = feeds, .feed_count = feed_count, .rows = rows };
     r.row_count = row_count;
     r.fetches = fetches;
@@ -447,8 +450,7 @@ static bool fetches_input(const run *r)
     return false;
 }
 
-/* Makes the samples of this process's lanes; all samples in an audited run, where the lane may be
- * another worker's. */
+/* Those of this process's lanes; all in an audited run, where the lane may be another worker's. */
 static ls_status make_samples(const ls_run_request *q, const run *r)
 {
     const ls_plan *plan = ls_executor_plan(r->executor);
@@ -522,7 +524,7 @@ ls_status ls_run_placement(ls_graph *graph, const ls_run_settings *settings, ls_
     return status;
 }
 
-/* An eager run stores all computed nodes, so that values read together come from the same run. */
+/* All computed nodes, so that values read together come from the same run. */
 static size_t keep_computed(const run *r, ls_tensor **order, size_t count)
 {
     size_t kept = 0;
@@ -581,7 +583,7 @@ ls_status ls_graph_set_lanes(ls_graph *graph, int lanes)
     if (!graph)
         return ls_fail(LS_ERR_INVALID, "ls_graph_set_lanes: the graph is NULL");
     if (lanes < 0 || lanes > LS_MAX_LANES)
-        return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_MAX_LANES);
+        return ls_fail(LS_ERR_INVALID, "ls_graph_set_lanes: lanes must be 0 to %d (got %d)", LS_MAX_LANES, lanes);
     LS_TRY(ls_context_check(graph->context, "ls_graph_set_lanes"));
     LS_TRY(ls_runs_of(graph, &runs));
     ls_runs_clear(runs);
@@ -593,11 +595,12 @@ static ls_status check_explain(ls_graph *graph, ls_tensor *const *fetches, size_
                                char **out)
 {
     if (!graph || !out || (fetch_count > 0 && !fetches))
-        return ls_fail(LS_ERR_INVALID, "ls_explain: graph, fetches and a place for the text are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_explain: the graph, the fetches or the output pointer is NULL");
     LS_TRY(ls_context_check(graph->context, "ls_explain"));
     LS_TRY(ls_graph_fill(graph));
     if (batch < NO_BATCH)
-        return ls_fail(LS_ERR_INVALID, "ls_explain: a batch of %lld samples", (long long)batch);
+        return ls_fail(LS_ERR_INVALID, "ls_explain: batch must be at least -1 (no batch axis), got %lld",
+                       (long long)batch);
     for (size_t i = 0; i < fetch_count; i++)
         LS_TRY(check_fetch(graph, fetches[i], i));
     return LS_OK;
@@ -639,7 +642,7 @@ static int uncut(const ls_task_map *map, const ls_task_map_point *at)
     return at->lane < 0 ? LS_ANY_DEVICE : device;
 }
 
-/* Shows the plan before any map is applied, independent of the devices. */
+/* Before any map is applied, so independent of the devices. */
 ls_status ls_explain(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch, char **out)
 {
     LS_CLAIM(graph);

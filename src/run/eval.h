@@ -13,23 +13,21 @@ typedef struct ls_run_request {
     int64_t row_count;
     ls_tensor *const *fetches;
     size_t fetch_count;
-    /* The run is part of the next training step and draws that step's random numbers. The run that
-     * writes trainable variables counts the step. If false, runs that write no trainable variables
-     * use a separate counter. */
+    /* Part of the next training step: draws its random numbers; only a run that writes trainable
+     * variables counts the step. If false, other runs have a counter of their own. */
     bool of_step;
-    /* Produces samples `first` to `end` - 1 of the fed data before the run reads them; in a
-     * cluster, those of this worker's lanes. Called again, perhaps with another range, when the run
-     * is repeated. NULL: all samples exist already. */
+    /* Produces samples first .. end - 1 of the fed data before the run reads them: in a cluster,
+     * those of this worker's lanes. Called again when the run is repeated. NULL: they exist
+     * already. */
     ls_status (*make)(void *user, int64_t first, int64_t end);
     void *make_user;
     /* In a cluster: two workers compute one lane and compare it (audit.h). */
     bool audit;
     ls_timeline *timeline; /* Records what threads do; NULL: not recorded. */
-    /* By device: the run's seconds are added, also on failure; NULL: not wanted. */
+    /* By device: adds the run's seconds, also on failure; may be NULL. */
     ls_device_seconds *seconds;
 } ls_run_request;
 
-/* Facts about a successful run. */
 typedef struct ls_run_report {
     int lanes;
     double join_seconds; /* Time of joins, checks and updates, averaged over threads. */
@@ -39,8 +37,7 @@ typedef struct ls_run_report {
 /* Makes one run; `report` may be NULL. */
 ls_status ls_run(const ls_run_request *request, ls_run_report *report);
 
-/* Compiles a run with `batch` samples and returns its placement. The cache owns it; valid until the
- * next run. */
+/* Compiles a run and returns its placement, which the cache owns; valid until the next run. */
 ls_status ls_run_placement(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
                            int64_t batch, const ls_placement **out);
 
@@ -48,7 +45,7 @@ ls_status ls_run_placement(ls_graph *graph, const ls_run_settings *settings, ls_
 ls_status ls_run_explain_memory(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches,
                                 size_t count, int64_t batch, bool *fits, char **out);
 
-/* Computes the tensor's value if it has none yet. Not for variables, which hold no value. */
+/* Computes a value if the tensor holds none. Not for variables. */
 ls_status ls_run_eagerly(ls_tensor *tensor);
 
 #endif

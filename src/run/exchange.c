@@ -1,14 +1,12 @@
-/* Data that the workers of a cluster send each other within a run. Each worker runs its own range
- * of lanes and joins the partials up to the maximal complete subtrees within that range. If there
- * is little data, every worker receives the subtrees of all others and does the joins of the level
- * itself. If there is much, each worker receives and joins one part and sends the result to all
- * (slices.c). Either way joins follow the order of the tree, with the bits of a single process that
- * has all lanes. Each worker also sends its rows of gathered batches and fetched per-sample values
- * to all.
+/* Data that the workers of a cluster send each other within a run. Each worker joins the partials
+ * of its range of lanes up to the maximal complete subtrees in it. If there is little data, every
+ * worker receives all subtrees and does the joins itself; otherwise each receives and joins one
+ * part and sends the result to all (slices.c). Joins follow the order of the tree, with the bits of
+ * a single process. Workers also send their rows of gathered batches and fetched values.
  *
  * Joins that only updates read (gradients of weights) are late: their partials are posted after
- * their level and sent while threads compute lanes of the next level. Their joined parts follow in
- * the same way, one level later.
+ * their level and sent while lanes of the next level are computed. Their joined parts follow in the
+ * same way, one level later.
  *
  * Lists of pieces depend only on batch, lanes and workers; pieces between two other workers are
  * left out. */
@@ -30,7 +28,7 @@ static int worker_of(const ls_plan *plan, int lane)
     return worker;
 }
 
-/* The end (exclusive) of the largest subtree that begins with `lane` and stays within `end`. */
+/* End of the largest subtree that begins with `lane` and stays within `end`. */
 static int subtree_end(const ls_plan *plan, int lane, int end)
 {
     int size = 1;
@@ -68,9 +66,8 @@ static bool comes_whole(const ls_join *join)
     return !join->shared || join->late;
 }
 
-/* Assigns memory to every subtree of other workers, or to the part of it that is joined here. With
- * memory NULL it only counts. An address is that of the join's first element, even if that is not
- * received. */
+/* Assigns memory to every received subtree or part; with memory NULL it only counts. An address is
+ * that of the join's first element, even if that is not received. */
 static size_t place_received(ls_exchange *x, const ls_plan *plan)
 {
     size_t used = 0;
@@ -124,7 +121,7 @@ static ls_exchange *begin_making(const ls_plan *plan, ls_peers *peers)
 
 static ls_status no_memory(void)
 {
-    return ls_fail(LS_ERR_MEMORY, "no memory for what workers exchange");
+    return ls_fail(LS_ERR_MEMORY, "no memory for the data that workers exchange");
 }
 
 ls_status ls_exchange_bytes(const ls_plan *plan, ls_peers *peers, size_t *out)
@@ -140,14 +137,14 @@ ls_status ls_exchange_bytes(const ls_plan *plan, ls_peers *peers, size_t *out)
     return LS_OK;
 }
 
-static ls_status make_rooms(ls_exchange *x, const ls_plan *plan)
+static ls_status make_memory(ls_exchange *x, const ls_plan *plan)
 {
     size_t received = place_received(x, plan), slices = ls_slices_bytes(x, plan);
     x->received = calloc((size_t)plan->join_count * (size_t)plan->lanes + 1, sizeof(*x->received));
     if (!make_list(x, plan, &x->now) || !make_list(x, plan, &x->posted) || !x->received)
         return no_memory();
     if (received + slices > 0)
-        LS_TRY(ls_memory_take(x->device, ls_block_bytes(received + slices), "what other workers send", &x->block));
+        LS_TRY(ls_memory_take(x->device, ls_block_bytes(received + slices), "data of other workers", &x->block));
     if (received > 0)
         x->memory = (char *)x->block->region + x->block->offset;
     place_received(x, plan);
@@ -160,7 +157,7 @@ ls_status ls_exchange_create(const ls_plan *plan, ls_peers *peers, ls_memory *de
     if (!x)
         return no_memory();
     x->device = device;
-    ls_status status = make_rooms(x, plan);
+    ls_status status = make_memory(x, plan);
     if (status == LS_OK)
         *out = x;
     else
@@ -233,14 +230,14 @@ ls_status ls_exchange_post_list(ls_executor *e, int level, int point, const char
     return x->peers->post(x->peers, tag_of(e, level, point), text, x->posted.pieces, x->posted.count);
 }
 
-/* Joins own lanes to subtrees, each into the slot of its first lane that has one. */
-static void join_own(ls_executor *e, int segment, int worker)
+/* Each into the slot of its first lane that has one. */
+static void join_own(ls_executor *e, int segment, int thread)
 {
     const ls_exchange *x = e->exchange;
     for (int t = 0; t < x->subtree_count; t++) {
         const ls_subtree *own = &x->subtrees[t];
         if (own->worker == e->plan->options.worker && own->end - own->first > 1)
-            ls_host_join_block(e, segment, own->first, own->end - own->first, worker);
+            ls_host_join_block(e, segment, own->first, own->end - own->first, thread);
     }
 }
 
@@ -255,7 +252,7 @@ char *ls_exchange_subtree_at(const ls_executor *e, int join, const ls_subtree *s
     return e->exchange->received[ls_exchange_index(e->plan, join, subtree->first)];
 }
 
-/* Sends every worker's rows; the batch is in host memory in the order of samples. */
+/* The batch is in host memory in the order of samples. */
 static void add_rows(const ls_executor *e, const ls_step *step, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -286,7 +283,7 @@ static void add_subtree(const ls_executor *e, int join, const ls_subtree *subtre
     }
 }
 
-/* Adds the subtrees that are received whole: of late joins, or of the others. */
+/* Those that are received whole: of late joins, or of the others. */
 static void add_subtrees(const ls_executor *e, int level, bool late, ls_piece_list *list)
 {
     const ls_plan *plan = e->plan;
@@ -296,13 +293,13 @@ static void add_subtrees(const ls_executor *e, int level, bool late, ls_piece_li
                 add_subtree(e, i, &e->exchange->subtrees[t], list);
 }
 
-ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker)
+ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int thread)
 {
     const ls_plan *plan = e->plan;
     ls_piece_list *list = &e->exchange->now;
     for (int s = phase->first; s < phase->first + phase->count; s++)
         if (plan->segments[s].slot_bytes > 0)
-            join_own(e, s, worker);
+            join_own(e, s, thread);
     list->count = 0;
     add_subtrees(e, phase->level, false, list);
     for (int s = phase->first; s < phase->first + phase->count; s++)
@@ -310,8 +307,7 @@ ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker)
             if (ls_node_is(plan->segments[s].steps[i].group->root, LS_TRAIT_GATHERS))
                 add_rows(e, &plan->segments[s].steps[i], list);
     return list->count > 0 ? send(e, phase->level, LS_AT_PARTS, "the joins")
-                           /* Everything goes to all, so all workers agree whether the list is
-                            * empty. */
+                           /* All workers agree whether the list is empty. */
                            : LS_OK;
 }
 
@@ -405,9 +401,8 @@ ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2])
     return send(e, e->plan->levels, LS_AT_AUDIT, "the audit");
 }
 
-/* Hashes the joins still in memory (gradients and losses), and the state as the last update left
- * it. The memory of other joins may have been reused by values that only some kinds of devices have
- * in host memory, so workers may differ there. */
+/* Hashes the joins still in memory (gradients and losses), and the state. The memory of other joins
+ * may hold values that only some kinds of devices have in host memory. */
 static void hash_run(const ls_executor *e, uint64_t out[2])
 {
     const ls_plan *plan = e->plan;

@@ -4,37 +4,35 @@
 
 #include "run/executor_private.h"
 
-/* Memory, on a device, for what other workers send in a run of this plan, and its size. */
+/* Memory on a device for what other workers send, and its size. */
 ls_status ls_exchange_create(const ls_plan *plan, struct ls_peers *peers, ls_memory *device, ls_exchange **out);
 ls_status ls_exchange_bytes(const ls_plan *plan, struct ls_peers *peers, size_t *out);
 void ls_exchange_destroy(ls_exchange *exchange);
 
-/* After the lanes of a level: sends subtrees of its joins and rows of gathered batches from each
- * worker to all. */
-ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int worker);
+/* After the lanes of a level: sends subtrees and rows of gathered batches to all. */
+ls_status ls_exchange_level(ls_executor *e, const ls_phase *phase, int thread);
 
 /* After all levels: sends samples of fetched values. */
 ls_status ls_exchange_fetches(ls_executor *e);
 
-/* Joins that workers share out: sends each part to the worker that joins it, and the result to
- * all. */
-ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker);
+/* Shared joins: sends each part to the worker that joins it, and the result to all. */
+ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int thread);
 
 /* Late joins. ls_exchange_post starts sending this level's partials and the previous level's
- * results while lanes are computed; ls_exchange_settle waits for what was posted. */
+ * results; ls_exchange_settle waits for them. */
 ls_status ls_exchange_post(ls_executor *e, int level);
 ls_status ls_exchange_settle(ls_executor *e, int level);
 
-/* Makes progress on posted data without blocking. NULL: no cluster; does nothing. */
+/* Makes progress without blocking; nothing for NULL. */
 void ls_exchange_move_on(ls_exchange *exchange);
 
-/* Sends the hashes of the audited lane, from its owner and its auditor, to all. */
+/* Sends the hashes of the audited lane to all. */
 ls_status ls_exchange_audit(ls_executor *e, uint64_t found[2][2]);
 
 /* Returns when all workers have finished this run with the same results. */
 ls_status ls_exchange_commit(ls_executor *e);
 
-/* Returns the addresses of received partials: see `received` of the executor. */
+/* See `received` of the executor. */
 char *const *ls_exchange_received(const ls_exchange *exchange);
 
 #endif

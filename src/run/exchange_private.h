@@ -28,14 +28,13 @@ struct ls_exchange {
     int subtree_count;
     ls_piece_list now, posted;
     atomic_bool moves; /* Something is posted and not settled. */
-    /* By join and lane: where to receive the subtree that begins with the lane; NULL: none
-     * comes. */
+    /* By join and lane: where to receive the subtree that begins with it; NULL: none. */
     char **received;
     ls_memory *device;
-    ls_block *block; /* Block in the device's memory; NULL: nothing is received. */
+    ls_block *block; /* NULL: nothing is received. */
     char *memory;    /* In the block: data that is received whole. */
     char *slices;    /* Two slices per subtree: one being received, one being joined. */
-    /* By worker: progress of parts being sent, parts being joined, and sums. */
+    /* By worker: progress of sending parts, joining them, and sending sums. */
     ls_slice_place *places[3];
 };
 
@@ -44,16 +43,14 @@ static inline size_t ls_exchange_index(const ls_plan *plan, int join, int lane)
     return (size_t)join * (size_t)plan->lanes + (size_t)lane;
 }
 
-/* Adds a piece. Workers are given by place; `to` may be LS_ALL_WORKERS. Omits pieces between two
- * other workers. */
+/* Adds a piece, unless it is between two other workers. Workers are given by place; `to` may be
+ * LS_ALL_WORKERS. */
 void ls_exchange_add(const ls_executor *e, ls_piece_list *list, int from, int to, void *data, size_t bytes);
 
-/* Returns the address of a subtree's partial of a join: this worker's own, or where it is
- * received. */
+/* Returns a subtree's partial: this worker's own, or where it is received. */
 char *ls_exchange_subtree_at(const ls_executor *e, int join, const ls_subtree *subtree);
 
-/* Ranges of the joins that workers share out: ls_exchange_add_ranges sends each worker's finding to
- * all, ls_exchange_take_ranges records what was received. */
+/* Ranges of shared joins: sends each worker's finding to all, and records what was received. */
 void ls_exchange_add_ranges(const ls_executor *e, int first, int joins, ls_piece_list *list);
 void ls_exchange_take_ranges(ls_executor *e, int first, int joins, const ls_piece_list *list);
 

@@ -22,23 +22,23 @@ static ls_status take(const ls_executor *e, int device, size_t bytes, const char
     return LS_OK;
 }
 
-static ls_status make_worker(ls_executor *e, int w)
+static ls_status make_thread(ls_executor *e, int w)
 {
     const ls_plan *plan = e->plan;
     int device = e->device_of[w];
     bool cpu = e->placement->ctx->devices[device].kind == LS_CPU;
-    size_t bytes = cpu ? ls_plan_worker_bytes(plan) : e->drivers[device] ? plan->stage_bytes : 0;
-    if (e->crew && !e->wanted[w])
+    size_t bytes = cpu ? ls_plan_thread_bytes(plan) : e->drivers[device] ? plan->staging_bytes : 0;
+    if (e->thread_pool && !e->wanted[w])
         return LS_OK;
     LS_TRY(take(e, cpu ? device : e->placement->home, bytes, "workspace", &e->arena_block[w], &e->arena[w]));
-    e->stage[w] = cpu && e->arena[w] ? e->arena[w] + bytes - plan->stage_bytes : e->arena[w];
+    e->staging[w] = cpu && e->arena[w] ? e->arena[w] + bytes - plan->staging_bytes : e->arena[w];
     e->inputs[w] = calloc((size_t)plan->max_inputs + 8, sizeof(**e->inputs));
     e->lanes[w] = calloc((size_t)plan->lanes, sizeof(**e->lanes));
     e->places[w] = calloc(cpu ? 1 : (size_t)plan->lanes, sizeof(**e->places));
     return e->inputs[w] && e->lanes[w] && e->places[w] ? LS_OK : no_memory();
 }
 
-/* Example: "activations of conv2d:12, relu:30 and 14 more", the largest kept values of a device. */
+/* Example: "activations of conv2d:12, relu:30 and 14 more". */
 static void name_kept(const ls_executor *e, int device, char text[160])
 {
     const ls_plan *plan = e->plan;
@@ -81,9 +81,9 @@ static void name_whole(const ls_plan *plan, char text[160])
         snprintf(text, 160, "whole values");
 }
 
-/* CPU devices: what lanes keep, that is values of the batch, frames and partials. Other devices:
- * the partials that the host joins. */
-static ls_status make_lane_rooms(ls_executor *e)
+/* CPU devices: values of the batch, frames and partials. Other devices: partials that the host
+ * joins. */
+static ls_status make_lane_memory(ls_executor *e)
 {
     const ls_placement *p = e->placement;
     for (int d = 0; d < p->ctx->cpu_count; d++) {
@@ -125,15 +125,15 @@ static ls_status make_drivers(ls_executor *e)
 static ls_status make_lists(ls_executor *e)
 {
     const ls_plan *plan = e->plan;
-    size_t workers = (size_t)e->workers, devices = (size_t)e->devices, lanes = (size_t)plan->lanes;
+    size_t threads = (size_t)e->threads, devices = (size_t)e->devices, lanes = (size_t)plan->lanes;
     size_t tasks = (size_t)plan->segment_count * lanes;
-    e->outside = calloc((size_t)plan->node_count + 1, sizeof(*e->outside));
-    e->arena = calloc(workers, sizeof(*e->arena));
-    e->stage = calloc(workers, sizeof(*e->stage));
-    e->arena_block = calloc(workers, sizeof(*e->arena_block));
-    e->inputs = calloc(workers, sizeof(*e->inputs));
-    e->lanes = calloc(workers, sizeof(*e->lanes));
-    e->places = calloc(workers, sizeof(*e->places));
+    e->external = calloc((size_t)plan->node_count + 1, sizeof(*e->external));
+    e->arena = calloc(threads, sizeof(*e->arena));
+    e->staging = calloc(threads, sizeof(*e->staging));
+    e->arena_block = calloc(threads, sizeof(*e->arena_block));
+    e->inputs = calloc(threads, sizeof(*e->inputs));
+    e->lanes = calloc(threads, sizeof(*e->lanes));
+    e->places = calloc(threads, sizeof(*e->places));
     e->kept = calloc(devices, sizeof(*e->kept));
     e->frames = calloc(devices, sizeof(*e->frames));
     e->partials = calloc(devices, sizeof(*e->partials));
@@ -142,9 +142,9 @@ static ls_status make_lists(ls_executor *e)
     e->partial_block = calloc(devices, sizeof(*e->partial_block));
     e->lane = calloc(lanes, sizeof(*e->lane));
     e->in_flight = calloc(lanes, sizeof(*e->in_flight));
-    e->taken = calloc(workers * lanes, sizeof(*e->taken));
-    e->together = calloc(workers * lanes, sizeof(*e->together));
-    e->complete = calloc(workers * lanes, sizeof(*e->complete));
+    e->taken = calloc(threads * lanes, sizeof(*e->taken));
+    e->together = calloc(threads * lanes, sizeof(*e->together));
+    e->complete = calloc(threads * lanes, sizeof(*e->complete));
     e->next = calloc(devices + 1, sizeof(*e->next));
     e->next_begin = calloc(devices, sizeof(*e->next_begin));
     e->frame_of = calloc(devices * lanes, sizeof(*e->frame_of));
@@ -157,9 +157,9 @@ static ls_status make_lists(ls_executor *e)
         pthread_cond_init(&e->sleepers[d].wake, NULL);
     e->drivers = calloc(devices, sizeof(*e->drivers));
     e->ranges = calloc((size_t)plan->join_count + 1, sizeof(*e->ranges));
-    e->before = calloc((size_t)plan->update_count + 1, sizeof(*e->before));
-    e->phase_seconds = calloc(workers * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
-    e->meters = calloc(workers, sizeof(*e->meters));
+    e->last_updates = calloc((size_t)plan->update_count + 1, sizeof(*e->last_updates));
+    e->phase_seconds = calloc(threads * LS_PHASE_KINDS, sizeof(*e->phase_seconds));
+    e->meters = calloc(threads, sizeof(*e->meters));
     e->lane_flops = calloc(devices, sizeof(*e->lane_flops));
     e->lane_seconds = calloc(devices, sizeof(*e->lane_seconds));
     size_t largest = 1;
@@ -167,12 +167,12 @@ static ls_status make_lists(ls_executor *e)
         size_t bytes = (size_t)plan->joins[i].plain * ls_dtype_bytes(plan->joins[i].dtype);
         largest = plan->joins[i].group->kernel->finish && bytes > largest ? bytes : largest;
     }
-    e->audit_room = malloc(largest);
-    bool all = e->audit_room && e->outside && e->arena && e->stage && e->arena_block && e->inputs && e->lanes &&
+    e->audit_buffer = malloc(largest);
+    bool all = e->audit_buffer && e->external && e->arena && e->staging && e->arena_block && e->inputs && e->lanes &&
                e->places && e->kept && e->frames && e->partials && e->kept_block && e->frame_block &&
                e->partial_block && e->lane && e->in_flight && e->next && e->next_begin && e->frame_of &&
                e->free_frames && e->frame_count && e->slot_of && e->block && e->sleepers && e->drivers && e->ranges &&
-               e->before && e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds && e->taken &&
+               e->last_updates && e->phase_seconds && e->meters && e->lane_flops && e->lane_seconds && e->taken &&
                e->together && e->complete;
     return all ? make_pools(e) : no_memory();
 }
@@ -183,10 +183,10 @@ static ls_status make_memory(ls_executor *e)
     LS_TRY(make_lists(e));
     name_whole(e->plan, what);
     LS_TRY(take(e, e->placement->home, e->plan->whole_bytes, what, &e->whole_block, &e->whole));
-    LS_TRY(make_lane_rooms(e));
+    LS_TRY(make_lane_memory(e));
     LS_TRY(make_drivers(e));
-    for (int w = 0; w < e->workers; w++)
-        LS_TRY(make_worker(e, w));
+    for (int w = 0; w < e->threads; w++)
+        LS_TRY(make_thread(e, w));
     return LS_OK;
 }
 
@@ -202,20 +202,20 @@ static ls_status make_phases(ls_executor *e)
 }
 
 /* Without a thread pool, the calling thread belongs to `home`. */
-static void assign_workers(ls_executor *e)
+static void assign_threads(ls_executor *e)
 {
     const ls_context *ctx = e->placement->ctx;
-    for (int d = 0; e->crew && d < ctx->device_count; d++)
+    for (int d = 0; e->thread_pool && d < ctx->device_count; d++)
         for (int w = ctx->devices[d].first_worker; w < ctx->devices[d].first_worker + ctx->devices[d].worker_count;
              w++) {
             e->device_of[w] = d;
             e->wanted[w] = e->placement->places[d].active;
         }
-    if (!e->crew)
+    if (!e->thread_pool)
         e->device_of[0] = e->placement->home;
 }
 
-ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_pool *crew, ls_state **states,
+ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_pool *thread_pool, ls_state **states,
                              ls_executor **out)
 {
     ls_executor *e = calloc(1, sizeof(*e));
@@ -226,17 +226,17 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_p
     }
     e->plan = plan;
     e->placement = placement;
-    e->crew = crew;
+    e->thread_pool = thread_pool;
     e->states = states;
-    e->workers = crew ? ls_thread_pool_workers(crew) : 1;
+    e->threads = thread_pool ? ls_thread_pool_workers(thread_pool) : 1;
     e->devices = placement->ctx->device_count;
     e->audited = -1;
     pthread_mutex_init(&e->mutex, NULL);
-    e->device_of = calloc((size_t)e->workers, sizeof(*e->device_of));
-    e->wanted = calloc((size_t)e->workers, sizeof(*e->wanted));
+    e->device_of = calloc((size_t)e->threads, sizeof(*e->device_of));
+    e->wanted = calloc((size_t)e->threads, sizeof(*e->wanted));
     ls_status status = e->device_of && e->wanted ? LS_OK : no_memory();
     if (status == LS_OK) {
-        assign_workers(e);
+        assign_threads(e);
         status = make_memory(e);
     }
     if (status == LS_OK)
@@ -259,7 +259,7 @@ static void give(const ls_executor *e, int device, ls_block *block)
     ls_memory_give(e->placement->ctx->devices[device].memory, block);
 }
 
-static void free_worker(ls_executor *e, int w)
+static void free_thread(ls_executor *e, int w)
 {
     bool cpu = e->placement->ctx->devices[e->device_of[w]].kind == LS_CPU;
     if (e->arena_block)
@@ -276,8 +276,8 @@ void ls_executor_destroy(ls_executor *e)
 {
     if (!e)
         return;
-    for (int w = 0; e->device_of && w < e->workers; w++)
-        free_worker(e, w);
+    for (int w = 0; e->device_of && w < e->threads; w++)
+        free_thread(e, w);
     for (int p = 0; e->phases && p < e->phase_count; p++)
         ls_units_free(&e->phases[p]);
     ls_block **blocks[] = { e->kept_block, e->frame_block, e->partial_block };
@@ -293,13 +293,13 @@ void ls_executor_destroy(ls_executor *e)
     give(e, e->placement->home, e->whole_block);
     for (size_t i = 0; e->pools && i < (size_t)e->plan->segment_count * (size_t)e->devices; i++)
         free(e->pools[i].free);
-    void *lists[] = { e->pools,         e->arena,      e->stage,        e->arena_block, e->inputs,     e->lanes,
+    void *lists[] = { e->pools,         e->arena,      e->staging,      e->arena_block, e->inputs,     e->lanes,
                       e->places,        e->kept,       e->frames,       e->partials,    e->kept_block, e->frame_block,
                       e->partial_block, e->lane,       e->in_flight,    e->next_begin,  e->frame_of,   e->free_frames,
                       e->frame_count,   e->slot_of,    e->block,        e->drivers,     e->ranges,     e->group_seconds,
-                      e->phase_seconds, e->phases,     e->outside,      e->device_of,   e->next,       e->audit_room,
+                      e->phase_seconds, e->phases,     e->external,     e->device_of,   e->next,       e->audit_buffer,
                       e->wanted,        e->lane_flops, e->lane_seconds, e->meters,      e->taken,      e->together,
-                      e->complete,      e->sleepers,   e->before };
+                      e->complete,      e->sleepers,   e->last_updates };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     ls_exchange_destroy(e->exchange);
@@ -319,9 +319,9 @@ ls_plan *ls_executor_plan(ls_executor *e)
     return e->plan;
 }
 
-ls_external *ls_executor_outside(ls_executor *e)
+ls_external *ls_executor_external(ls_executor *e)
 {
-    return e->outside;
+    return e->external;
 }
 
 void ls_executor_mutate(ls_executor *e, ls_mutation mutation)
@@ -345,7 +345,7 @@ static ls_status begin_run(ls_executor *e)
     for (int i = 0; i < e->plan->join_count; i++)
         atomic_store_explicit(&e->ranges[i], LS_RANGE_SAFE, memory_order_relaxed);
     for (int i = 0; i < e->plan->update_count; i++)
-        atomic_store_explicit(&e->before[i].large, false, memory_order_relaxed);
+        atomic_store_explicit(&e->last_updates[i].large, false, memory_order_relaxed);
     return LS_OK;
 }
 
@@ -364,7 +364,7 @@ static void note_speed(ls_executor *e)
 
 ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
 {
-    memset(e->meters, 0, (size_t)e->workers * sizeof(*e->meters));
+    memset(e->meters, 0, (size_t)e->threads * sizeof(*e->meters));
     e->seed = seed;
     e->run = run;
     e->committed = false;
@@ -403,7 +403,7 @@ static void commit_updates(ls_executor *e)
             for (int d = 0; d < e->devices; d++)
                 if (ls_updates_on(e->placement, i, d))
                     ls_driver_commit(e->drivers[d], written[k]);
-            e->before[i].versions[k] = atomic_load(&e->before[i].large) ? 0 : written[k]->version;
+            e->last_updates[i].versions[k] = atomic_load(&e->last_updates[i].large) ? 0 : written[k]->version;
         }
     }
 }

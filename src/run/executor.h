@@ -11,9 +11,9 @@
 
 typedef struct ls_executor ls_executor;
 
-/* crew: the thread pool; NULL: the calling thread does all work. states: the graph's, by device;
+/* thread_pool NULL: the calling thread does all work. states: the graph's, by device;
  * the caller keeps them (state.h). Takes ownership of plan and placement even on failure. */
-ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_pool *crew, ls_state **states,
+ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_pool *thread_pool, ls_state **states,
                              ls_executor **out);
 void ls_executor_destroy(ls_executor *executor);
 ls_plan *ls_executor_plan(ls_executor *executor);
@@ -24,14 +24,14 @@ typedef struct ls_external {
     const void *data;
     const int64_t *rows; /* Sample i is row rows[i] of the data; NULL: row i. */
 } ls_external;
-ls_external *ls_executor_outside(ls_executor *executor);
+ls_external *ls_executor_external(ls_executor *executor);
 
 /* Runs the plan up to the point where all results are known to be good: updates are done,
  * assignments are not. Variables that CPUs read or write must be in host memory. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
 
-/* After a successful run: makes the new values of variables current, those that updates have written
- * and those that are assigned. */
+/* After a successful run: makes the new values of variables current, those that updates have
+ * written and those that are assigned. */
 void ls_executor_commit(ls_executor *executor);
 
 /* After a run: copies a fetched value, sample by sample if it has samples. */

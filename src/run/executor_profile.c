@@ -6,19 +6,19 @@
 void ls_executor_profile(ls_executor *e, bool on)
 {
     free(e->group_seconds);
-    size_t workers = (size_t)e->workers;
-    e->group_seconds = on ? calloc(workers * ((size_t)e->plan->group_count + 1), sizeof(double)) : NULL;
-    for (size_t i = 0; i < workers * LS_PHASE_KINDS; i++)
+    size_t threads = (size_t)e->threads;
+    e->group_seconds = on ? calloc(threads * ((size_t)e->plan->group_count + 1), sizeof(double)) : NULL;
+    for (size_t i = 0; i < threads * LS_PHASE_KINDS; i++)
         e->phase_seconds[i] = 0;
 }
 
 /* While the calling thread brings the state, every device that has state waits. */
 void ls_executor_add_seconds(const ls_executor *e, ls_device_seconds *by_device)
 {
-    for (int w = 0; w < e->workers; w++) {
+    for (int w = 0; w < e->threads; w++) {
         const ls_meter *m = &e->meters[w];
         ls_device_seconds *s = &by_device[e->device_of[w]];
-        double part = e->crew ? 1.0 / e->placement->ctx->devices[e->device_of[w]].worker_count : 1;
+        double part = e->thread_pool ? 1.0 / e->placement->ctx->devices[e->device_of[w]].worker_count : 1;
         s->busy += m->busy * part;
         s->lanes += m->lanes * part;
         s->joins += m->joins * part;
@@ -40,13 +40,13 @@ void ls_executor_add_seconds(const ls_executor *e, ls_device_seconds *by_device)
 double ls_executor_join_seconds(const ls_executor *e)
 {
     double seconds = 0;
-    int workers = 0;
-    for (int w = 0; w < e->workers; w++) {
-        workers += !e->crew || e->wanted[w];
+    int threads = 0;
+    for (int w = 0; w < e->threads; w++) {
+        threads += !e->thread_pool || e->wanted[w];
         for (int k = LS_PHASE_HOME; k < LS_PHASE_KINDS; k++)
             seconds += e->phase_seconds[w * LS_PHASE_KINDS + k];
     }
-    return seconds / workers;
+    return seconds / threads;
 }
 
 typedef struct share {
@@ -76,7 +76,7 @@ ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
     double all = 0;
     for (int k = 0; k < LS_PHASE_KINDS; k++) {
         double seconds = 0;
-        for (int w = 0; w < e->workers; w++)
+        for (int w = 0; w < e->threads; w++)
             seconds += e->phase_seconds[w * LS_PHASE_KINDS + k];
         ls_text_add(text, "%s %.4f s  ", names[k], seconds);
         all += seconds;
@@ -84,7 +84,7 @@ ls_status ls_executor_print_profile(const ls_executor *e, ls_text *text)
     ls_text_put(text, "\n");
     for (int g = 0; g < groups; g++) {
         shares[g].group = &e->plan->groups[g];
-        for (int w = 0; w < e->workers; w++)
+        for (int w = 0; w < e->threads; w++)
             shares[g].seconds += e->group_seconds[(size_t)w * (size_t)groups + (size_t)g];
     }
     qsort(shares, (size_t)groups, sizeof(*shares), by_seconds);

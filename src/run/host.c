@@ -1,5 +1,5 @@
-/* Units that CPU threads run. The micro-batches of a lane go through a segment in order; a
- * reduction continues from one to the next. Nothing is allocated during a run. */
+/* Units that CPU threads run. A lane's micro-batches go through a segment in order; a reduction
+ * continues from one to the next. Nothing is allocated during a run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,16 +9,16 @@
 #include "run/host_joins.h"
 
 /* Scratch memory, after the micro-batch values; NULL: the plan needs neither. */
-static void *scratch_of(const ls_executor *e, int worker)
+static void *scratch_of(const ls_executor *e, int thread)
 {
-    return e->arena[worker] ? e->arena[worker] + e->plan->worker_bytes : NULL;
+    return e->arena[thread] ? e->arena[thread] + e->plan->thread_bytes : NULL;
 }
 
-static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first)
+static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int thread, int lane, int64_t first)
 {
     for (int k = 0; k < step->group->in_count; k++)
-        e->inputs[worker][k] = ls_executor_locate(e, &step->in[k], worker, lane, first);
-    return (ls_kernel_call){ .in = e->inputs[worker],
+        e->inputs[thread][k] = ls_executor_locate(e, &step->in[k], thread, lane, first);
+    return (ls_kernel_call){ .in = e->inputs[thread],
                              .samples = 1,
                              .first = first,
                              .batch = e->plan->batch,
@@ -27,8 +27,8 @@ static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int worker, 
                              .ends_lane = true,
                              .seed = e->seed,
                              .run = e->run,
-                             .worker = worker,
-                             .scratch = scratch_of(e, worker) };
+                             .worker = thread,
+                             .scratch = scratch_of(e, thread) };
 }
 
 static ls_status explain(ls_status status, const ls_group *group)
@@ -39,9 +39,9 @@ static ls_status explain(ls_status status, const ls_group *group)
 
 /* ---- Profile ---- */
 
-static void charge(ls_executor *e, const ls_group *group, int worker, double start)
+static void charge(ls_executor *e, const ls_group *group, int thread, double start)
 {
-    e->group_seconds[(size_t)worker * (size_t)e->plan->group_count + (size_t)(group - e->plan->groups)] +=
+    e->group_seconds[(size_t)thread * (size_t)e->plan->group_count + (size_t)(group - e->plan->groups)] +=
         ls_clock_now() - start;
 }
 
@@ -58,17 +58,17 @@ static ls_status run_guarded(ls_executor *e, ls_group *group, const ls_kernel_ca
     LS_TRY(group->kernel->run(group->kernel, call));
     for (int i = 0; i < LS_ALIGN; i++)
         if (guard[i] != GUARD_BYTE)
-            return ls_fail(LS_ERR_INTERNAL, "the kernel %s wrote behind its output", group->kernel->name);
+            return ls_fail(LS_ERR_INTERNAL, "the kernel %s wrote past the end of its output", group->kernel->name);
     return LS_OK;
 }
 
 /* ---- Units ---- */
 
-static ls_status run_whole_step(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
+static ls_status run_whole_step(ls_executor *e, const ls_step *step, int thread, int64_t from, int64_t to)
 {
-    ls_kernel_call call = call_for(e, step, worker, 0, 0);
+    ls_kernel_call call = call_for(e, step, thread, 0, 0);
     void *slots[2] = { e->whole + step->slots[0], e->whole + step->slots[1] };
-    call.out = ls_executor_locate(e, &step->out, worker, 0, 0);
+    call.out = ls_executor_locate(e, &step->out, thread, 0, 0);
     call.slots = slots;
     call.from = from;
     call.to = to;
@@ -77,10 +77,10 @@ static ls_status run_whole_step(ls_executor *e, const ls_step *step, int worker,
     return explain(run_guarded(e, step->group, &call, step->out.unit), step->group);
 }
 
-static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
+static ls_status run_update(ls_executor *e, const ls_step *step, int thread, int64_t from, int64_t to)
 {
     const ls_attrs *attr = &step->group->root->attr;
-    ls_kernel_call call = call_for(e, step, worker, 0, 0);
+    ls_kernel_call call = call_for(e, step, thread, 0, 0);
     void *slots[2] = { NULL, NULL };
     for (int i = 0; i < 2; i++)
         if (attr->apply.slot[i])
@@ -93,21 +93,21 @@ static ls_status run_update(ls_executor *e, const ls_step *step, int worker, int
     call.large = &large;
     LS_TRY(explain(step->group->kernel->run(step->group->kernel, &call), step->group));
     if (large)
-        atomic_store_explicit(&e->before[step - e->plan->updates].large, true, memory_order_relaxed);
+        atomic_store_explicit(&e->last_updates[step - e->plan->updates].large, true, memory_order_relaxed);
     return LS_OK;
 }
 
-/* A reduction continues the partial of the previous samples. */
-static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, int lane, int64_t first,
+/* Reductions continue the partial of the previous samples. */
+static ls_status run_lane_step(ls_executor *e, const ls_step *step, int thread, int lane, int64_t first,
                                int64_t samples)
 {
     ls_group *group = step->group;
-    ls_kernel_call call = call_for(e, step, worker, lane, first);
+    ls_kernel_call call = call_for(e, step, thread, lane, first);
     call.samples = samples;
-    call.out = ls_executor_locate(e, &step->out, worker, lane, first);
+    call.out = ls_executor_locate(e, &step->out, thread, lane, first);
     call.from_lane = first - ls_lane_first(e->plan->batch, e->plan->lanes, lane);
     call.ends_lane = call.from_lane + samples == call.lane;
-    call.chain = e->arena[worker] ? e->arena[worker] + step->chain : NULL;
+    call.chain = e->arena[thread] ? e->arena[thread] + step->chain : NULL;
     bool last = first + samples == e->plan->batch || step->out.storage == LS_MICRO;
     size_t bytes = step->out.per_sample ? step->out.unit * (size_t)samples : e->plan->joins[group->join].bytes;
     double start = e->group_seconds ? ls_clock_now() : 0;
@@ -118,29 +118,29 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int worker, 
     if (status != LS_OK)
         return explain(status, group);
     if (e->group_seconds)
-        charge(e, group, worker, start);
+        charge(e, group, thread, start);
     return LS_OK;
 }
 
-static void pick_inputs(ls_executor *e, const ls_step *step, int worker, int64_t first, int64_t samples)
+static void pick_inputs(ls_executor *e, const ls_step *step, int thread, int64_t first, int64_t samples)
 {
     for (int k = 0; k < step->group->in_count; k++) {
         const ls_operand *in = &step->in[k];
-        if (in->storage == LS_OUTSIDE && in->per_sample && e->outside[in->value].rows)
-            ls_executor_pick_rows(e, in, worker, first, samples);
+        if (in->storage == LS_EXTERNAL && in->per_sample && e->external[in->value].rows)
+            ls_executor_pick_rows(e, in, thread, first, samples);
     }
 }
 
 /* Copies the lane's own partial for its readers: the original will be joined with others. */
-static void keep_lane_part(ls_executor *e, const ls_step *step, int worker, int lane)
+static void keep_lane_part(ls_executor *e, const ls_step *step, int thread, int lane)
 {
     const ls_group *group = step->group;
     if (group->lane_kept >= 0)
-        memcpy(ls_executor_kept(e, (size_t)group->lane_kept, lane), ls_executor_locate(e, &step->out, worker, lane, 0),
+        memcpy(ls_executor_kept(e, (size_t)group->lane_kept, lane), ls_executor_locate(e, &step->out, thread, lane, 0),
                e->plan->kept[group->lane_kept].unit);
 }
 
-static ls_status compute_task(ls_executor *e, const ls_segment *segment, int worker, int lane)
+static ls_status compute_task(ls_executor *e, const ls_segment *segment, int thread, int lane)
 {
     int64_t first = ls_lane_first(e->plan->batch, e->plan->lanes, lane);
     int64_t end = ls_lane_first(e->plan->batch, e->plan->lanes, lane + 1);
@@ -148,31 +148,31 @@ static ls_status compute_task(ls_executor *e, const ls_segment *segment, int wor
         int64_t samples = end - at < segment->micro ? end - at : segment->micro;
         for (int i = 0; i < segment->step_count; i++) {
             if (segment->steps[i].reads_input)
-                pick_inputs(e, &segment->steps[i], worker, at, samples);
-            LS_TRY(run_lane_step(e, &segment->steps[i], worker, lane, at, samples));
+                pick_inputs(e, &segment->steps[i], thread, at, samples);
+            LS_TRY(run_lane_step(e, &segment->steps[i], thread, lane, at, samples));
         }
         ls_exchange_move_on(e->exchange);
     }
     for (int i = 0; first < end && i < segment->step_count; i++)
-        keep_lane_part(e, &segment->steps[i], worker, lane);
+        keep_lane_part(e, &segment->steps[i], thread, lane);
     return LS_OK;
 }
 
-static ls_status run_finish(ls_executor *e, const ls_join *join, int worker)
+static ls_status run_finish(ls_executor *e, const ls_join *join, int thread)
 {
     ls_kernel *kernel = join->group->kernel;
     if (!kernel->finish)
         return LS_OK;
     return explain(
-        kernel->finish(kernel, e->whole + join->joined, e->whole + join->out.offset, worker, scratch_of(e, worker)),
+        kernel->finish(kernel, e->whole + join->joined, e->whole + join->out.offset, thread, scratch_of(e, thread)),
         join->group);
 }
 
-static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int worker)
+static ls_status run_prepare(ls_executor *e, const ls_prepared *prepared, int thread)
 {
     ls_kernel *kernel = prepared->group->kernel;
     const void *from = ls_executor_locate(e, &e->plan->value_of[prepared->value], 0, 0, 0);
-    return explain(kernel->prepare.run(kernel, from, e->whole + prepared->offset, worker, scratch_of(e, worker)),
+    return explain(kernel->prepare.run(kernel, from, e->whole + prepared->offset, thread, scratch_of(e, thread)),
                    prepared->group);
 }
 
@@ -212,7 +212,7 @@ static ls_range gradient_range(const ls_executor *e, const ls_step *step, int64_
 static bool has_safe_state(const ls_executor *e, const ls_step *step)
 {
     ls_variable *written[LS_MAX_WRITES];
-    const uint64_t *versions = e->before[step - e->plan->updates].versions;
+    const uint64_t *versions = e->last_updates[step - e->plan->updates].versions;
     for (int k = ls_node_writes(step->group->root, written); k-- > 0;)
         if (versions[k] == 0 || versions[k] != written[k]->version)
             return false;
@@ -221,8 +221,8 @@ static bool has_safe_state(const ls_executor *e, const ls_step *step)
 
 /* Checks an in-place update before anything is written. The CPU computes the new values on trial,
  * unless the numbers are too small to overflow. Other devices write the new state beside the old
- * one and check it then. */
-static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int64_t from, int64_t to)
+ * one and then check it. */
+static ls_status run_check(ls_executor *e, const ls_step *step, int thread, int64_t from, int64_t to)
 {
     const ls_kernel_source *host = &e->plan->source;
     const ls_tensor *node = step->group->root;
@@ -231,12 +231,12 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int6
         return ls_executor_not_finite(step);
     if (step->group->kind != LS_CPU)
         return LS_OK;
-    ls_kernel_call call = call_for(e, step, worker, 0, 0);
+    ls_kernel_call call = call_for(e, step, thread, 0, 0);
     bool safe = has_safe_state(e, step);
     if (ls_apply_is_left_out(node, call.in)) {
         /* The state and its range stay as they are. */
         if (!safe)
-            atomic_store_explicit(&e->before[step - e->plan->updates].large, true, memory_order_relaxed);
+            atomic_store_explicit(&e->last_updates[step - e->plan->updates].large, true, memory_order_relaxed);
         return LS_OK;
     }
     if (range == LS_RANGE_SAFE && safe && host->update_is_safe(host->backend, node, call.in))
@@ -247,25 +247,24 @@ static ls_status run_check(ls_executor *e, const ls_step *step, int worker, int6
     return broken < 0 ? LS_OK : ls_executor_overflows(written[broken]);
 }
 
-/* An update that is not in place because its value is used: the variable does not get the new
- * values yet. */
-static ls_status run_update_apart(ls_executor *e, const ls_step *step, int worker)
+/* An update whose value is used: its variable gets the new values later. */
+static ls_status run_update_apart(ls_executor *e, const ls_step *step, int thread)
 {
     const ls_tensor *node = step->group->root;
     int64_t count = (int64_t)(step->in[0].unit / ls_dtype_bytes(node->dtype));
     ls_variable *written[LS_MAX_WRITES];
     if (gradient_range(e, step, 0, count) == LS_RANGE_INFINITE)
         return ls_executor_not_finite(step);
-    LS_TRY(run_whole_step(e, step, worker, 0, 0));
+    LS_TRY(run_whole_step(e, step, thread, 0, 0));
     for (int k = 0, writes = ls_node_writes(node, written); k < writes; k++) {
-        const char *value = k == 0 ? ls_executor_locate(e, &step->out, worker, 0, 0) : e->whole + step->slots[k - 1];
+        const char *value = k == 0 ? ls_executor_locate(e, &step->out, thread, 0, 0) : e->whole + step->slots[k - 1];
         if (range_of(e, node->dtype, value, 0, count) == LS_RANGE_INFINITE)
             return ls_executor_overflows(written[k]);
     }
     return LS_OK;
 }
 
-/* Checks a loss, or a value to assign. Without a finite loss, even finite gradients are useless. */
+/* Checks a loss, or a value to assign. */
 static ls_status run_guard(ls_executor *e, int node)
 {
     const ls_operand *o = &e->plan->value_of[node];
@@ -284,7 +283,7 @@ static ls_status run_guard(ls_executor *e, int node)
                    ls_node_label(tensor, label));
 }
 
-ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, int worker)
+ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, int thread)
 {
     const ls_plan *plan = e->plan;
     switch (phase->kind) {
@@ -292,28 +291,28 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
         for (int i = u->index; i < u->index + u->count; i++) {
             const ls_step *step = &plan->whole_steps[i];
             bool updates = ls_node_is(step->group->root, LS_TRAIT_UPDATES);
-            LS_TRY(updates ? run_update_apart(e, step, worker) : run_whole_step(e, step, worker, 0, 0));
+            LS_TRY(updates ? run_update_apart(e, step, thread) : run_whole_step(e, step, thread, 0, 0));
         }
         return LS_OK;
     case LS_PHASE_TILES:
-        return run_whole_step(e, &plan->whole_steps[u->index], worker, u->from, u->to);
+        return run_whole_step(e, &plan->whole_steps[u->index], thread, u->from, u->to);
     case LS_PHASE_PREPARE:
-        return run_prepare(e, &plan->prepared[u->index], worker);
+        return run_prepare(e, &plan->prepared[u->index], thread);
     case LS_PHASE_LANES:
         for (int i = u->index; i < u->index + u->count; i++) {
             double start = e->timeline ? ls_clock_now() : 0;
-            LS_TRY(compute_task(e, &plan->segments[i], worker, u->lane));
+            LS_TRY(compute_task(e, &plan->segments[i], thread, u->lane));
             if (e->timeline)
-                ls_timeline_task(e, worker, i, u->lane, start);
+                ls_timeline_task(e, thread, i, u->lane, start);
         }
         return LS_OK;
     case LS_PHASE_PAIR:
-        ls_host_join_block(e, u->index, u->lane, u->count, worker);
+        ls_host_join_block(e, u->index, u->lane, u->count, thread);
         return LS_OK;
     case LS_PHASE_EXCHANGE:
-        return ls_exchange_level(e, phase, worker);
+        return ls_exchange_level(e, phase, thread);
     case LS_PHASE_REDUCE:
-        return ls_exchange_reduce(e, phase, worker);
+        return ls_exchange_reduce(e, phase, thread);
     case LS_PHASE_SETTLE:
         return ls_exchange_settle(e, phase->level);
     case LS_PHASE_POST:
@@ -324,15 +323,15 @@ ls_status ls_host_run(ls_executor *e, const ls_phase *phase, const ls_unit *u, i
         LS_TRY(ls_audit_compare(e));
         return ls_exchange_commit(e);
     case LS_PHASE_JOIN:
-        return ls_host_join(e, u->index, worker, u->from, u->to);
+        return ls_host_join(e, u->index, thread, u->from, u->to);
     case LS_PHASE_FINISH:
-        return run_finish(e, &plan->joins[u->index], worker);
+        return run_finish(e, &plan->joins[u->index], thread);
     case LS_PHASE_GUARD:
         return run_guard(e, plan->guards[u->index]);
     case LS_PHASE_CHECK:
-        return run_check(e, &plan->updates[u->index], worker, u->from, u->to);
+        return run_check(e, &plan->updates[u->index], thread, u->from, u->to);
     case LS_PHASE_UPDATE:
-        return run_update(e, &plan->updates[u->index], worker, u->from, u->to);
+        return run_update(e, &plan->updates[u->index], thread, u->from, u->to);
     case LS_PHASE_HOME:
     case LS_PHASE_GATHER:
     case LS_PHASE_SHARE:

@@ -21,9 +21,9 @@ static void list_lanes(ls_executor *e, const ls_join *join, const void **lanes)
     lanes[b] = swap;
 }
 
-void ls_host_join_block(ls_executor *e, int segment, int first, int count, int worker)
+void ls_host_join_block(ls_executor *e, int segment, int first, int count, int thread)
 {
-    const void **lanes = e->lanes[worker];
+    const void **lanes = e->lanes[thread];
     const ls_kernel_source *host = &e->plan->source;
     for (int i = 0; i < e->plan->join_count; i++) {
         const ls_join *join = &e->plan->joins[i];
@@ -41,10 +41,10 @@ void ls_host_join_block(ls_executor *e, int segment, int first, int count, int w
     ls_partials_merge(e, segment, first, count);
 }
 
-ls_status ls_host_join(ls_executor *e, int index, int worker, int64_t from, int64_t to)
+ls_status ls_host_join(ls_executor *e, int index, int thread, int64_t from, int64_t to)
 {
     const ls_join *join = &e->plan->joins[index];
-    const void **lanes = e->lanes[worker];
+    const void **lanes = e->lanes[thread];
     const ls_kernel_source *host = &e->plan->source;
     list_lanes(e, join, lanes);
     ls_executor_note_range(e, index,

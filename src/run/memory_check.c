@@ -52,7 +52,7 @@ static void print_largest_batch(ls_compilation *m, int64_t batch, ls_text *text)
 {
     int64_t fits = largest_batch(m, batch);
     if (fits > 0)
-        ls_text_add(text, "a batch of %lld would fit, %lld do not", (long long)fits, (long long)batch);
+        ls_text_add(text, "a batch of %lld would fit, %lld does not", (long long)fits, (long long)batch);
     else
         ls_text_put(text, "not even a batch of 1 would fit");
 }
@@ -80,7 +80,7 @@ ls_status ls_memory_check_refuse(ls_compilation *m, int device, int64_t batch)
     ls_memory_info usage = ls_memory_usage(d->memory);
     ls_text_add(&text, "%s: this run needs %.1f MiB (", d->name, MIB(all_bytes(m->placement, device)));
     print_parts(m->placement, device, &text);
-    ls_text_add(&text, ") beside %.1f in use (variables and values); the limit is %.1f MiB;", MIB(usage.in_use),
+    ls_text_add(&text, ") in addition to %.1f in use (variables and values); the limit is %.1f MiB;", MIB(usage.in_use),
                 MIB(usage.limit));
     ls_plan_print_largest(m->plan, &text, 3);
     ls_compilation_drop(m);

@@ -4,15 +4,14 @@
 
 #include "run/compile.h"
 
-/* Returns the first device with too little memory for a placed plan; -1: it fits everywhere. */
+/* Returns the first device with too little memory; -1: none. */
 int ls_memory_check_too_small(const ls_placement *placement);
 
-/* Fails with a message that has the bytes the plan needs on that device, the bytes available, the
- * largest values, and the batch that would fit. Drops the plan. */
+/* Fails with bytes needed and available, the largest values, and the batch that would fit. Drops
+ * the plan. */
 ls_status ls_memory_check_refuse(ls_compilation *m, int device, int64_t batch);
 
-/* Prints, for each device, what a run of these fetches needs, what is available, and whether it
- * fits. */
+/* Prints for each device what a run needs and whether it fits. */
 ls_status ls_memory_check_print(ls_graph *graph, const ls_run_settings *settings, ls_tensor *const *fetches,
                                 size_t count, int64_t batch, bool *fits, ls_text *text);
 

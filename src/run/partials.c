@@ -93,7 +93,7 @@ static void join_on_host(ls_executor *e, int segment, int left, int right)
 
 /* No other thread uses either block meanwhile. After a failure it joins nothing but still frees
  * slots: lanes before the failed one need them. */
-static ls_status join_siblings(ls_executor *e, int segment, int left, int right, int worker)
+static ls_status join_siblings(ls_executor *e, int segment, int left, int right, int thread)
 {
     int *to = &e->slot_of[at(e, segment, left)], *from = &e->slot_of[at(e, segment, right)];
     ls_status status = LS_OK;
@@ -112,9 +112,9 @@ static ls_status join_siblings(ls_executor *e, int segment, int left, int right,
             status = ls_driver_join_siblings(driver, e, segment, left, right);
         else
             join_on_host(e, segment, left, right);
-        e->meters[worker].joins += ls_clock_now() - start;
+        e->meters[thread].joins += ls_clock_now() - start;
         if (e->timeline)
-            ls_timeline_siblings(e, worker, segment, left, start);
+            ls_timeline_siblings(e, thread, segment, left, start);
         pthread_mutex_lock(&e->mutex);
     }
     free_slot(e, segment, right);
@@ -133,7 +133,7 @@ static bool joins_now(const ls_executor *e, int segment, int device, int size)
     return size * 2 < plan->lanes && e->placement->places[device].slots[segment] < plan->lanes;
 }
 
-ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker)
+ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int thread)
 {
     int lanes = e->plan->lanes, device = ls_task_device(e->plan, segment, lane), start = lane;
     int *block = e->block + at(e, segment, 0);
@@ -147,7 +147,7 @@ ls_status ls_partials_complete(ls_executor *e, int segment, int lane, int worker
                 ls_task_device(e->plan, segment, right) != device)
                 return LS_OK;
             block[left] = block[right] = JOINING;
-            ls_status status = join_siblings(e, segment, left, right, worker);
+            ls_status status = join_siblings(e, segment, left, right, thread);
             block[right] = 0;
             if (status != LS_OK) {
                 block[left] = 0;
@@ -178,7 +178,7 @@ static void grow_block(ls_executor *e, int segment, int lane)
     }
 }
 
-static ls_status join_block(ls_executor *e, int segment, int first, int count, int worker)
+static ls_status join_block(ls_executor *e, int segment, int first, int count, int thread)
 {
     int *slot = e->slot_of + at(e, segment, first), *block = e->block + at(e, segment, first), size = *block;
     int have = 0, kept = -1;
@@ -193,10 +193,10 @@ static ls_status join_block(ls_executor *e, int segment, int first, int count, i
         pthread_mutex_unlock(&e->mutex);
         double start = ls_clock_now();
         status =
-            ls_driver_join_lanes(e->drivers[ls_task_device(e->plan, segment, first)], e, segment, first, count, worker);
-        e->meters[worker].joins += ls_clock_now() - start;
+            ls_driver_join_lanes(e->drivers[ls_task_device(e->plan, segment, first)], e, segment, first, count, thread);
+        e->meters[thread].joins += ls_clock_now() - start;
         if (e->timeline)
-            ls_timeline_siblings(e, worker, segment, first, start);
+            ls_timeline_siblings(e, thread, segment, first, start);
         pthread_mutex_lock(&e->mutex);
         for (int v = 0; v < count; v++)
             block[v] = 0;
@@ -211,7 +211,7 @@ static ls_status join_block(ls_executor *e, int segment, int first, int count, i
     return status;
 }
 
-ls_status ls_partials_complete_lanes(ls_executor *e, int segment, const int *lanes, int count, int worker)
+ls_status ls_partials_complete_lanes(ls_executor *e, int segment, const int *lanes, int count, int thread)
 {
     int total = e->plan->lanes;
     if (e->plan->segments[segment].slot_bytes == 0 || count == 0)
@@ -224,7 +224,7 @@ ls_status ls_partials_complete_lanes(ls_executor *e, int segment, const int *lan
             first--;
         int size = block[first], end = first + size < total ? first + size : total;
         if (size > 1 && ls_task_device(e->plan, segment, first) == ls_task_device(e->plan, segment, lanes[i]))
-            LS_TRY(join_block(e, segment, first, end - first, worker));
+            LS_TRY(join_block(e, segment, first, end - first, thread));
     }
     return LS_OK;
 }

@@ -44,7 +44,7 @@ static ls_program_slot slot_of(const ls_programs *p, const ls_operand *o)
         slot.offset = p->place->micro + o->offset;
     } else if (ls_is_staged(o)) {
         slot.room = LS_ROOM_TASK;
-        slot.offset = p->place->stage[o->value];
+        slot.offset = p->place->staging[o->value];
     } else if (node->group < 0 && node->node->op == LS_OP_variable) {
         slot.room = LS_ROOM_STATE;
         slot.offset = ls_state_offset(p->state, node->node->attr.variable.variable);

@@ -1,5 +1,4 @@
-/* Programs for a device that is not a CPU: a segment, a whole step, or all updates, in the form its
- * backend compiles. */
+/* Programs for a device that is not a CPU: a segment, a whole step, or all updates. */
 #ifndef LS_RUN_PROGRAMS_H
 #define LS_RUN_PROGRAMS_H
 

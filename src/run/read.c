@@ -16,7 +16,7 @@ ls_status ls_value(ls_tensor *tensor, ls_array *out)
     LS_CLAIM(tensor ? tensor->graph : NULL);
     LS_OWN_FP_MODE;
     if (!tensor || !out)
-        return ls_fail(LS_ERR_INVALID, "a tensor and a place for its value are needed");
+        return ls_fail(LS_ERR_INVALID, "reading a tensor: the tensor or the output pointer is NULL");
     if (tensor->op == LS_OP_ERROR)
         return ls_fail(tensor->status, "%s", tensor->message);
     if (tensor->op == LS_OP_variable) {
@@ -40,11 +40,11 @@ ls_status ls_read(ls_tensor *tensor, void *data, size_t bytes)
     size_t held = (size_t)count * ls_dtype_bytes(value.dtype);
     if (held != bytes) {
         char label[LS_NODE_TEXT], text[LS_SHAPE_TEXT];
-        return ls_fail(LS_ERR_SHAPE, "%s of shape %s has %zu bytes, room was given for %zu",
+        return ls_fail(LS_ERR_SHAPE, "%s of shape %s has %zu bytes, but the buffer has %zu",
                        ls_node_label(tensor, label), ls_shape_format(&value.shape, text), held, bytes);
     }
     if (bytes && !data)
-        return ls_fail(LS_ERR_INVALID, "no room was given for %zu bytes", bytes);
+        return ls_fail(LS_ERR_INVALID, "the buffer is NULL but its size is %zu bytes", bytes);
     if (bytes)
         memcpy(data, value.data, bytes);
     return LS_OK;
@@ -73,13 +73,13 @@ ls_status ls_read_scalar(ls_tensor *tensor, double *out)
     ls_array value;
     int64_t count = 0;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "a place for the value is needed");
+        return ls_fail(LS_ERR_INVALID, "ls_read_scalar: the output pointer is NULL");
     LS_TRY(ls_value(tensor, &value));
     ls_shape_count(&value.shape, 0, &count);
     if (count != 1) {
         char label[LS_NODE_TEXT];
-        return ls_fail(LS_ERR_SHAPE, "%s has %lld elements, one is needed", ls_node_label(tensor, label),
-                       (long long)count);
+        return ls_fail(LS_ERR_SHAPE, "ls_read_scalar: %s has %lld elements, but must have 1",
+                       ls_node_label(tensor, label), (long long)count);
     }
     *out = element(&value, 0);
     return LS_OK;
@@ -161,7 +161,7 @@ ls_status ls_format(ls_tensor *tensor, char **out)
     LS_OWN_FP_MODE;
     ls_array value;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "a place for the text is needed");
+        return ls_fail(LS_ERR_INVALID, "ls_format: the output pointer is NULL");
     LS_TRY(ls_value(tensor, &value));
     ls_text text = { 0 };
     put_value(&text, &value);
@@ -180,5 +180,5 @@ ls_status ls_print(ls_tensor *tensor, FILE *out)
     LS_TRY(ls_text_take(&line, &text));
     int printed = fprintf(out ? out : stdout, "%s\n", text);
     free(text);
-    return printed < 0 ? ls_fail(LS_ERR_IO, "a tensor could not be printed") : LS_OK;
+    return printed < 0 ? ls_fail(LS_ERR_IO, "ls_print: writing to the stream failed") : LS_OK;
 }

@@ -84,8 +84,8 @@ static ls_status bring(ls_variable *variable)
     if (status == LS_OK)
         return ls_fail(LS_ERR_INTERNAL, "no device has the newest value of %s", ls_node_label(variable->node, label));
     return ls_fail_within(status,
-                          "what the last whole step made of %s is on no device that can be read: to go on, load "
-                          "weights or a checkpoint",
+                          "the newest value of %s is on no device that can be read: load weights or a checkpoint to "
+                          "continue",
                           ls_node_label(variable->node, label));
 }
 
@@ -137,7 +137,7 @@ bool ls_runs_has(ls_runs *runs, const ls_run_settings *settings, ls_tensor *cons
     return find(runs, settings, fetches, count, batch) != NULL;
 }
 
-/* Copies what identifies a plan: a map's arrays may be freed before the plan. */
+/* A map's arrays may be freed before the plan. */
 static ls_status copy_key(ls_cached *made, const ls_run_settings *settings, ls_tensor *const *fetches)
 {
     made->settings = *settings;

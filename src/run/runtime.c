@@ -5,7 +5,7 @@
 
 static void close_runtime(ls_runtime *runtime)
 {
-    ls_thread_pool_destroy(runtime->crew);
+    ls_thread_pool_destroy(runtime->thread_pool);
     if (runtime->host.close)
         runtime->host.close(runtime->host.backend);
     if (runtime->reference.close)
@@ -14,15 +14,15 @@ static void close_runtime(ls_runtime *runtime)
     free(runtime);
 }
 
-static ls_status bind_workers(ls_runtime *runtime, const ls_context *ctx)
+static ls_status bind_threads(ls_runtime *runtime, const ls_context *ctx)
 {
     if (!ls_context_binds_workers(ctx))
         return LS_OK;
-    runtime->cores = calloc((size_t)runtime->workers, sizeof(*runtime->cores));
+    runtime->cores = calloc((size_t)runtime->threads, sizeof(*runtime->cores));
     if (!runtime->cores)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %d workers", runtime->workers);
-    for (int w = 0; w < runtime->workers; w++)
-        runtime->cores[w] = w < runtime->cpu_workers ? ctx->cores.os_index[w] : -1;
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d threads", runtime->threads);
+    for (int w = 0; w < runtime->threads; w++)
+        runtime->cores[w] = w < runtime->cpu_threads ? ctx->cores.os_index[w] : -1;
     return LS_OK;
 }
 
@@ -31,16 +31,16 @@ static ls_status make_runtime(ls_context *ctx, ls_runtime **out)
     ls_runtime *runtime = calloc(1, sizeof(*runtime));
     if (!runtime)
         return ls_fail(LS_ERR_MEMORY, "no memory for a runtime");
-    runtime->cpu_workers = ls_context_cpu_workers(ctx);
-    runtime->workers = runtime->cpu_workers + ctx->device_count - ctx->cpu_count;
-    ls_status status = bind_workers(runtime, ctx);
+    runtime->cpu_threads = ls_context_cpu_workers(ctx);
+    runtime->threads = runtime->cpu_threads + ctx->device_count - ctx->cpu_count;
+    ls_status status = bind_threads(runtime, ctx);
     if (status == LS_OK) {
-        ls_log_write(&ctx->log, LS_LOG_INFO, "CPU: %s; %d devices with %d workers", ctx->cores.reason, ctx->cpu_count,
-                     runtime->cpu_workers);
-        status = ls_host_open(runtime->cpu_workers, &ctx->log, ctx->options.reference, &runtime->host);
+        ls_log_write(&ctx->log, LS_LOG_INFO, "CPU: %s; %d devices with %d threads", ctx->cores.reason, ctx->cpu_count,
+                     runtime->cpu_threads);
+        status = ls_host_open(runtime->cpu_threads, &ctx->log, ctx->options.reference, &runtime->host);
     }
     if (status == LS_OK)
-        status = ls_host_open(runtime->cpu_workers, &ctx->log, true, &runtime->reference);
+        status = ls_host_open(runtime->cpu_threads, &ctx->log, true, &runtime->reference);
     if (status != LS_OK) {
         close_runtime(runtime);
         return status;
@@ -64,16 +64,16 @@ ls_status ls_runtime_of(ls_context *ctx, ls_runtime **out)
     return status;
 }
 
-ls_status ls_runtime_crew(ls_context *ctx, ls_thread_pool **out)
+ls_status ls_runtime_thread_pool(ls_context *ctx, ls_thread_pool **out)
 {
     ls_runtime *runtime = NULL;
     LS_TRY(ls_runtime_of(ctx, &runtime));
     ls_status status = LS_OK;
     pthread_mutex_lock(&ctx->mutex);
-    if (!runtime->crew)
-        status = ls_thread_pool_create(runtime->workers, runtime->cores, ctx->crowded, &runtime->crew);
+    if (!runtime->thread_pool)
+        status = ls_thread_pool_create(runtime->threads, runtime->cores, ctx->crowded, &runtime->thread_pool);
     pthread_mutex_unlock(&ctx->mutex);
     if (status == LS_OK)
-        *out = runtime->crew;
+        *out = runtime->thread_pool;
     return status;
 }

@@ -7,18 +7,17 @@
 #include "device/thread_pool.h"
 
 typedef struct ls_runtime {
-    ls_kernel_source host;      /* The CPU backend. */
-    ls_kernel_source reference; /* The CPU backend with only the reference kernels. */
-    ls_thread_pool *crew;       /* The thread pool; NULL until a run needs it. */
-    int cpu_workers;            /* Threads of CPU devices; each other thread drives one device. */
-    int workers;
+    ls_kernel_source host;       /* The CPU backend. */
+    ls_kernel_source reference;  /* The CPU backend with only the reference kernels. */
+    ls_thread_pool *thread_pool; /* NULL until a run needs it. */
+    int cpu_threads;             /* Other threads drive one device each. */
+    int threads;
     int *cores; /* By thread: core; -1: not bound. NULL: no thread is bound. */
 } ls_runtime;
 
-/* Returns the context's runtime; creates it on the first call. */
+/* Created on the first call; so is the thread pool. */
 ls_status ls_runtime_of(ls_context *ctx, ls_runtime **out);
 
-/* Returns its thread pool; starts it on the first call. */
-ls_status ls_runtime_crew(ls_context *ctx, ls_thread_pool **out);
+ls_status ls_runtime_thread_pool(ls_context *ctx, ls_thread_pool **out);
 
 #endif

@@ -1,5 +1,5 @@
-/* See self_check.h. One graph contains all checks. Each column of its inputs has numbers of one
- * magnitude, so that its sums and batch norms have that magnitude too. */
+/* One graph contains all checks. Each column of its inputs has one magnitude, and so have its sums
+ * and batch norms. */
 #include "run/self_check.h"
 
 #include <math.h>

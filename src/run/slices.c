@@ -1,7 +1,6 @@
-/* Joins that workers share out, slice by slice. A worker's part is a sequence of ranges of
- * elements, cut into slices that fit in the cache. While one slice is joined, the partials of the
- * next are received and the results of the previous are sent. Slices depend only on the plan and
- * the transport: every worker computes the same list. */
+/* Joins that workers share out. A worker's part is cut into slices that fit in the cache. While one
+ * is joined, the partials of the next are received and the results of the previous are sent. Slices
+ * depend only on the plan and the transport. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -77,7 +76,7 @@ static void add_parts(ls_executor *e, const ls_phase *phase, int64_t slice)
     }
 }
 
-static ls_status join_slice(ls_executor *e, const ls_phase *phase, int64_t slice, int worker)
+static ls_status join_slice(ls_executor *e, const ls_phase *phase, int64_t slice, int thread)
 {
     ls_exchange *x = e->exchange;
     int own = e->plan->options.worker;
@@ -89,7 +88,7 @@ static ls_status join_slice(ls_executor *e, const ls_phase *phase, int64_t slice
             if (x->subtrees[t].worker != own)
                 x->received[ls_exchange_index(e->plan, r.join, x->subtrees[t].first)] =
                     (char *)((uintptr_t)(slice_at(x, t, slice) + r.offset) - (size_t)r.from * r.size);
-        LS_TRY(ls_host_join(e, r.join, worker, r.from, r.to));
+        LS_TRY(ls_host_join(e, r.join, thread, r.from, r.to));
     }
     return LS_OK;
 }
@@ -135,7 +134,7 @@ static int64_t count_slices(ls_exchange *x, const ls_plan *plan, const ls_phase 
 
 /* Round k receives the partials of slice k, joins slice k - 1, and sends the results of slice k - 2
  * to all. */
-ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker)
+ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int thread)
 {
     ls_exchange *x = e->exchange;
     int64_t slices = count_slices(x, e->plan, phase);
@@ -149,7 +148,7 @@ ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int worker)
             ls_exchange_add_ranges(e, phase->first, phase->count, &x->posted);
         LS_TRY(ls_exchange_post_list(e, phase->level, LS_AT_SLICES + (int)k, "the joins"));
         if (k >= 1 && k <= slices)
-            LS_TRY(join_slice(e, phase, k - 1, worker));
+            LS_TRY(join_slice(e, phase, k - 1, thread));
         LS_TRY(x->peers->settle(x->peers));
     }
     ls_exchange_take_ranges(e, phase->first, phase->count, &x->posted);
@@ -170,7 +169,7 @@ ls_status ls_slices_create(ls_exchange *x, const ls_plan *plan, char *room)
     x->slices = room;
     for (int i = PARTS; i <= SUMS; i++)
         all &= (x->places[i] = calloc((size_t)plan->options.workers, sizeof(*x->places[i]))) != NULL;
-    return all ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what workers exchange");
+    return all ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the data that workers exchange");
 }
 
 void ls_slices_destroy(ls_exchange *x)

@@ -8,7 +8,7 @@
 #include "device/calls.h"
 
 #define ALIGN 64
-/* Vectors are whole pages, so they take exactly the device memory that was counted. */
+/* Vectors are whole pages, as memory is counted. */
 #define PAGE 4096
 
 /* A variable's range of the vectors. */
@@ -119,8 +119,7 @@ static ls_status take_blocks(ls_state *s, size_t bytes)
     return LS_OK;
 }
 
-/* Values of the old vectors come from the host again; first copies them there if it does not have
- * them. */
+/* Values of the old vectors come from the host again, after copying them there if necessary. */
 static ls_status grow(ls_state *s, size_t bytes)
 {
     for (size_t i = 0; i < s->graph->variable_count; i++)
@@ -221,8 +220,8 @@ static ls_status bring(ls_state *s, ls_state *const *others, ls_variable *variab
     return upload(s, variable);
 }
 
-/* Runs read the vector that has more of what they write; the rest is copied to it once and is then
- * in both. A run that writes nothing reads the vector that has more of everything. */
+/* Chooses the vector with more of what the run writes, or of everything if it writes nothing; the
+ * rest is copied once and is then in both. */
 static void choose_vector(ls_state *s, ls_variable *const *variables, int count)
 {
     size_t bytes[2] = { 0, 0 };

@@ -25,21 +25,22 @@ static bool has_stages(const ls_strategy *s)
 static ls_status check(const ls_strategy *s)
 {
     if ((unsigned)s->kind > LS_STRATEGY_PARAMETER_SERVER)
-        return ls_fail(LS_ERR_INVALID, "there is no strategy %d", (int)s->kind);
+        return ls_fail(LS_ERR_INVALID, "unknown strategy %d", (int)s->kind);
     if ((unsigned)s->all_reduce > LS_ALL_REDUCE_TO_ONE || (unsigned)s->order > LS_FILL_DRAIN)
-        return ls_fail(LS_ERR_INVALID, "the strategy %s has an all-reduce %d or an order %d that does not exist",
-                       name_of(s->kind), (int)s->all_reduce, (int)s->order);
+        return ls_fail(LS_ERR_INVALID, "strategy %s: unknown all_reduce %d or order %d", name_of(s->kind),
+                       (int)s->all_reduce, (int)s->order);
     if (s->devices && s->list)
-        return ls_fail(LS_ERR_INVALID, "the strategy %s was given devices by name and as a list", name_of(s->kind));
+        return ls_fail(LS_ERR_INVALID, "strategy %s: devices and list are both set; set one of them", name_of(s->kind));
     if (s->stages < 0 || (s->stages > 0 && !has_stages(s)))
-        return ls_fail(LS_ERR_INVALID, "the strategy %s was given %d stages", name_of(s->kind), s->stages);
+        return ls_fail(LS_ERR_INVALID,
+                       "strategy %s cannot have %d stages: only model-parallel and pipeline have stages, 0 or more",
+                       name_of(s->kind), s->stages);
     if (s->order != LS_ONE_FORWARD_ONE_BACKWARD && s->kind != LS_STRATEGY_PIPELINE)
-        return ls_fail(LS_ERR_INVALID, "the strategy %s has no order of lanes: that is the pipeline's",
-                       name_of(s->kind));
+        return ls_fail(LS_ERR_INVALID, "strategy %s: order needs the strategy pipeline", name_of(s->kind));
     if (s->staleness < 0 || s->staleness > LS_MAX_STALENESS ||
         (s->staleness > 0 && s->kind != LS_STRATEGY_PARAMETER_SERVER))
         return ls_fail(LS_ERR_INVALID,
-                       "the strategy %s was given a staleness of %lld; that of parameter-server is 0 to %d",
+                       "strategy %s cannot have staleness %lld: only parameter-server has a staleness, 0 to %d",
                        name_of(s->kind), (long long)s->staleness, LS_MAX_STALENESS);
     return LS_OK;
 }
@@ -71,7 +72,7 @@ static ls_status listed_devices(ls_context *ctx, const ls_strategy *s, int **lis
         ls_status status = ls_context_device(ctx, s->list[i].name, &made[i]);
         for (size_t k = 0; k < i && status == LS_OK; k++)
             if (made[k] == made[i])
-                status = ls_fail(LS_ERR_INVALID, "%s is twice in a strategy's list of devices", s->list[i].name);
+                status = ls_fail(LS_ERR_INVALID, "strategy: %s is in the list of devices twice", s->list[i].name);
         if (status != LS_OK) {
             free(made);
             return status;
@@ -92,14 +93,17 @@ static ls_status find_devices(ls_context *ctx, const ls_strategy *s, int **list,
 static ls_status check_devices(const ls_strategy *s, int *count)
 {
     if (*count == 0)
-        return ls_fail(LS_ERR_INVALID, "the strategy %s was given no device", name_of(s->kind));
+        return ls_fail(LS_ERR_INVALID, "strategy %s: no device was given", name_of(s->kind));
     if (s->kind == LS_STRATEGY_ONE_DEVICE) {
         if ((s->devices || s->list) && *count != 1)
-            return ls_fail(LS_ERR_INVALID, "the strategy one-device was given %d devices", *count);
+            return ls_fail(LS_ERR_INVALID, "strategy one-device needs exactly 1 device, but was given %d devices",
+                           *count);
         *count = 1;
     }
     if (s->stages > *count || (s->stages > 0 && *count % s->stages != 0))
-        return ls_fail(LS_ERR_INVALID, "%d devices are no whole number of replicas of %d stages", *count, s->stages);
+        return ls_fail(LS_ERR_INVALID,
+                       "%d devices cannot be divided into replicas of %d stages: use a multiple of the stages", *count,
+                       s->stages);
     return LS_OK;
 }
 
@@ -110,10 +114,11 @@ static ls_status check_kernels(const ls_context *ctx, const int *list, int count
     int kind = ls_context_vendor_kind(ctx);
     for (int i = 0; kind && i < count; i++)
         if (ctx->devices[list[i]].kind != kind)
-            return ls_fail(LS_ERR_UNSUPPORTED,
-                           "kernels of the vendor are %s's: %s has none; name %s devices alone, or use kernels of our "
-                           "own",
-                           ctx->kinds[kind].name, ls_device_short_name(ctx, list[i], name), ctx->kinds[kind].name);
+            return ls_fail(
+                LS_ERR_UNSUPPORTED,
+                "the vendor's kernels run only on %s, not on %s: name %s devices alone, or use the library's own "
+                "kernels",
+                ctx->kinds[kind].name, ls_device_short_name(ctx, list[i], name), ctx->kinds[kind].name);
     return LS_OK;
 }
 
@@ -134,15 +139,15 @@ static ls_status read_shares(const char *text, int *shares, int replicas)
         char *end;
         long share = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : 0;
         if (share < 1 || share > 1000000 || count == replicas || (*end && *end != ':'))
-            return ls_fail(LS_ERR_INVALID, "a work split of \"%s\": %d numbers from 1 on are needed, as in \"3:1\"",
-                           text, replicas);
+            return ls_fail(LS_ERR_INVALID, "work split \"%s\": expected %d numbers of at least 1, as in \"3:1\"", text,
+                           replicas);
         shares[count++] = (int)share;
         if (!*end)
             break;
         at = end + 1;
     }
     return count == replicas ? LS_OK
-                             : ls_fail(LS_ERR_INVALID, "a work split of \"%s\" has %d parts, there are %d replicas",
+                             : ls_fail(LS_ERR_INVALID, "work split \"%s\" has %d numbers, but there are %d replicas",
                                        text, count, replicas);
 }
 
@@ -262,7 +267,7 @@ ls_status ls_strategy_replicas(ls_context *ctx, ls_strategy strategy, int *out)
     int *lists = NULL;
     ls_task_map map;
     if (!ctx || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_strategy_replicas: a context and a place for the number are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_strategy_replicas: the context or the output pointer is NULL");
     LS_TRY(ls_context_begin(ctx, "ls_strategy_replicas"));
     LS_TRY(ls_strategy_map(ctx, &strategy, &lists, &map));
     *out = replicas_of(&strategy, map.count);

@@ -5,8 +5,7 @@
 #include "lockstep/strategy.h"
 #include "plan/map.h"
 
-/* Makes the map of a strategy. Its arrays are in *lists: one allocation, to free() when the map is
- * no longer used. */
+/* Makes the map of a strategy. *lists: its arrays, to free() with the map. */
 ls_status ls_strategy_map(ls_context *ctx, const ls_strategy *strategy, int **lists, ls_task_map *out);
 
 /* Copies a map with its arrays. *lists as above. */

@@ -14,7 +14,7 @@
 #include "run/runs.h"
 
 #define ROOM_EVENTS 256
-#define ROOMS       1024
+#define BUFFERS     1024
 #define NAME_BYTES  160
 #define EVENT_BYTES 400 /* Upper bound of an event's size in the file. */
 /* Seconds. Pieces of a join or an update with a shorter gap between them become one event. */
@@ -32,7 +32,7 @@ typedef struct event {
 
 /* The events of one thread. The first row is the caller's. */
 typedef struct row {
-    int room; /* Current buffer; -1: none yet. */
+    int buffer; /* Current buffer; -1: none yet. */
     event *last;
 } row;
 
@@ -41,8 +41,8 @@ struct ls_timeline {
     /* Number among the graph's timelines; tells executors whether their names are registered. */
     uint64_t number;
     event *events; /* All buffers, one after the other. */
-    int row_of[ROOMS], used[ROOMS];
-    atomic_int rooms; /* Number of buffers in use. */
+    int row_of[BUFFERS], used[BUFFERS];
+    atomic_int buffers; /* Number of buffers in use. */
     row *rows;
     int row_count;
     char **names;
@@ -71,17 +71,17 @@ ls_status ls_timeline_create(ls_graph *graph, int64_t first, int64_t last, ls_ti
     LS_TRY(ls_runtime_of(graph->context, &runtime));
     ls_timeline *t = calloc(1, sizeof(*t));
     if (t) {
-        t->row_count = runtime->workers + 1;
+        t->row_count = runtime->threads + 1;
         t->rows = calloc((size_t)t->row_count, sizeof(*t->rows));
         /* Pages that are not written take no memory. */
-        t->events = calloc((size_t)ROOMS * ROOM_EVENTS, sizeof(*t->events));
+        t->events = calloc((size_t)BUFFERS * ROOM_EVENTS, sizeof(*t->events));
     }
     if (!t || !t->rows || !t->events) {
         ls_timeline_destroy(t);
         return ls_fail(LS_ERR_MEMORY, "no memory for a timeline");
     }
     for (int i = 0; i < t->row_count; i++)
-        t->rows[i].room = -1;
+        t->rows[i].buffer = -1;
     t->ctx = graph->context;
     t->number = ++runs->timelines;
     t->worker = graph->context->peers ? graph->context->peers->rank : -1;
@@ -217,16 +217,16 @@ static event *next_event(ls_timeline *t, int number)
     row *r = &t->rows[number];
     if (atomic_load_explicit(&t->full, memory_order_relaxed))
         return NULL;
-    if (r->room < 0 || t->used[r->room] == ROOM_EVENTS) {
-        int room = atomic_fetch_add(&t->rooms, 1);
-        if (room >= ROOMS) {
+    if (r->buffer < 0 || t->used[r->buffer] == ROOM_EVENTS) {
+        int buffer = atomic_fetch_add(&t->buffers, 1);
+        if (buffer >= BUFFERS) {
             atomic_store(&t->full, true);
             return NULL;
         }
-        r->room = room;
-        t->row_of[room] = number;
+        r->buffer = buffer;
+        t->row_of[buffer] = number;
     }
-    r->last = &t->events[(size_t)r->room * ROOM_EVENTS + (size_t)t->used[r->room]++];
+    r->last = &t->events[(size_t)r->buffer * ROOM_EVENTS + (size_t)t->used[r->buffer]++];
     *r->last = (event){ .step = t->step, .name = -1, .lane = -1, .from = -1, .to = -1 };
     return r->last;
 }
@@ -241,9 +241,9 @@ void ls_timeline_call(ls_timeline *t, ls_call_kind kind, double start, double en
     v->end = end;
 }
 
-static event *add(ls_executor *e, int worker, activity what, int name, double start, double end)
+static event *add(ls_executor *e, int thread, activity what, int name, double start, double end)
 {
-    event *v = next_event(e->timeline, worker + 1);
+    event *v = next_event(e->timeline, thread + 1);
     if (!v)
         return NULL;
     v->what = (short)what;
@@ -253,33 +253,33 @@ static event *add(ls_executor *e, int worker, activity what, int name, double st
     return v;
 }
 
-static void add_of_lane(ls_executor *e, int worker, activity what, int segment, int lane, double start, double end)
+static void add_of_lane(ls_executor *e, int thread, activity what, int segment, int lane, double start, double end)
 {
-    event *v = add(e, worker, what, segment, start, end);
+    event *v = add(e, thread, what, segment, start, end);
     if (v)
         v->lane = (short)lane;
 }
 
-void ls_timeline_task(ls_executor *e, int worker, int segment, int lane, double start)
+void ls_timeline_task(ls_executor *e, int thread, int segment, int lane, double start)
 {
-    add_of_lane(e, worker, TASK, segment, lane, start, ls_clock_now());
+    add_of_lane(e, thread, TASK, segment, lane, start, ls_clock_now());
 }
 
-void ls_timeline_tasks(ls_executor *e, int worker, int segment, const ls_unit *const *units, int count, double start)
+void ls_timeline_tasks(ls_executor *e, int thread, int segment, const ls_unit *const *units, int count, double start)
 {
     double end = ls_clock_now();
     for (int i = 0; i < count; i++)
-        add_of_lane(e, worker, TASK, segment, units[i]->lane, start, end);
+        add_of_lane(e, thread, TASK, segment, units[i]->lane, start, end);
 }
 
-void ls_timeline_siblings(ls_executor *e, int worker, int segment, int lane, double start)
+void ls_timeline_siblings(ls_executor *e, int thread, int segment, int lane, double start)
 {
-    add_of_lane(e, worker, JOIN, segment, lane, start, ls_clock_now());
+    add_of_lane(e, thread, JOIN, segment, lane, start, ls_clock_now());
 }
 
-void ls_timeline_copy(ls_executor *e, int worker, int value, int from, int to, size_t bytes, double start)
+void ls_timeline_copy(ls_executor *e, int thread, int value, int from, int to, size_t bytes, double start)
 {
-    event *v = add(e, worker, COPY, e->plan->segment_count + value, start, ls_clock_now());
+    event *v = add(e, thread, COPY, e->plan->segment_count + value, start, ls_clock_now());
     if (!v)
         return;
     v->from = (short)from;
@@ -313,7 +313,7 @@ static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
 }
 
 /* Merges consecutive pieces of one phase into one event. Tasks of lanes record themselves. */
-void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const ls_unit *u, double start, double end)
+void ls_timeline_unit(ls_executor *e, int thread, const ls_phase *phase, const ls_unit *u, double start, double end)
 {
     static const short doing[LS_PHASE_KINDS] = {
         [LS_PHASE_WHOLE] = WHOLE,  [LS_PHASE_TILES] = WHOLE,  [LS_PHASE_PREPARE] = PREPARE, [LS_PHASE_LANES] = TASK,
@@ -322,11 +322,11 @@ void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const l
         [LS_PHASE_REDUCE] = SHARE, [LS_PHASE_SETTLE] = SHARE, [LS_PHASE_POST] = SHARE,      [LS_PHASE_COMMIT] = SHARE,
         [LS_PHASE_GUARD] = CHECK,  [LS_PHASE_CHECK] = CHECK,  [LS_PHASE_UPDATE] = UPDATE
     };
-    event *last = e->timeline->rows[worker + 1].last;
+    event *last = e->timeline->rows[thread + 1].last;
     if (phase->kind == LS_PHASE_LANES)
         return;
     if (phase->kind == LS_PHASE_PAIR) {
-        add_of_lane(e, worker, JOIN, u->index, u->lane, start, end);
+        add_of_lane(e, thread, JOIN, u->index, u->lane, start, end);
         return;
     }
     if (last && last->what == doing[phase->kind] && last->lane < 0 && start - last->end < GAP) {
@@ -335,7 +335,7 @@ void ls_timeline_unit(ls_executor *e, int worker, const ls_phase *phase, const l
         return;
     }
     event *v =
-        add(e, worker, (activity)doing[phase->kind], e->plan->segment_count + subject(e->plan, phase, u), start, end);
+        add(e, thread, (activity)doing[phase->kind], e->plan->segment_count + subject(e->plan, phase, u), start, end);
     if (v)
         v->amount = 1;
 }
@@ -384,15 +384,15 @@ static void put_name(ls_text *text, const event *v, const char *name)
     ls_text_add(text, ",\"cat\":\"%s\"", categories[v->what]);
 }
 
-static void put_work(ls_text *text, const ls_timeline *t, const event *v, int worker)
+static void put_work(ls_text *text, const ls_timeline *t, const event *v, int thread)
 {
     const ls_device *devices = t->ctx->devices;
     char from[LS_SHORT_NAME], to[LS_SHORT_NAME];
     int device = 0;
-    while (device + 1 < t->ctx->device_count && worker >= devices[device].first_worker + devices[device].worker_count)
+    while (device + 1 < t->ctx->device_count && thread >= devices[device].first_worker + devices[device].worker_count)
         device++;
     put_name(text, v, t->names[v->name]);
-    put_span(text, t, v, device + 2, worker + 2);
+    put_span(text, t, v, device + 2, thread + 2);
     if (v->lane >= 0)
         ls_text_add(text, ",\"lane\":%d", v->lane);
     if (v->what != TASK) {
@@ -409,7 +409,7 @@ static void put_work(ls_text *text, const ls_timeline *t, const event *v, int wo
 
 static void put_call(ls_text *text, const ls_timeline *t, const event *v)
 {
-    static const char *const names[] = { "", "waiting for data", "validation", "planning", "bringing variables" };
+    static const char *const names[] = { "", "waiting for data", "validation", "planning", "copying variables" };
     static const char *const kinds[] = { "step", "data", "validation", "plan", "state" };
     if (v->what == LS_CALL_STEP)
         ls_text_add(text, ",\n{\"name\":\"step %lld\"", (long long)v->step);
@@ -445,7 +445,7 @@ static void put_rows(ls_text *text, const ls_timeline *t)
         if (t->worker < 0)
             put_meta(text, "process_name", d + 2, 0, short_name);
         for (int w = 0; w < device->worker_count; w++) {
-            snprintf(name, sizeof(name), "%s worker %d", short_name, w);
+            snprintf(name, sizeof(name), "%s thread %d", short_name, w);
             put_meta(text, "thread_name", process_of(t, d + 2), device->first_worker + w + 2, name);
         }
     }
@@ -460,16 +460,16 @@ static bool is_kept(const ls_timeline *t, const event *v)
 static int64_t put_events(ls_text *text, const ls_timeline *t)
 {
     int64_t last = 0;
-    int rooms = atomic_load(&t->rooms);
-    for (int room = 0; room < rooms && room < ROOMS; room++)
-        for (int i = 0; i < t->used[room]; i++) {
-            const event *v = &t->events[(size_t)room * ROOM_EVENTS + (size_t)i];
+    int buffers = atomic_load(&t->buffers);
+    for (int buffer = 0; buffer < buffers && buffer < BUFFERS; buffer++)
+        for (int i = 0; i < t->used[buffer]; i++) {
+            const event *v = &t->events[(size_t)buffer * ROOM_EVENTS + (size_t)i];
             if (!is_kept(t, v))
                 continue;
-            if (t->row_of[room] == 0)
+            if (t->row_of[buffer] == 0)
                 put_call(text, t, v);
             else
-                put_work(text, t, v, t->row_of[room] - 1);
+                put_work(text, t, v, t->row_of[buffer] - 1);
             last = v->step > last ? v->step : last;
         }
     return last;
@@ -478,10 +478,10 @@ static int64_t put_events(ls_text *text, const ls_timeline *t)
 static size_t count_before(const ls_timeline *t, int64_t step)
 {
     size_t count = 0;
-    int rooms = atomic_load(&t->rooms);
-    for (int room = 0; room < rooms && room < ROOMS; room++)
-        for (int i = 0; i < t->used[room]; i++)
-            count += t->events[(size_t)room * ROOM_EVENTS + (size_t)i].step < step;
+    int buffers = atomic_load(&t->buffers);
+    for (int buffer = 0; buffer < buffers && buffer < BUFFERS; buffer++)
+        for (int i = 0; i < t->used[buffer]; i++)
+            count += t->events[(size_t)buffer * ROOM_EVENTS + (size_t)i].step < step;
     return count;
 }
 
@@ -554,7 +554,7 @@ ls_status ls_timeline_write(ls_timeline *t, const char *path, int64_t *kept)
     ls_text_add(&text, "\n],\n\"otherData\":{\"last_step\":%lld", (long long)last);
     if (t->cut)
         ls_text_add(&text, ",\"left_out\":\"steps from %lld on: a timeline has room for %d events\"", (long long)t->cut,
-                    ROOMS * ROOM_EVENTS);
+                    BUFFERS * ROOM_EVENTS);
     if (t->others)
         ls_text_add(&text, ",\"clocks\":\"of other workers: within %.1f us of the first one\'s\"", t->worst * 1e6);
     ls_text_put(&text, "}}\n");

@@ -1,7 +1,7 @@
-/* A timeline: what each thread did and when, and what its caller did meanwhile, as a file for
- * ui.perfetto.dev and chrome://tracing. Each thread writes to its own buffers without locks. The
- * number of buffers is fixed; a step that found none left is not in the file, nor is any later
- * step. Runs without a timeline measure nothing for it. */
+/* A timeline: what each thread and its caller did, as a file for ui.perfetto.dev and
+ * chrome://tracing. Each thread writes to its own buffers without locks. A step that found no
+ * buffer left is not in the file, nor is any later step. Runs without a timeline measure nothing
+ * for it. */
 #ifndef LS_RUN_TIMELINE_H
 #define LS_RUN_TIMELINE_H
 
@@ -28,43 +28,40 @@ void ls_timeline_call(ls_timeline *timeline, ls_call_kind kind, double start, do
 /* Records why training ended early. */
 void ls_timeline_failed(ls_timeline *timeline, const char *message);
 
-/* Begins a run of the executor. Returns whether the timeline, if any, meets this executor for the
- * first time. */
+/* Begins a run. Returns whether the timeline meets this executor for the first time. */
 bool ls_timeline_run(ls_timeline *timeline, struct ls_executor *e);
 
-/* Writes the whole file or none. *kept: the last step in the file; if it is less than the last
- * recorded step, the buffers were full. */
+/* Writes the whole file or none. *kept: the last step in it; less than the last recorded one if the
+ * buffers were full. / */
 ls_status ls_timeline_write(ls_timeline *timeline, const char *path, int64_t *kept);
 
 /* ---- Workers of a cluster ---- */
 
-/* Called by all workers at the same time, each with its own timeline or NULL. Sends their events to
- * the chief, whose ls_timeline_write then shows a process for each worker. At most 64 MB; steps
- * that do not fit are left out. Compares the clocks; the file contains the accuracy. */
+/* Called by all workers at once, each with its timeline or NULL. Compares clocks and sends the
+ * events to the chief, whose file then has a process for each worker. At most 64 MB; steps that do
+ * not fit are left out. */
 struct ls_peers;
 ls_status ls_timeline_gather(ls_timeline *timeline, struct ls_peers *peers);
 
-/* ls_timeline_describe writes rows and events, at most `most` bytes, with times on the chief's
- * clock. `shift`: how far this worker's clock is ahead of the chief's. `zero`: when the chief's
- * timeline began. */
+/* ls_timeline_describe writes at most `most` bytes, with times on the chief's clock. `shift`: how
+ * far this clock is ahead of it. `zero`: when the chief's timeline began. */
 typedef struct ls_timeline_clock {
     double shift, zero;
 } ls_timeline_clock;
 ls_status ls_timeline_describe(ls_timeline *timeline, const ls_timeline_clock *clock, size_t most, ls_text *text);
 double ls_timeline_zero(const ls_timeline *timeline);
-/* Takes ownership of the events of the other workers. `bound`: the largest error of their
- * clocks. */
+/* Takes ownership of the others' events. `bound`: the largest error of their clocks. */
 void ls_timeline_take_others(ls_timeline *timeline, char *events, double bound);
 
 /* ---- Events of threads; e->timeline is not NULL ---- */
 
-void ls_timeline_task(struct ls_executor *e, int worker, int segment, int lane, double start);
+void ls_timeline_task(struct ls_executor *e, int thread, int segment, int lane, double start);
 /* Lanes that ran together: each gets the whole time. */
-void ls_timeline_tasks(struct ls_executor *e, int worker, int segment, const struct ls_unit *const *units, int count,
+void ls_timeline_tasks(struct ls_executor *e, int thread, int segment, const struct ls_unit *const *units, int count,
                        double start);
-void ls_timeline_unit(struct ls_executor *e, int worker, const struct ls_phase *phase, const struct ls_unit *unit,
+void ls_timeline_unit(struct ls_executor *e, int thread, const struct ls_phase *phase, const struct ls_unit *unit,
                       double start, double end);
-void ls_timeline_siblings(struct ls_executor *e, int worker, int segment, int lane, double start);
-void ls_timeline_copy(struct ls_executor *e, int worker, int value, int from, int to, size_t bytes, double start);
+void ls_timeline_siblings(struct ls_executor *e, int thread, int segment, int lane, double start);
+void ls_timeline_copy(struct ls_executor *e, int thread, int value, int from, int to, size_t bytes, double start);
 
 #endif

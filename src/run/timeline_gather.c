@@ -1,6 +1,5 @@
-/* Sends the timelines of all workers of a cluster to the chief. First compares clocks: each worker
- * finds how far its own is ahead of the chief's. Then each writes its events as text, with times on
- * the chief's clock, and sends them. */
+/* Sends the timelines of all workers to the chief. Each worker finds how far its clock is ahead of
+ * the chief's, then sends its events as text, with times on the chief's clock. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,12 +15,12 @@
 
 /* Clock values that the chief sends. */
 typedef struct word {
-    /* When the chief began this exchange, ended the previous round, and began its timeline. */
+    /* When the chief began this exchange, ended the previous round, began its timeline. */
     double asked, answered, zero;
 } word;
 
-/* Bounds from a worker's time between two times of the chief: its clock is ahead by at least own -
- * answered and at most own - asked. */
+/* A worker's time lies between two of the chief: its clock is ahead by own - answered to own -
+ * asked. */
 typedef struct span {
     double least, most;
 } span;
@@ -32,8 +31,8 @@ static void narrow(span *s, double asked, double own, double answered)
     s->most = fmin(s->most, own - asked);
 }
 
-/* In each round the chief sends the time at which it asks, every worker reads its clock, and the
- * chief reads its own when all have answered. */
+/* In each round the chief sends its time, every worker reads its clock, and the chief reads its own
+ * when all have answered. */
 static ls_status compare_clocks(ls_peers *peers, const ls_timeline *t, span *s, double *zero)
 {
     bool chief = peers->members[0] == peers->rank;
@@ -57,7 +56,7 @@ static ls_status compare_clocks(ls_peers *peers, const ls_timeline *t, span *s, 
     return peers->commit(peers, (uint64_t[2]){ TAG(0), 0 }, "the clocks of timelines");
 }
 
-/* On one machine there is one clock: 0 if that is within the bounds. */
+/* 0 if that is within the bounds: on one machine there is one clock. */
 static double shift_of(const span *s)
 {
     return s->least <= 0 && s->most >= 0 ? 0 : s->least + (s->most - s->least) / 2;
@@ -90,8 +89,7 @@ static ls_status gather_sizes(const gathering *g)
     return LS_OK;
 }
 
-/* Sends the texts to the chief, which stores them one after the other in `room`; NULL on the other
- * workers. */
+/* The chief stores the texts in `room`; NULL on the others. */
 static ls_status send_texts(const gathering *g, char *room)
 {
     ls_peers *peers = g->peers;
@@ -118,7 +116,7 @@ static ls_status gather_texts(const gathering *g)
     ls_status status;
     for (int r = 0; r < peers->size; r++) {
         if (g->all[r].bytes > g->most)
-            return ls_fail(LS_ERR_PEER, "worker %d has a timeline of %llu bytes: %zu are possible", r,
+            return ls_fail(LS_ERR_PEER, "worker %d sent a timeline of %llu bytes: the maximum is %zu", r,
                            (unsigned long long)g->all[r].bytes, g->most);
         bytes += g->all[r].bytes;
         worst = fmax(worst, g->all[r].bound);

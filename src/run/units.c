@@ -142,7 +142,7 @@ static ls_status make_lanes(const ls_executor *e, const ls_phase *phase, ls_phas
 
 /* ---- Joins in pairs ---- */
 
-/* The device of the first lane with samples, which holds the joined value; -1: none has samples. */
+/* Device of the first lane with samples, which holds the joined value; -1: none. */
 static int holder_of(const ls_plan *plan, int segment, int from, int to)
 {
     for (int lane = from; lane < to && lane < plan->lanes; lane++)
@@ -151,8 +151,7 @@ static int holder_of(const ls_plan *plan, int segment, int from, int to)
     return -1;
 }
 
-/* Pairs of blocks on two devices, for the left one's device. Blocks on one device are joined there,
- * earlier or later. */
+/* Pairs of blocks on two devices, for the left one's. Blocks on one device are joined there. */
 static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int s = phase->first; s < phase->first + phase->count; s++)
@@ -169,7 +168,7 @@ static void add_pairs(const ls_executor *e, const ls_phase *phase, ls_phase_unit
 
 /* ---- Other phases ---- */
 
-/* One unit for a CPU; on other kinds, one for each device that computes the values. */
+/* One unit for a CPU; on other kinds, one for each device. */
 static void add_whole(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     ls_unit unit = { .device = e->placement->whole_device[phase->first], .index = phase->first, .count = phase->count };
@@ -196,8 +195,7 @@ static void add_home(const ls_executor *e, const ls_phase *phase, ls_phase_units
     }
 }
 
-/* One for each kind whose backend has `transfer`, on the first device with partials of these
- * joins. */
+/* One for each kind with `transfer`, on the first device with partials. */
 static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     for (int kind = 1; kind < e->placement->ctx->kind_count; kind++) {
@@ -212,7 +210,7 @@ static void add_transfers(const ls_executor *e, const ls_phase *phase, ls_phase_
     }
 }
 
-/* Chunks of what CPUs own; in a cluster, of the part that this process joins. */
+/* Chunks of what CPUs own; in a cluster, of what this process joins. */
 static void add_join(const ls_executor *e, int join, ls_phase_units *w)
 {
     const ls_join_place *place = &e->placement->joins[join];
@@ -253,13 +251,13 @@ static void add_share(const ls_executor *e, int join, ls_phase_units *w)
         for (int i = 0; i < place->part_count; i++)
             foreign = foreign || place->parts[i].owner != d;
         if (foreign && e->plan->joins[join].group->kind == ls_kind_of(e->placement, d) &&
-            ls_is_looked_at(e->placement, value, d))
+            ls_is_read_on(e->placement, value, d))
             w->units[w->count++] = (ls_unit){ .device = d, .index = join };
     }
 }
 
-/* A gradient that comes from a join unchanged was checked there; one unit reads the result.
- * Otherwise the first device that has the gradient checks it. */
+/* A gradient that comes from a join was checked there. Otherwise the first device that has it
+ * checks it. */
 static void add_check(const ls_executor *e, int update, ls_phase_units *w)
 {
     const ls_step *step = &e->plan->updates[update];
@@ -274,7 +272,7 @@ static void add_check(const ls_executor *e, int update, ls_phase_units *w)
     w->units[w->count++] = (ls_unit){ .device = d, .index = update, .to = count };
 }
 
-/* Tiles for any CPU, or for the first; on other kinds, one unit for all updates of a device. */
+/* Tiles for any CPU, or for the first; elsewhere one unit for a device. */
 static void add_updates(const ls_executor *e, const ls_phase *phase, ls_phase_units *w)
 {
     const ls_plan *plan = e->plan;

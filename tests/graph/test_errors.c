@@ -484,8 +484,8 @@ static void null_graphs(void **state)
     FAILS(ls_graph_find(g, NULL, &t), LS_ERR_INVALID, "ls_graph_find");
     FAILS(ls_graph_find(g, "x", NULL), LS_ERR_INVALID, "ls_graph_find");
     FAILS(ls_eval(NULL, NULL, 0, &t, 1), LS_ERR_INVALID, "ls_eval|NULL");
-    FAILS(ls_eval(g, NULL, 1, &t, 1), LS_ERR_INVALID, "ls_eval|1 feeds");
-    FAILS(ls_eval(g, NULL, 0, NULL, 2), LS_ERR_INVALID, "ls_eval|2 fetches");
+    FAILS(ls_eval(g, NULL, 1, &t, 1), LS_ERR_INVALID, "ls_eval|feeds is NULL|feed_count is 1");
+    FAILS(ls_eval(g, NULL, 0, NULL, 2), LS_ERR_INVALID, "ls_eval|fetch_count is 2");
     OK(ls_eval(g, NULL, 0, NULL, 0));
 }
 
@@ -654,14 +654,14 @@ static void null_reads(void **state)
     double value = -1;
     char *text = NULL;
     float data[2] = { 5, 6 };
-    FAILS(ls_value(NULL, &view), LS_ERR_INVALID, "needed");
-    FAILS(ls_value(t, NULL), LS_ERR_INVALID, "needed");
-    FAILS(ls_read(NULL, data, sizeof(data)), LS_ERR_INVALID, "needed");
+    FAILS(ls_value(NULL, &view), LS_ERR_INVALID, "NULL");
+    FAILS(ls_value(t, NULL), LS_ERR_INVALID, "NULL");
+    FAILS(ls_read(NULL, data, sizeof(data)), LS_ERR_INVALID, "NULL");
     FAILS(ls_read(t, NULL, sizeof(data)), LS_ERR_INVALID, "8 bytes");
-    FAILS(ls_read_scalar(NULL, &value), LS_ERR_INVALID, "needed");
-    FAILS(ls_read_scalar(number(1), NULL), LS_ERR_INVALID, "needed");
-    FAILS(ls_format(NULL, &text), LS_ERR_INVALID, "needed");
-    FAILS(ls_format(t, NULL), LS_ERR_INVALID, "needed");
+    FAILS(ls_read_scalar(NULL, &value), LS_ERR_INVALID, "NULL");
+    FAILS(ls_read_scalar(number(1), NULL), LS_ERR_INVALID, "NULL");
+    FAILS(ls_format(NULL, &text), LS_ERR_INVALID, "NULL");
+    FAILS(ls_format(t, NULL), LS_ERR_INVALID, "NULL");
     FAILS(ls_variable_set(NULL, data, sizeof(data)), LS_ERR_INVALID, "ls_variable_set|NULL");
     FAILS(ls_variable_get(NULL, data, sizeof(data)), LS_ERR_INVALID, "ls_variable_get|NULL");
     FAILS(ls_variable_set(v, NULL, sizeof(data)), LS_ERR_INVALID, "ls_variable_set|v|8 bytes");
@@ -729,10 +729,10 @@ static void wrong_feeds(void **state)
     FAILS(FEED_Y(y, ls_array_of(LS_F64, LS_SHAPE(4, 3), data)), LS_ERR_DTYPE, "feed 1|y is float32|float64");
     FAILS(FEED_Y(y, ls_array_of((ls_dtype)77, LS_SHAPE(4, 3), data)), LS_ERR_DTYPE, "feed 1|y is float32");
     FAILS(FEED_Y(x, ls_array_of(LS_F32, LS_SHAPE(4, 3), data)), LS_ERR_INVALID, "x is fed twice");
-    FAILS(FEED_Y(v, ls_array_of(LS_F32, LS_SHAPE(3), data)), LS_ERR_INVALID, "feed 1|v is no input");
-    FAILS(FEED_Y(sum, ls_array_of(LS_F32, LS_SHAPE(4, 3), data)), LS_ERR_INVALID, "feed 1|sum is no input");
+    FAILS(FEED_Y(v, ls_array_of(LS_F32, LS_SHAPE(3), data)), LS_ERR_INVALID, "feed 1|v is not an input");
+    FAILS(FEED_Y(sum, ls_array_of(LS_F32, LS_SHAPE(4, 3), data)), LS_ERR_INVALID, "feed 1|sum is not an input");
     FAILS(FEED_Y(NULL, ls_array_of(LS_F32, LS_SHAPE(4, 3), data)), LS_ERR_INVALID, "feed 1|NULL");
-    FAILS(FEED_Y(y, ls_array_of(LS_F32, LS_SHAPE(4, 3), NULL)), LS_ERR_INVALID, "feed 1|y is fed with no data");
+    FAILS(FEED_Y(y, ls_array_of(LS_F32, LS_SHAPE(4, 3), NULL)), LS_ERR_INVALID, "feed 1|the data for y is NULL");
     FAILS(FEED_Y(y, ls_array_of(LS_F32, LS_SHAPE(2, 3), data)), LS_ERR_SHAPE, "4 samples in x but 2 in y");
     ls_tensor *error = ls_op_add(x, I32(2));
     FAILS(FEED_Y(error, ls_array_of(LS_F32, LS_SHAPE(4, 3), data)), LS_ERR_DTYPE, "add(x");

@@ -135,7 +135,7 @@ static int64_t batch_that_fits(const char *message)
 {
     long long fits = 0, not = 0;
     const char *at = strstr(message, "a batch of ");
-    if (!at || sscanf(at, "a batch of %lld would fit, %lld do not", &fits, &not ) != 2)
+    if (!at || sscanf(at, "a batch of %lld would fit, %lld does not", &fits, &not ) != 2)
         fail_msg("no batch that would fit in: %s", message);
     return fits;
 }
@@ -451,7 +451,7 @@ static void a_run_can_be_explained_first(void **state)
         machine_has(text, l.device[0] == 'c' ? CPU(0) ": needs " : GPU(0) ": needs ");
         machine_has(text, "does not fit");
         assert_false(fit);
-        snprintf(words, sizeof(words), "a batch of %lld would fit, %lld do not\n", (long long)fits, (long long)l.batch);
+        snprintf(words, sizeof(words), "a batch of %lld would fit, %lld does not\n", (long long)fits, (long long)l.batch);
         machine_has(text, words);
         free(text);
         OK(ls_explain_memory(c.graph, fetches, 2, fits, &fit, &text));

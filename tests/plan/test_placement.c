@@ -139,7 +139,7 @@ static void hard_placement_refuses(void **state)
     }
     OK(ls_set_hard_placement(b.m.ctx, true));
     FAILS(ls_eval(b.graph, NULL, 0, &y, 1), LS_ERR_UNSUPPORTED, "whole (op cast)", GPU(1), "no kernel",
-          "it can run on: CPU");
+          "place it on: CPU");
     FAILS(ls_read(y, found, sizeof(found)), LS_ERR_UNSUPPORTED, "whole (op cast)");
     ls_tensor *free_one = ls_op_cast(constant(&b, 2, 3), LS_I32); /* nothing was asked for it */
     OK(ls_read(free_one, found, sizeof(found)));

@@ -117,8 +117,8 @@ static void touch_inputs(memory_check *c, const ls_step *step, int phase, int se
  * input that a step works in place on may share the output's room. */
 static void check_micro(const ls_plan *plan, const ls_segment *segment)
 {
-    arena a = { .name = "micro", .bytes = plan->worker_bytes };
-    assert_true(segment->micro_bytes <= plan->worker_bytes);
+    arena a = { .name = "micro", .bytes = plan->thread_bytes };
+    assert_true(segment->micro_bytes <= plan->thread_bytes);
     for (int i = 0; i < segment->step_count; i++) {
         const ls_step *step = &segment->steps[i];
         for (int k = 0; k < step->group->in_count; k++)
@@ -332,7 +332,7 @@ static void bytes_printed_are_bytes_allocated(void **state)
         const ls_place *place = &ls_executor_placement(executor)->places[0];
         size_t wanted = ls_block_bytes(plan->whole_bytes) + ls_block_bytes(plan->kept_bytes) +
                         ls_block_bytes((size_t)place->frames * plan->frame_bytes) +
-                        ls_block_bytes(place->partial_bytes) + 3 * ls_block_bytes(ls_plan_worker_bytes(plan));
+                        ls_block_bytes(place->partial_bytes) + 3 * ls_block_bytes(ls_plan_thread_bytes(plan));
         if (got != wanted || got != ls_executor_placement(executor)->places[0].needed_bytes)
             fail_msg("%s: %zu bytes announced, %zu allocated", network_name(kind), wanted, got);
         assert_int_equal(ls_explain(l.n.graph, fetches, 2, 100, &text), LS_OK);
@@ -340,7 +340,7 @@ static void bytes_printed_are_bytes_allocated(void **state)
                  "whole values %.2f, activations kept %.2f, frames %.2f and partials %.2f a lane, %.2f for each worker",
                  (double)plan->whole_bytes / 1048576, (double)plan->kept_bytes / 1048576,
                  (double)plan->frame_bytes / 1048576, (double)plan->slot_bytes / 1048576,
-                 (double)ls_plan_worker_bytes(plan) / 1048576);
+                 (double)ls_plan_thread_bytes(plan) / 1048576);
         if (!strstr(text, expected))
             fail_msg("%s is not in\n%s", expected, text);
         free(text);

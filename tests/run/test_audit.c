@@ -66,7 +66,7 @@ static ls_status work(int rank, int count, void *user)
         status = fit(ctx, f);
     snprintf(name, sizeof(name), "worker %d ", broken);
     const char *message = strstr(ls_last_error(), "audit: ");
-    bool named = status == LS_ERR_PEER && message && strstr(message, name) && strstr(message, "other bits of lane ");
+    bool named = status == LS_ERR_PEER && message && strstr(message, name) && strstr(message, "disagree on lane ");
     if (broken >= 0 && named)
         status = LS_OK;
     else if (broken >= 0)

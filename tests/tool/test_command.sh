@@ -76,10 +76,10 @@ check "an order of lanes without a pipeline" \
     refuses 2 '--pipeline cannot be used with --strategy model-parallel' train mlp --data $SMALL --strategy model-parallel --pipeline 1f1b
 check "a split of one device" \
     refuses 2 '--work-split cannot be used with --strategy one-device' train mlp --data $SMALL --strategy one-device --work-split auto
-check "an invalid split" refuses 2 'work split of "3:x": 2 numbers' train mlp --data $SMALL --devices 2 --work-split 3:x
-check "a split of three for two" refuses 2 'work split of "3:1:1"' evaluate mlp --data $SMALL --devices 2 --work-split 3:1:1
+check "an invalid split" refuses 2 'work split "3:x": expected 2 numbers' train mlp --data $SMALL --devices 2 --work-split 3:x
+check "a split of three for two" refuses 2 'work split "3:1:1"' evaluate mlp --data $SMALL --devices 2 --work-split 3:1:1
 check "stages that do not divide the devices" \
-    refuses 2 '3 devices are no whole number of replicas of 2 stages' train mlp --data $SMALL --strategy pipeline --stages 2 --devices 3
+    refuses 2 '3 devices cannot be divided into replicas of 2 stages' train mlp --data $SMALL --strategy pipeline --stages 2 --devices 3
 check "stages and replicas that do not match the devices" \
     refuses 2 '--stages 2 and --replicas 2 need 4 devices; there are 2' train mlp --data $SMALL --strategy pipeline --stages 2 --replicas 2 --devices 2
 check "replicas that do not divide the devices" \
@@ -399,7 +399,7 @@ check "train tells strategy, stages and replicas" introduces
 norms() {
     NORMS="train tests/reference/keras/residual/model.json --data synthetic:count=40 --lanes 4 --log $TMP/norms"
     ends 0 "$LOCKSTEP" $NORMS --strategy pipeline --stages 2 &&
-        grep -q 'all lanes meet .* times .*--norm-statistics lane' "$TMP/err" &&
+        grep -q 'all lanes wait for each other .* times .*--norm-statistics lane' "$TMP/err" &&
         grep '^weights' "$TMP/out" >"$TMP/batch" && grep -q '"norm_statistics":"batch"' "$TMP/norms" &&
         prints '^weights' $NORMS --strategy pipeline --stages 2 --norm-statistics lane &&
         grep '^weights' "$TMP/out" >"$TMP/lane" && grep -q '"norm_statistics":"lane"' "$TMP/norms" &&
@@ -459,7 +459,7 @@ beyond_limit() {
     echo old >"$TMP/old.safetensors"
     ends 1 "$LOCKSTEP" $RESNET --batch-size 64 --memory-limit 600 --log "$TMP/limit.log" --save "$TMP/old.safetensors" || return 1
     cat "$TMP/err" "$TMP/limit.log"
-    grep -E -q '^lockstep: .*CPU:0: this run needs [0-9.]+ MiB .* limit is 600.0 MiB; .*a batch of [0-9]+ would fit, 64 do not$' \
+    grep -E -q '^lockstep: .*CPU:0: this run needs [0-9.]+ MiB .* limit is 600.0 MiB; .*a batch of [0-9]+ would fit, 64 does not$' \
         "$TMP/err" && "$TMP/judge" "$TMP/limit.log" | grep -q '^0 steps 0 epochs' && grep -q '"reason":"failed"' "$TMP/limit.log" &&
         grep -q -x old "$TMP/old.safetensors"
 }

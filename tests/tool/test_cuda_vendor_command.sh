@@ -74,9 +74,9 @@ check workers_of_one_set_have_its_hash equal_workers
 # ---- What cannot be had ----
 
 on_cpu() { train vendor cpu:0; }
-check a_cpu_has_none fails_with on_cpu "kernels of the vendor are CUDA's: cpu:0 has none"
+check a_cpu_has_none fails_with on_cpu "the vendor's kernels run only on CUDA, not on cpu:0"
 on_both() { train vendor cpu:0,cuda:0; }
-check a_cpu_beside_cuda_is_refused fails_with on_both 'cpu:0 has none'
+check a_cpu_beside_cuda_is_refused fails_with on_both 'not on cpu:0'
 without_cuda() { CUDA_VISIBLE_DEVICES='' train vendor 1; }
 check without_cuda_devices_it_is_an_error fails_with without_cuda 'CUDA devices' 'CUDA_ERROR_NO_DEVICE'
 odd_gpus() { STANDIN_CUDA_ODD=1 train vendor cuda:0-1; }

@@ -9,7 +9,7 @@ check "a timeline is written" prints '^weights sha256: ' $TRAIN --trace "$TMP/tr
 check "it has the fields that a viewer needs" grep -q '^"traceEvents":\[$' "$TMP/trace.json"
 check "steps are on it" grep -q '"name":"step 14","cat":"step","ph":"X"' "$TMP/trace.json"
 check "tasks are on it" grep -E -q '"name":"dense[^"]*, lane [0-9]+","cat":"task"' "$TMP/trace.json"
-check "each device has a row" grep -q '"name":"thread_name","args":{"name":"cpu:1 worker 0"}' "$TMP/trace.json"
+check "each device has a row" grep -q '"name":"thread_name","args":{"name":"cpu:1 thread 0"}' "$TMP/trace.json"
 check "a line a device" prints '^cpu:1: busy [0-9.]+ s \([0-9.]+ %\), joins and updates ' $TRAIN
 check "silent mode prints nothing" sh -c "\"$LOCKSTEP\" $TRAIN --verbose 0 | grep -c busy | grep -q '^0$'"
 

@@ -453,7 +453,7 @@ static void meetings_of_a_pipeline_are_told(void **state)
         ls_model *model = make_model(m.ctx, by_lane ? NORMED_BY_LANE : NORMED);
         ls_dataset *set = data();
         OK(ls_fit(model, set, .batch_size = 25, .verbose = LS_VERBOSE_SILENT, .strategy = ls_pipeline()));
-        (by_lane ? machine_lacks : machine_has)(m.log, "all lanes meet 4 times within a step");
+        (by_lane ? machine_lacks : machine_has)(m.log, "all lanes wait for each other 4 times within a step");
         ls_dataset_destroy(set);
         ls_model_destroy(model);
         machine_close(&m);
@@ -560,7 +560,7 @@ static void what_cannot_be_is_refused(void **state)
     REFUSED(ls_mirrored(.stages = 2), "mirrored", "2 stages");
     REFUSED(ls_mirrored(.order = LS_FILL_DRAIN), "mirrored", "pipeline");
     REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "3:1:1"), "3:1:1", "2 numbers");
-    REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "3"), "\"3\"", "1 parts", "2 replicas");
+    REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "3"), "\"3\"", "1 numbers", "2 replicas");
     REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "3:0"), "3:0");
     REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "3:x"), "3:x");
     REFUSED(ls_mirrored(.devices = "cpu:0-1", .work_split = "-1:2"), "-1:2");

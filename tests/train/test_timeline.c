@@ -252,7 +252,7 @@ static void copies_say_what_and_where(void **state)
         OK(ls_fit_with(f.model, f.data, options(&f, ls_mirrored())));
         read_file(&f);
         check_rows(&f);
-        assert_true(count(&f, "state", 2, "bringing variables") == 1);
+        assert_true(count(&f, "state", 2, "copying variables") == 1);
         json_array_foreach(f.events, i, event)
         {
             if (strcmp(text_of(event, "cat"), "copy") != 0)

@@ -21,24 +21,24 @@ typedef struct packing {
     ls_placement *p;
     ls_place *place;
     ls_packer packer;
-    size_t stage_bytes;
+    size_t staging_bytes;
 } packing;
 
-/* One lane's samples of an input; a whole value from its computation to its last reader. Variables
- * are in the state of the device. */
+/* A lane's samples of an input, or a whole value until its last reader. Variables are in the
+ * device's state. */
 static ls_status add_operand(packing *k, const ls_operand *o)
 {
     const ls_plan *plan = k->p->plan;
     size_t *offset = &k->place->whole[o->value];
     int group = plan->nodes[o->value].group;
     if (ls_is_staged(o)) {
-        if (k->place->stage[o->value] == LS_NOT_HERE) {
-            k->place->stage[o->value] = k->stage_bytes;
-            k->stage_bytes += ls_size_align(o->unit * (size_t)ls_plan_lane_samples(plan), LS_ALIGN);
+        if (k->place->staging[o->value] == LS_NOT_HERE) {
+            k->place->staging[o->value] = k->staging_bytes;
+            k->staging_bytes += ls_size_align(o->unit * (size_t)ls_plan_lane_samples(plan), LS_ALIGN);
         }
         return LS_OK;
     }
-    bool whole = o->storage == LS_OUTSIDE || o->storage == LS_WHOLE;
+    bool whole = o->storage == LS_EXTERNAL || o->storage == LS_WHOLE;
     if (!whole || *offset != LS_NOT_HERE || (group < 0 && plan->nodes[o->value].node->op == LS_OP_variable))
         return LS_OK;
     *offset = 0;
@@ -72,8 +72,7 @@ static ls_status add_steps(packing *k, int device, size_t *micro)
     return LS_OK;
 }
 
-/* Memory for other devices' partials of a join or of a part of it. A device has at most two blocks
- * for each level of the tree, or as many as it has lanes. */
+/* For other devices' partials. A device has at most two blocks for each level of the tree. */
 static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t elements, int device)
 {
     size_t blocks = 0;
@@ -83,9 +82,8 @@ static size_t receive_bytes(const ls_placement *p, const ls_join *join, int64_t 
     return blocks * ls_size_align((size_t)elements * ls_dtype_bytes(join->dtype), LS_ALIGN);
 }
 
-/* The value of each join of which this device owns a part, and memory for other devices' partials;
- * for all joins of a level if they arrive in one transfer. If devices join in pairs, any of them
- * may need it. */
+/* The value of each join that this device owns a part of, and memory for received partials: of all
+ * joins of a level if they arrive in one transfer. */
 static ls_status add_joins(packing *k, int device, size_t *receive)
 {
     const ls_plan *plan = k->p->plan;
@@ -112,8 +110,7 @@ static ls_status add_joins(packing *k, int device, size_t *receive)
     return LS_OK;
 }
 
-/* Order in the block: whole values, kept values, frames, partials, received partials, and for each
- * task the fed samples and the segment's own values. */
+/* Order: whole values, kept values, frames, partials, received partials, tasks. */
 static ls_status place_block(ls_placement *p, int device)
 {
     packing k = { .p = p, .place = &p->places[device] };
@@ -131,8 +128,8 @@ static ls_status place_block(ls_placement *p, int device)
     place->partials_at = place->frames_at + (size_t)place->frames * place->frame_bytes;
     place->receive = place->partials_at + ls_size_align(place->partial_bytes, LS_ALIGN);
     place->tasks_at = place->receive + ls_size_align(receive, LS_ALIGN);
-    place->micro = k.stage_bytes;
-    place->task_bytes = k.stage_bytes + ls_size_align(micro, LS_ALIGN);
+    place->micro = k.staging_bytes;
+    place->task_bytes = k.staging_bytes + ls_size_align(micro, LS_ALIGN);
     place->total_bytes = place->active ? ls_block_bytes(place->tasks_at + together * place->task_bytes + LS_ALIGN) : 0;
     return LS_OK;
 }
@@ -160,26 +157,25 @@ static void count_needs(ls_placement *p)
     for (int d = 0; d < p->ctx->device_count; d++) {
         ls_place *place = &p->places[d];
         const ls_device *device = &p->ctx->devices[d];
-        size_t workers = !p->crewed ? d == p->home : place->active ? (size_t)device->worker_count : 0;
+        size_t workers = !p->threaded ? d == p->home : place->active ? (size_t)device->worker_count : 0;
         if (device->kind != LS_CPU) {
             place->needed_bytes = place->total_bytes;
-            /* Rows that its driver picks, in host memory. CPUs come first, so home's total is
-             * already set. */
+            /* Rows that its driver picks. CPUs come first, so home's total is already set. */
             if (place->total_bytes > 0)
-                p->places[p->home].needed_bytes += ls_block_bytes(plan->stage_bytes);
+                p->places[p->home].needed_bytes += ls_block_bytes(plan->staging_bytes);
             if (plan->at_home) /* Its partials of joins, for the host to join. */
                 p->places[p->home].needed_bytes += ls_block_bytes(place->partial_bytes);
             continue;
         }
         place->needed_bytes =
             ls_block_bytes(place->kept_bytes) + ls_block_bytes((size_t)place->frames * place->frame_bytes) +
-            ls_block_bytes(place->partial_bytes) + workers * ls_block_bytes(ls_plan_worker_bytes(plan));
+            ls_block_bytes(place->partial_bytes) + workers * ls_block_bytes(ls_plan_thread_bytes(plan));
         if (d == p->home)
             place->needed_bytes += ls_block_bytes(plan->whole_bytes);
     }
 }
 
-ls_status ls_placement_rooms(ls_placement *p)
+ls_status ls_placement_memory(ls_placement *p)
 {
     for (int d = 0; d < p->ctx->device_count; d++) {
         LS_TRY(place_kept(p, d));
