@@ -339,9 +339,9 @@ static int hold_one_up(int rank, int size, void *user)
     WANT(ls_mesh_open(&o, 0, "bits", NULL, &mesh) == LS_OK);
     if (rank == 1)
         raise(SIGSTOP);
-    for (double end = ls_clock_now() + 10; ls_heartbeat_patience(mesh->beats, 1 - rank) < 1 && ls_clock_now() < end;)
+    for (double end = ls_clock_now() + 10; ls_heartbeat_patience(mesh->heartbeat, 1 - rank) < 1 && ls_clock_now() < end;)
         WANT(ls_mesh_turn(mesh, 0.01) == LS_OK);
-    WANT(ls_heartbeat_patience(mesh->beats, 1 - rank) >= 1);
+    WANT(ls_heartbeat_patience(mesh->heartbeat, 1 - rank) >= 1);
     WANT(ls_peers_share(&mesh->peers, 1, "the end", NULL, 0) == LS_OK);
     ls_mesh_close(mesh);
     return 0;
@@ -393,7 +393,7 @@ static int do_other(int rank, int size, void *user)
             memset(&f, 0xa5, sizeof(f));
         size_t moved = 0;
         struct iovec part = { &f, how == HALF_A_FRAME ? 60 : sizeof(f) };
-        WANT(mesh->table->write(mesh->links[0].line, &part, 1, &moved) == LS_OK && moved == part.iov_len);
+        WANT(mesh->table->write(mesh->links[0].connection, &part, 1, &moved) == LS_OK && moved == part.iov_len);
         ls_mesh_free(mesh);
         return 0;
     }
@@ -513,14 +513,14 @@ static int be_strange(int rank, int size, void *user)
 {
     (void)user;
     ls_cluster_options o = options_of("strange", 0, size - 1);
-    ls_unix_door door = { .kind = strcmp(transport, "ucx") == 0 ? "unix" : transport, .options = o, .fd = -1 };
+    ls_unix_listener door = { .kind = strcmp(transport, "ucx") == 0 ? "unix" : transport, .options = o, .fd = -1 };
     int kept[300], count = 0;
     char nonsense[400];
     memset(nonsense, 'G', sizeof(nonsense));
     double end = ls_clock_now() + 10;
     while (count < 300 && ls_clock_now() < end) {
         int fd;
-        WANT(ls_unix_door_call(&door, 0, &fd) == LS_OK);
+        WANT(ls_unix_listener_call(&door, 0, &fd) == LS_OK);
         if (fd < 0) {
             if (count > 0)
                 break; /* they have met, and nobody is let in any more */

@@ -99,7 +99,7 @@ static ls_status begin(ls_handshake *hs, ls_frame frame)
             mesh->readies[r] = (ls_frame){ 0 };
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->peers.members[i] != mesh->peers.rank)
-            LS_TRY(ls_mesh_pass_on(mesh, mesh->peers.members[i], frame));
+            LS_TRY(ls_mesh_forward(mesh, mesh->peers.members[i], frame));
     ls_mesh_push(mesh);
     return LS_OK;
 }
@@ -332,15 +332,15 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
     if (status == LS_OK)
         status = open_handshake(hs, number, about);
     if (status == LS_OK && mesh->table->beats)
-        status = ls_heartbeat_start(mesh->transport, mesh->table, mesh->alive, options->size, mesh->silence_limit,
-                                    &mesh->beats);
+        status = ls_heartbeat_start(mesh->transport, mesh->table, mesh->heartbeats, options->size, mesh->silence_limit,
+                                    &mesh->heartbeat);
     if (status != LS_OK) {
         ls_mesh_free(mesh);
         return status;
     }
     mesh->peers.slice = mesh->table->slice;
     if (hs->joins)
-        ls_mesh_come_later(mesh, hs->members, hs->generation);
+        ls_mesh_start_joining(mesh, hs->members, hs->generation);
     *out = mesh;
     return LS_OK;
 }

@@ -83,7 +83,7 @@ static ls_status begin(ls_mesh *mesh, ls_exchange_at *at, uint64_t tag, const ch
         LS_TRY(ls_mesh_send(mesh, r, &frame));
     }
     ls_mesh_push(mesh);
-    return ls_mesh_look_again(mesh);
+    return ls_mesh_resume_held(mesh);
 }
 
 /* Frames are sent and received in order. */

@@ -18,7 +18,7 @@
 
 static bool is_connected(const ls_handshake *hs, int rank, int channel)
 {
-    return channel ? hs->mesh->links[rank].lives : hs->mesh->links[rank].line != NULL;
+    return channel ? hs->mesh->links[rank].has_heartbeat : hs->mesh->links[rank].connection != NULL;
 }
 
 static ls_hello *call_to(const ls_handshake *hs, int rank, int channel)
@@ -119,7 +119,7 @@ static void meet(ls_handshake *hs, ls_hello *h)
         hs->mesh->processes[rank] = h->in.process;
         ls_set_bit(hs->seen, rank);
     } else {
-        ls_mesh_hear_life(hs->mesh, rank, h->at);
+        ls_mesh_add_heartbeat(hs->mesh, rank, h->at);
     }
     *h = (ls_hello){ 0 };
 }
@@ -287,7 +287,7 @@ static void log_refused(ls_handshake *hs)
         !hs->mesh->table->refused(hs->mesh->transport, why, sizeof(why)))
         return;
     hs->log_refused_at = now + LOG_REFUSED;
-    ls_log_write(hs->mesh->log, LS_LOG_WARNING, "at the door of worker %d: %s", hs->options->rank, why);
+    ls_log_write(hs->mesh->log, LS_LOG_WARNING, "refused connections to worker %d: %s", hs->options->rank, why);
 }
 
 ls_status ls_handshake_visit(ls_handshake *hs)
@@ -370,7 +370,7 @@ static ls_status fail_missing(const ls_handshake *hs)
         "seconds)%s%s%s%s",
         who, ls_text_get(&names), hs->options->size, missing ? "come" : "meet", hs->mesh->join_limit, hs->options->rank,
         hs->options->job, hs->options->rendezvous[0] ? ", which meets at " : "", hs->options->rendezvous,
-        hs->why[0] ? "; the last call: " : "", hs->why, refused[0] ? "; at this worker's door: " : "", refused);
+        hs->why[0] ? "; the last call: " : "", hs->why, refused[0] ? "; refused connections: " : "", refused);
     ls_text_free(&names);
     return status;
 }
@@ -384,15 +384,15 @@ static ls_status wait_for_callers(ls_handshake *hs)
     if (left <= 0)
         return fail_missing(hs);
     log_missing(hs);
-    hs->wants[n++] = (ls_want){ .line = NULL, .read = true };
+    hs->wants[n++] = (ls_want){ .connection = NULL, .read = true };
     n = ls_hellos_list(&hs->hellos, hs->wants, n);
     for (int channel = 0; channel < hs->channels; channel++)
         for (int r = 0; r < hs->options->size; r++)
             complete &=
                 call_to(hs, r, channel)->at || is_connected(hs, r, channel) || !should_call(hs, r, channel, false);
     for (int r = 0; r < hs->options->size; r++)
-        if (hs->mesh->links[r].line && !hs->joins)
-            hs->wants[n++] = (ls_want){ .line = hs->mesh->links[r].line,
+        if (hs->mesh->links[r].connection && !hs->joins)
+            hs->wants[n++] = (ls_want){ .connection = hs->mesh->links[r].connection,
                                         .read = true,
                                         .write = !ls_mesh_is_sent(&hs->mesh->links[r]) };
     double limit = complete ? LS_BEAT_EVERY : CALL_AGAIN;

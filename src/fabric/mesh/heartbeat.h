@@ -7,14 +7,14 @@
 
 typedef struct ls_heartbeat ls_heartbeat;
 
-/* lines: heartbeat connections by rank, NULL for this worker; the thread owns them from now on.
+/* connections: heartbeat connections by rank, NULL for this worker; the thread owns them from now on.
  * limit: seconds of silence after which a worker is lost. */
-ls_status ls_heartbeat_start(ls_transport *transport, const ls_transport_table *table, ls_connection **lines, int size,
-                             double limit, ls_heartbeat **out);
+ls_status ls_heartbeat_start(ls_transport *transport, const ls_transport_table *table, ls_connection **connections,
+                             int size, double limit, ls_heartbeat **out);
 void ls_heartbeat_stop(ls_heartbeat *beats);
 
 /* Replaces the connection to a worker. */
-void ls_heartbeat_add(ls_heartbeat *beats, int rank, ls_connection *line);
+void ls_heartbeat_add(ls_heartbeat *beats, int rank, ls_connection *connection);
 
 /* Returns when the last heartbeat of a worker arrived. */
 double ls_heartbeat_heard(const ls_heartbeat *beats, int rank);

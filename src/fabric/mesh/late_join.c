@@ -36,7 +36,8 @@ int ls_mesh_find_joining(ls_mesh *mesh)
 {
     for (int r = 0; r < mesh->peers.size; r++) {
         const ls_frame *join = &mesh->joins[r];
-        if (join->kind == 0 || !mesh->links[r].line || ls_peers_has(&mesh->peers, r) || join->tag > mesh->peers.fit)
+        if (join->kind == 0 || !mesh->links[r].connection || ls_peers_has(&mesh->peers, r) ||
+            join->tag > mesh->peers.fit)
             continue;
         if (join->tag == mesh->peers.fit && knows_members(mesh, join))
             return r;
@@ -66,7 +67,7 @@ ls_status ls_mesh_welcome(ls_peers *peers)
 
 /* ---- Joining workers ---- */
 
-void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t generation)
+void ls_mesh_start_joining(ls_mesh *mesh, const uint64_t *members, uint32_t generation)
 {
     mesh->peers.joins = true;
     mesh->peers.generation = generation;
@@ -80,7 +81,7 @@ void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
     if (frame->kind == LS_FRAME_MEMBERS && frame->generation >= p->generation) {
         mesh->their_fit = frame->tag;
         mesh->asked = false;
-        mesh->told = mesh->table->now(mesh->transport);
+        mesh->asked_at = mesh->table->now(mesh->transport);
         mesh->announced = (ls_frame){ 0 };
         p->generation = frame->generation;
         ls_handshake_learn(mesh->handshake, frame);
@@ -104,9 +105,9 @@ static bool should_ask(ls_mesh *mesh, const uint64_t *members)
     double now = mesh->table->now(mesh->transport);
     if (mesh->asked)
         return false;
-    if (!ls_handshake_has_met(mesh->handshake, members) && now - mesh->told < PATIENCE)
+    if (!ls_handshake_has_met(mesh->handshake, members) && now - mesh->asked_at < PATIENCE)
         return false;
-    mesh->told = now;
+    mesh->asked_at = now;
     return true;
 }
 
@@ -119,7 +120,7 @@ static ls_status ask(ls_mesh *mesh)
     ls_mesh_set_members(mesh, frame.members); /* sorts them again: `since` is known now */
     memset(frame.members, 0, sizeof(frame.members));
     for (int i = 0; i < mesh->peers.count; i++)
-        if (mesh->links[mesh->peers.members[i]].line)
+        if (mesh->links[mesh->peers.members[i]].connection)
             ls_set_bit(frame.members, mesh->peers.members[i]);
     frame.tag = mesh->peers.fit;
     mesh->asked = true;
@@ -142,7 +143,7 @@ static bool is_announced(const ls_mesh *mesh)
 static bool is_alone(const ls_mesh *mesh)
 {
     for (int i = 0; i < mesh->peers.count; i++)
-        if (mesh->links[mesh->peers.members[i]].line && !mesh->lost[mesh->peers.members[i]])
+        if (mesh->links[mesh->peers.members[i]].connection && !mesh->lost[mesh->peers.members[i]])
             return false;
     return true;
 }

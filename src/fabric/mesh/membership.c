@@ -64,7 +64,7 @@ ls_status ls_mesh_beat(ls_mesh *mesh)
     mesh->beat = now;
     ls_frame beat = ls_mesh_frame(mesh, LS_FRAME_BEAT, "");
     for (int r = 0; r < mesh->peers.size; r++)
-        if (mesh->links[r].line && mesh->links[r].out_count == 0)
+        if (mesh->links[r].connection && mesh->links[r].out_count == 0)
             LS_TRY(ls_mesh_send(mesh, r, &beat));
     ls_mesh_push(mesh);
     return LS_OK;
@@ -72,7 +72,7 @@ ls_status ls_mesh_beat(ls_mesh *mesh)
 
 double ls_mesh_heard(const ls_mesh *mesh, int rank)
 {
-    double heard = mesh->links[rank].heard, beat = mesh->beats ? ls_heartbeat_heard(mesh->beats, rank) : 0;
+    double heard = mesh->links[rank].heard, beat = mesh->heartbeat ? ls_heartbeat_heard(mesh->heartbeat, rank) : 0;
     return beat > heard ? beat : heard;
 }
 
@@ -83,8 +83,8 @@ static void check_silence(ls_mesh *mesh, double now)
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         const ls_link *link = &mesh->links[r];
-        double limit = mesh->silence_limit + (mesh->beats ? ls_heartbeat_patience(mesh->beats, r) : 0);
-        if (r == mesh->peers.rank || !link->line || link->reading == LS_HOLDS || mesh->lost[r] ||
+        double limit = mesh->silence_limit + (mesh->heartbeat ? ls_heartbeat_patience(mesh->heartbeat, r) : 0);
+        if (r == mesh->peers.rank || !link->connection || link->reading == LS_HOLDS || mesh->lost[r] ||
             now - ls_mesh_heard(mesh, r) <= limit)
             continue;
         snprintf(why, sizeof(why), "it was silent for %.2g s", limit);
@@ -95,10 +95,10 @@ static void check_silence(ls_mesh *mesh, double now)
 /* A reset heartbeat connection to a running worker counts as a broken connection. */
 static void check_heartbeats(ls_mesh *mesh)
 {
-    for (int i = 0; mesh->beats && i < mesh->peers.count; i++) {
+    for (int i = 0; mesh->heartbeat && i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
-        if (r == mesh->peers.rank || !mesh->links[r].line || !mesh->links[r].lives || mesh->lost[r] ||
-            ls_heartbeat_how_ended(mesh->beats, r) != LS_CONNECTION_BROKEN)
+        if (r == mesh->peers.rank || !mesh->links[r].connection || !mesh->links[r].has_heartbeat || mesh->lost[r] ||
+            ls_heartbeat_how_ended(mesh->heartbeat, r) != LS_CONNECTION_BROKEN)
             continue;
         ls_mesh_hang_up(mesh, r);
         ls_mesh_lose(mesh, r, LS_LOST_BROKEN, "its heartbeat connection broke");
@@ -108,7 +108,7 @@ static void check_heartbeats(ls_mesh *mesh)
 /* Returns whether this process was stopped for so long that others may have lost it. */
 static bool was_held_up(ls_mesh *mesh, double late)
 {
-    return mesh->beats ? ls_heartbeat_slept(mesh->beats) : late > mesh->silence_limit;
+    return mesh->heartbeat ? ls_heartbeat_slept(mesh->heartbeat) : late > mesh->silence_limit;
 }
 
 static void note_sleep(ls_mesh *mesh)
@@ -131,7 +131,7 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
     }
     check_silence(mesh, now);
     check_heartbeats(mesh);
-    return mesh->beats ? LS_OK : ls_mesh_beat(mesh);
+    return mesh->heartbeat ? LS_OK : ls_mesh_beat(mesh);
 }
 
 /* ---- Receiving ---- */
@@ -292,7 +292,7 @@ static void end_collective(ls_mesh *mesh)
     mesh->slept = mesh->slept && mesh->slept_in == mesh->number;
     mesh->number++;
     mesh->ready = mesh->committed = false;
-    mesh->outside = 0;
+    mesh->own_work = 0;
     mesh->peers.requests &= ~mesh->peers.granted;
     memset(mesh->readies, 0, (size_t)mesh->peers.size * sizeof(*mesh->readies));
 }
@@ -302,7 +302,7 @@ static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_READY, what);
     memcpy(frame.hash, mesh->hash, sizeof(frame.hash));
     frame.requests = mesh->peers.requests;
-    frame.tag = (uint64_t)(mesh->outside * 1e9);
+    frame.tag = (uint64_t)(mesh->own_work * 1e9);
     return frame;
 }
 
@@ -542,7 +542,7 @@ static void part_enemies(ls_mesh *mesh)
  * ran on this machine and its pid is free, or the launcher saw it end. */
 static bool is_proven_dead(ls_mesh *mesh, int rank)
 {
-    return (mesh->beats && ls_heartbeat_how_ended(mesh->beats, rank) == LS_CONNECTION_DIED) ||
+    return (mesh->heartbeat && ls_heartbeat_how_ended(mesh->heartbeat, rank) == LS_CONNECTION_DIED) ||
            ls_process_has_ended(&mesh->processes[rank]) || ls_handshake_launcher_saw_end(mesh->handshake, rank);
 }
 
@@ -651,7 +651,7 @@ static void report(const ls_mesh *mesh, const ls_frame *frame, int new_member, i
                      frame->number > mesh->number ? "" : ", and begin again what was not finished");
 }
 
-ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame)
+ls_status ls_mesh_forward(ls_mesh *mesh, int rank, ls_frame frame)
 {
     frame.from = (uint32_t)mesh->peers.rank;
     return ls_mesh_send(mesh, rank, &frame);
@@ -665,7 +665,7 @@ static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
         if (ls_has_bit(frame->members, r))
             continue;
         mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_SILENT;
-        LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
+        LS_TRY(ls_mesh_forward(mesh, r, *frame));
         ls_mesh_hang_up(mesh, r);
     }
     return LS_OK;
@@ -703,7 +703,7 @@ ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *frame, int *ne
         int r = p->members[i];
         mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].generation == p->generation);
         if (r != p->rank && (frame->from != (uint32_t)p->rank || r == *new_member))
-            LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
+            LS_TRY(ls_mesh_forward(mesh, r, *frame));
     }
     ls_mesh_push(mesh);
     memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));

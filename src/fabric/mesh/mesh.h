@@ -43,11 +43,11 @@ typedef enum ls_absence {
 
 /* Traffic with one worker. */
 typedef struct ls_link {
-    ls_connection *line; /* NULL: this worker itself, or not connected */
-    bool lives;          /* there is a heartbeat connection */
-    double heard;        /* time of the last byte received */
+    ls_connection *connection; /* NULL: this worker itself, or not connected */
+    bool has_heartbeat;        /* there is a heartbeat connection */
+    double heard;              /* time of the last byte received */
     /* Writing failed. Reading goes on: the peer may have sent the reason. */
-    bool deaf;
+    bool write_failed;
 
     /* Read next: a head; or the body of `in`, which must wait (HOLDS), goes to the pieces
      * (TAKES) or is dropped (SKIPS). */
@@ -89,16 +89,16 @@ typedef struct ls_mesh {
     double join_limit, silence_limit;
     ls_link *links; /* by rank */
     ls_want *wants;
-    ls_connection **alive;   /* by rank: heartbeat connections */
-    ls_heartbeat *beats;     /* NULL: workers send BEAT frames while they wait */
-    ls_handshake *handshake; /* also serves workers that join later */
-    bool begun;              /* this worker is a member */
-    int *members;            /* earliest member first, then lowest rank */
-    uint32_t *since;         /* by rank: generation in which it became a member */
-    double *seconds;         /* by rank; published as peers.seconds */
-    uint32_t *weights;       /* published as peers.weights */
+    ls_connection **heartbeats; /* by rank: heartbeat connections */
+    ls_heartbeat *heartbeat;    /* NULL: workers send BEAT frames while they wait */
+    ls_handshake *handshake;    /* also serves workers that join later */
+    bool begun;                 /* this worker is a member */
+    int *members;               /* earliest member first, then lowest rank */
+    uint32_t *since;            /* by rank: generation in which it became a member */
+    double *seconds;            /* by rank; published as peers.seconds */
+    uint32_t *weights;          /* published as peers.weights */
     /* Seconds of this worker's own work in this collective: between calls of the mesh. */
-    double outside;
+    double own_work;
     double left;          /* when the last call returned; 0: none yet */
     atomic_int waits_for; /* published as peers.waits_for */
     ls_exchange_at at[LS_MOST_UNDER_WAY];
@@ -125,7 +125,7 @@ typedef struct ls_mesh {
     double waits_until; /* deadline for joining workers; 0: do not wait */
     bool asked;         /* joining worker: JOIN is sent */
     /* Joining worker: when it last sent JOIN or received MEMBERS. */
-    double told;
+    double asked_at;
     uint64_t their_fit; /* joining worker: fit of the members; 0: unknown */
     /* Joining worker: ranks that sent the announcement, a bit set. */
     uint64_t heard_from[LS_MAX_CLUSTER / 64];
@@ -170,8 +170,8 @@ ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what
 void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame);
 
 /* Installs the data or heartbeat connection to a worker. */
-void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *line);
-void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_connection *line);
+void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *connection);
+void ls_mesh_add_heartbeat(ls_mesh *mesh, int rank, ls_connection *connection);
 
 /* Copies frame->what, made printable. */
 const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT]);
@@ -189,7 +189,7 @@ ls_status ls_mesh_turn(ls_mesh *mesh, double seconds);
 void ls_mesh_abandon(ls_mesh *mesh);
 
 /* Resumes frames that were held for the exchange that has begun. */
-ls_status ls_mesh_look_again(ls_mesh *mesh);
+ls_status ls_mesh_resume_held(ls_mesh *mesh);
 
 /* Closes the connection to a worker, after writing what it accepts at once. */
 void ls_mesh_hang_up(ls_mesh *mesh, int rank);
@@ -240,7 +240,7 @@ void ls_mesh_confirm_members(ls_mesh *mesh);
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what);
 
 /* Forwards a frame of another worker to `rank`. */
-ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame);
+ls_status ls_mesh_forward(ls_mesh *mesh, int rank, ls_frame frame);
 
 /* Puts an announcement into effect and forwards it to all members. *new_member: the new member, or
  * -1. */
@@ -270,7 +270,7 @@ ls_status ls_mesh_regroup(ls_mesh *mesh);
 /* ---- late_join.c ---- */
 
 /* Makes this worker a joining worker of a job with these members. */
-void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t generation);
+void ls_mesh_start_joining(ls_mesh *mesh, const uint64_t *members, uint32_t generation);
 
 ls_status ls_mesh_join(ls_peers *peers, ls_answer *answer);
 ls_status ls_mesh_welcome(ls_peers *peers);

@@ -465,10 +465,11 @@ static int list_wants(ls_messenger *m)
 {
     int count = 0;
     m->wants[count++] = (ls_want){ .bell = m->bell, .read = true };
-    m->wants[count++] = (ls_want){ .line = NULL };
+    m->wants[count++] = (ls_want){ .connection = NULL };
     for (int r = 0; r < m->cluster.size; r++)
         if (m->peers[r].at)
-            m->wants[count++] = (ls_want){ .line = m->peers[r].at, .read = is_heard(m, r), .write = has_more(m, r) };
+            m->wants[count++] =
+                (ls_want){ .connection = m->peers[r].at, .read = is_heard(m, r), .write = has_more(m, r) };
     return ls_hellos_list(&m->hellos, m->wants, count);
 }
 

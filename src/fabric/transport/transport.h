@@ -18,8 +18,8 @@ typedef struct ls_connection ls_connection; /* its struct begins with a pointer 
 /* An event to wait for. `ready`: it may have happened. A connection that has ended is ready
  * for reading and writing. */
 typedef struct ls_want {
-    ls_connection *line; /* NULL: an incoming call, or `bell` */
-    /* With line NULL: a descriptor that becomes readable (shm, unix, tcp only); 0: none. */
+    ls_connection *connection; /* NULL: an incoming call, or `bell` */
+    /* With connection NULL: a descriptor that becomes readable (shm, unix, tcp only); 0: none. */
     int bell;
     bool read, write;
     bool ready;
@@ -56,12 +56,12 @@ typedef struct ls_transport_table {
 
     /* Move what can be moved without waiting, maybe nothing. LS_ERR_PEER: the connection has
      * ended. */
-    ls_status (*write)(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
-    ls_status (*read)(ls_connection *line, const struct iovec *parts, int count, size_t *moved);
-    void (*hang_up)(ls_connection *line); /* bytes written before are still delivered if possible */
+    ls_status (*write)(ls_connection *connection, const struct iovec *parts, int count, size_t *moved);
+    ls_status (*read)(ls_connection *connection, const struct iovec *parts, int count, size_t *moved);
+    void (*hang_up)(ls_connection *connection); /* bytes written before are still delivered if possible */
     /* Returns how a connection ended whose read failed. NULL means LS_CONNECTION_GONE: within one
      * machine connections do not break. */
-    ls_connection_end (*how_ended)(const ls_connection *line);
+    ls_connection_end (*how_ended)(const ls_connection *connection);
 
     /* Waits at most `seconds` for one of the events. */
     ls_status (*wait)(ls_transport *transport, ls_want *wants, int count, double seconds);
@@ -77,9 +77,10 @@ extern const ls_transport_table ls_transport_tcp;  /* any machines, with the job
 extern const ls_transport_table ls_transport_mpi;  /* workers that mpirun started */
 extern const ls_transport_table ls_transport_ucx;  /* trusted fabrics */
 
-static inline ls_connection_end ls_connection_how_ended(const ls_transport_table *table, const ls_connection *line)
+static inline ls_connection_end ls_connection_how_ended(const ls_transport_table *table,
+                                                        const ls_connection *connection)
 {
-    return table->how_ended ? table->how_ended(line) : LS_CONNECTION_GONE;
+    return table->how_ended ? table->how_ended(connection) : LS_CONNECTION_GONE;
 }
 
 ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transport_table **out);
