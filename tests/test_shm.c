@@ -200,7 +200,7 @@ static void call_wrongly(int how)
     close(fd);
     ls_status status = wait_and_read(&p, 0, &byte, 1, &moved);
     assert_int_equal(status, LS_ERR_PEER);
-    assert_true(says(how >= NOTHING_AND_GONE ? "ended" : "handed over no shared memory of ours"));
+    assert_true(says(how >= NOTHING_AND_GONE ? "ended" : "did not pass valid shared memory"));
     assert_int_equal(write_to(p.line[0], "x", 1, &moved), LS_ERR_PEER);
     close(file);
     close(pipes[0]);

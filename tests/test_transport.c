@@ -562,7 +562,7 @@ static void keys_are_made_once_and_for_one_user(void **state)
     assert_int_equal(s.st_mode & 07777, 0600);
     assert_int_equal(s.st_size, LS_KEY_BYTES);
     assert_int_equal(ls_cluster_make_key(path), LS_ERR_STATE);
-    assert_true(says("is there already"));
+    assert_true(says("exists already"));
     assert_int_equal(ls_cluster_make_key("/nowhere/key"), LS_ERR_NOT_FOUND);
     assert_int_equal(ls_cluster_make_key(NULL), LS_ERR_INVALID);
     assert_int_equal(ls_key_read(path, &key), LS_OK);
@@ -733,7 +733,7 @@ static void strangers_come_no_further_than_64_bytes(void **state)
 
     memset(bytes, 'x', sizeof(bytes)); /* garbage */
     assert_int_equal(say_raw(t, door, port, bytes, sizeof(bytes), answer, sizeof(answer)), 0);
-    assert_true(door_says(t, door, "no worker"));
+    assert_true(door_says(t, door, "not a worker"));
     assert_int_equal(say_raw(t, door, port, "GET / HTTP/1.1\r\n\r\n", 18, answer, sizeof(answer)), -1); /* half-open */
     ls_preamble_write(&opening, bytes);
     assert_int_equal(say_raw(t, door, port, bytes, 63, answer, sizeof(answer)), -1);
@@ -783,7 +783,7 @@ static void other_versions_and_other_programs_are_told_by_the_caller(void **stat
         const char *says;
     } cases[] = { { 9, LS_REPLY_WELCOME, "version 9" },
                   { 9, LS_REPLY_OTHER_VERSION, "version 9" },
-                  { 1, 99, "no worker of Lockstep" },
+                  { 1, 99, "not a worker of Lockstep" },
                   { 1, LS_REPLY_OTHER_WORKER, "another worker" } };
     const ls_transport_table *t = *state;
     for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {

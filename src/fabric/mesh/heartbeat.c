@@ -1,6 +1,5 @@
-/* Every worker writes one byte to every other in each interval. The byte is the thread's longest
- * recent delay: on an overloaded machine a process may get no core for a while without being
- * dead. */
+/* Every worker writes one byte to every other in each interval: its longest recent delay, as on an
+ * overloaded machine a process may get no core for a while. */
 #include "fabric/mesh/heartbeat.h"
 
 #include <stdatomic.h>
@@ -60,7 +59,7 @@ static void listen_to(ls_heartbeat *b, int rank)
 }
 
 /* A connection that accepts no byte is not broken: the peer or the network is stopped. After a
- * failed write, reading the rest shows how the connection ended. */
+ * failed write, reading shows how the connection ended. */
 static void beat(ls_heartbeat *b)
 {
     size_t moved;
@@ -75,7 +74,6 @@ static void beat(ls_heartbeat *b)
     }
 }
 
-/* The thread should wake up at least once in an interval. */
 static void note_delay(ls_heartbeat *b, double now)
 {
     double slept = now - atomic_load(&b->last), delay = slept - INTERVAL;
@@ -155,7 +153,7 @@ ls_status ls_heartbeat_start(ls_transport *transport, const ls_transport_table *
     if (!b || !b->wants || !b->ranks || !b->heard || !b->added || !b->said || !b->ended ||
         ls_thread_start(&b->thread, run, b) != 0) {
         ls_heartbeat_stop(b);
-        return ls_fail(LS_ERR_MEMORY, "no thread for signs of life to %d workers", size);
+        return ls_fail(LS_ERR_MEMORY, "cannot start the heartbeat thread for %d workers", size);
     }
     b->started = true;
     *out = b;
@@ -211,7 +209,7 @@ double ls_heartbeat_heard(const ls_heartbeat *b, int rank)
     return atomic_load(&b->heard[rank]);
 }
 
-/* Four times the longest delay, at most four times the limit: a stopped worker is still noticed. */
+/* At most four times the limit: a stopped worker is still noticed. */
 double ls_heartbeat_patience(const ls_heartbeat *b, int rank)
 {
     double own = atomic_load(&b->delay), said = atomic_load(&b->said[rank]) * UNIT;

@@ -1,15 +1,14 @@
 /* Workers that join while a job runs, or come back.
  *
- * A joining worker is connected to all members by a handshake. It sends JOIN to all: the generation
- * and members that it knows, and the number of the fit that it waits in. If this is current, the
- * coordinator sets LS_REQUEST_WELCOME, which a commit decides like other requests. Then all members call
- * ls_mesh_welcome between two steps, and in place of a commit the coordinator announces a new
- * generation with the new member. If the JOIN is outdated, the coordinator replies with MEMBERS,
- * and the worker sends JOIN again.
+ * A joining worker is connected to all members. It sends them JOIN: the generation, members and fit
+ * that it knows. If this is current, the coordinator requests LS_REQUEST_WELCOME. When a commit has
+ * granted it, all members call ls_mesh_welcome between two steps, and in place of a commit the
+ * coordinator announces a generation with the new member. To an outdated JOIN it replies with
+ * MEMBERS, and the worker sends JOIN again.
  *
- * Every member forwards the announcement to every other. A joining worker accepts it only after all
- * members that it has not lost have sent it: else its author may be lost, and the others may have
- * announced something else. */
+ * Every member forwards the announcement to every other. A joining worker accepts it only from all
+ * members that it has not lost: else its author may be lost, and the others may have announced
+ * something else. */
 #include <string.h>
 
 #include "fabric/mesh/mesh.h"
@@ -97,8 +96,7 @@ void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
     }
 }
 
-#define PATIENCE                                                                                                       \
-    2.0 /* seconds until a worker that has not met all members sends JOIN anyway, and learns them by MEMBERS */
+#define PATIENCE 2.0 /* seconds until JOIN is sent without having met all members, who reply with MEMBERS */
 
 static bool should_ask(ls_mesh *mesh, const uint64_t *members)
 {

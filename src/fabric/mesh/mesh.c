@@ -1,5 +1,5 @@
-/* Sends and receives frames. A thread that waits serves all connections at once, so frames of any
- * size pass each other without deadlock, and nothing is allocated. */
+/* Sends and receives frames. A waiting thread serves all connections at once, so frames of any size
+ * pass each other without deadlock, and nothing is allocated. */
 #include "fabric/mesh/mesh.h"
 
 #include <string.h>
@@ -135,8 +135,9 @@ void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame)
 void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *connection)
 {
     bool has_heartbeat = mesh->links[rank].has_heartbeat;
-    mesh->links[rank] =
-        (ls_link){ .connection = connection, .has_heartbeat = has_heartbeat, .heard = mesh->table->now(mesh->transport) };
+    mesh->links[rank] = (ls_link){ .connection = connection,
+                                   .has_heartbeat = has_heartbeat,
+                                   .heard = mesh->table->now(mesh->transport) };
     mesh->lost[rank] = LS_NOT_LOST;
     mesh->changes++;
     mesh->readies[rank] = mesh->states[rank] = mesh->joins[rank] = (ls_frame){ 0 };
@@ -187,7 +188,6 @@ const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *f
     return NULL;
 }
 
-/* Lists the parts between two workers, starting at `offset` in `piece`. */
 static int list_pieces(const ls_exchange_at *at, int from, int to, size_t piece, size_t offset, struct iovec *parts,
                        int n)
 {
@@ -244,7 +244,7 @@ static int list_out(const ls_mesh *mesh, int rank, struct iovec *parts)
                               : n;
 }
 
-/* If writing fails, the peer is gone or sent its reason earlier: reading finds out. */
+/* If writing fails, reading finds out why. */
 static void write_some(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -322,7 +322,7 @@ static ls_status begin_body(ls_mesh *mesh, int rank)
     return LS_OK;
 }
 
-/* Handles a frame from a worker that is not a member: only JOIN and BEAT are allowed. */
+/* Only JOIN and BEAT are allowed. */
 static void take_joining_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -336,7 +336,6 @@ static void take_joining_head(ls_mesh *mesh, int rank)
     ls_mesh_lose(mesh, rank, LS_LOST_LEFT, "");
 }
 
-/* The frame may close its connection. */
 static ls_status take_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -365,7 +364,6 @@ static int list_in(const ls_mesh *mesh, int rank, char *sink, size_t room, struc
     return 1;
 }
 
-/* Reads once; *more: there may be more to read. */
 static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
 {
     ls_link *link = &mesh->links[rank];
@@ -442,7 +440,7 @@ ls_status ls_mesh_resume_held(ls_mesh *mesh)
     return LS_OK;
 }
 
-/* Drops frames of pieces that are not partly sent. */
+/* Keeps frames that are partly sent. */
 static void abandon_out(ls_link *link)
 {
     bool begun = link->out_head > 0;
@@ -472,7 +470,7 @@ void ls_mesh_abandon(ls_mesh *mesh)
 
 /* ---- The end ---- */
 
-/* Sends a last frame to all workers and disconnects. A worker with unsent frames may not get it. */
+/* A worker with unsent frames may not get it. */
 static void send_last_frame(ls_mesh *mesh, const ls_frame *frame)
 {
     ls_mesh_abandon(mesh);
@@ -480,7 +478,7 @@ static void send_last_frame(ls_mesh *mesh, const ls_frame *frame)
         ls_link *link = &mesh->links[r];
         if (!link->connection)
             continue;
-        (void)ls_mesh_send(mesh, r, frame); /* on failure the peer sees the connection end */
+        (void)ls_mesh_send(mesh, r, frame); /* the peer sees the connection end */
         ls_mesh_hang_up(mesh, r);
     }
 }
@@ -492,11 +490,10 @@ ls_status ls_mesh_enter(ls_mesh *mesh)
         mesh->own_work += mesh->table->now(mesh->transport) - mesh->left;
     LS_TRY(ls_error_give(&mesh->over));
     if (mesh->peers.joins)
-        return ls_fail(
-            LS_ERR_STATE,
-            "worker %d came to a job that runs: it can be let in by ls_fit, and can do nothing together with "
-            "the others before",
-            mesh->peers.rank);
+        return ls_fail(LS_ERR_STATE,
+                       "worker %d joins a running job: it must call ls_fit, and can call nothing else together with "
+                       "the other workers before",
+                       mesh->peers.rank);
     return LS_OK;
 }
 

@@ -1,9 +1,7 @@
-/* Byte streams over a library that passes messages (mpi.c, ucx.c). Written bytes are copied into
- * slots, which are sent in order; as many receives are posted in advance. So a connection has
- * bounded memory, and nothing is allocated while it is used. An empty message ends a connection.
- *
- * Such libraries have no descriptor to poll: a waiting thread looks again and again, first without
- * a pause, then with growing ones. */
+/* Byte streams over a library that passes messages (mpi.c, ucx.c). Bytes are copied into slots,
+ * sent in order; as many receives are posted. So memory is bounded, and nothing is allocated in
+ * use. An empty message ends a connection. There is no descriptor to poll: a waiting thread looks
+ * again and again, with growing pauses. */
 #ifndef LS_FABRIC_TRANSPORT_MESSAGE_STREAM_H
 #define LS_FABRIC_TRANSPORT_MESSAGE_STREAM_H
 
@@ -14,7 +12,7 @@
 
 typedef struct ls_message_stream ls_message_stream;
 
-/* Functions of the library. All return at once. A request that is NULL is done. */
+/* All return at once. A request that is NULL is done. */
 typedef struct ls_message_library {
     ls_status (*send)(ls_message_stream *connection, const void *data, size_t bytes, void **request);
     ls_status (*receive)(ls_message_stream *connection, void *data, size_t room, void **request);
@@ -22,7 +20,7 @@ typedef struct ls_message_library {
     void (*cancel)(ls_message_stream *connection, void **request); /* for receives only */
     void (*progress)(ls_transport *transport);                     /* moves data; NULL: `test` does */
     bool (*is_called)(ls_transport *transport);                    /* there is an incoming call */
-    /* Continues to open a connection; NULL: it is open from the start. */
+    /* NULL: it is open from the start. */
     ls_status (*prepare)(ls_message_stream *connection);
     /* Returns whether the peer is gone without an end message; NULL: unknown. */
     bool (*is_gone)(ls_message_stream *connection);
@@ -42,7 +40,7 @@ struct ls_message_stream {
     void *inner; /* data of the library */
     bool open;   /* false: the library cannot carry data yet */
     bool ended;  /* no more bytes will arrive */
-    /* Sending failed; what arrived before can still be read. */
+    /* What arrived before can still be read. */
     bool write_failed;
     ls_message_slot out[LS_MESSAGE_SLOTS], in[LS_MESSAGE_SLOTS];
     int out_next, in_next;
@@ -53,8 +51,8 @@ struct ls_message_stream {
 ls_status ls_message_stream_make(const ls_transport_table *table, const ls_message_library *library,
                                  ls_message_stream **out);
 ls_status ls_message_stream_open(ls_message_stream *connection); /* posts the receives */
-/* Sends the end message, cancels the receives and waits a while for pending transfers. false: some
- * remain, and the connection must not be freed. */
+/* Sends the end message and waits a while for pending transfers. false: some remain, and the
+ * connection must not be freed. */
 bool ls_message_stream_end(ls_message_stream *connection);
 void ls_message_stream_free(ls_message_stream *connection);
 

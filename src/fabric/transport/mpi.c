@@ -1,12 +1,11 @@
-/* MPI, for workers that mpirun started. Open MPI's library is loaded at run time, not needed at
- * build time; the part of its binary interface in use is declared here. (MPICH has another one; its
- * workers use other transports.)
+/* MPI, for workers that mpirun started. Open MPI's library is loaded at run time; the part of its
+ * binary interface in use is declared here. (MPICH has another one.)
  *
  * A connection is a pair of message streams (message_stream.h) with tags of their own, in a
- * communicator of Lockstep's. A tag has the cluster's number, the connection's number, which the
- * caller chose, and a bit for the direction. Number 0 is for calls.
+ * communicator of Lockstep's. A tag has the cluster's number, the connection's, which the caller
+ * chose, and a bit for the direction. Number 0 is for calls.
  *
- * MPI cannot survive the loss of a worker, as mpirun ends the others. So it is not elastic. */
+ * MPI is not elastic: mpirun ends the others when a worker is lost. */
 #include "fabric/transport/mpi.h"
 
 #include <dlfcn.h>
@@ -108,8 +107,7 @@ bool ls_mpi_is_there(void)
     return there;
 }
 
-/* Skips MPI_Finalize after the loss of a worker, as it would wait forever; mpirun sees the exit
- * status. */
+/* After the loss of a worker MPI_Finalize would wait forever; mpirun sees the exit status. */
 static void finalize(void)
 {
     if (mpi.ours && atomic_load(&lines_open) == 0 && !unfinished)
@@ -132,19 +130,19 @@ static ls_status start(void)
         atexit(finalize);
     if (provided < ONE_AT_A_TIME)
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "MPI runs for one thread alone (level %d): start it with MPI_THREAD_SERIALIZED, or leave it to "
-                       "this library",
+                       "MPI was initialized for a single thread (level %d): initialize it with MPI_THREAD_SERIALIZED, "
+                       "or let this library initialize it",
                        provided);
     if (mpi.duplicate(mpi.world, &mpi.comm) != 0 || mpi.set_errors(mpi.comm, mpi.return_errors) != 0 ||
         mpi.rank(mpi.comm, &mpi.own_rank) != 0 || mpi.size(mpi.comm, &mpi.own_size) != 0)
-        return ls_fail(LS_ERR_PEER, "MPI has no communicator for us");
+        return ls_fail(LS_ERR_PEER, "MPI cannot duplicate its communicator");
     mpi.started = true;
     return LS_OK;
 }
 
 /* ---- Messages ---- */
 
-/* Without a message: reading and writing report that the connection ended. */
+/* Reading and writing report that the connection ended. */
 static ls_status check(int error)
 {
     return error == 0 ? LS_OK : LS_ERR_PEER;
@@ -219,19 +217,19 @@ static ls_status mpi_open(const ls_cluster_options *options, int number, ls_tran
     pthread_mutex_lock(&one);
     ls_status status = load() ? start()
                               : ls_fail(LS_ERR_UNSUPPORTED,
-                                        "the transport mpi needs Open MPI's library (%s), which is not found; other "
-                                        "transports do without",
+                                        "the transport mpi needs Open MPI's library (%s), which was not found; other "
+                                        "transports do not need it",
                                         LIBRARY);
     pthread_mutex_unlock(&one);
     LS_TRY(status);
     if (mpi.own_rank != options->rank || mpi.own_size != options->size)
-        return ls_fail(LS_ERR_INVALID,
-                       "this is worker %d of %d, and rank %d of %d for MPI: over mpi, mpirun starts the workers",
-                       options->rank, options->size, mpi.own_rank, mpi.own_size);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "this is worker %d of %d, but rank %d of %d in MPI: start the workers with mpirun to use the transport mpi",
+            options->rank, options->size, mpi.own_rank, mpi.own_size);
     if (options->least > 0 || (options->begin > 0 && options->begin < options->size))
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "over mpi workers cannot come and go, and LOCKSTEP_ELASTIC asks for it: LOCKSTEP_TRANSPORT=shm "
-                       "(one machine) and tcp can");
+        return ls_fail(LS_ERR_UNSUPPORTED, "the transport mpi does not support LOCKSTEP_ELASTIC, as workers cannot "
+                                           "join or leave: use LOCKSTEP_TRANSPORT=shm (one machine) or tcp");
     if (number >= MOST_CLUSTERS)
         return ls_fail(LS_ERR_UNSUPPORTED, "%d clusters of one process are more than MPI has tags for", number);
     mpi_transport *t = calloc(1, sizeof(*t));

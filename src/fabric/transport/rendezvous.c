@@ -1,10 +1,10 @@
 /* How workers find each other's addresses.
  *
  * tcp://host:port: worker 0 listens there. The preamble of every call has the caller's address, so
- * worker 0 learns all of them. Others query it over a connection of their own (the query): 4 bytes
- * with a rank, 22 bytes in reply. Known addresses stay known without worker 0.
+ * worker 0 learns all of them. Others ask it over a connection of their own: 4 bytes with a rank, 22
+ * bytes in reply. Known addresses stay known without worker 0.
  *
- * file:///folder: every worker has a file there with its addresses, one per connection. It removes the
+ * file:///folder: every worker has a file there with its addresses, one per line. It removes the
  * file when it leaves; a worker that comes back replaces it. */
 #include <errno.h>
 #include <string.h>
@@ -18,8 +18,8 @@
 
 #define BACKLOG    512
 #define CONTEXTS   16   /* open contexts of a process; worker 0 has a port for each */
-#define ASK_AGAIN  0.02 /* seconds until worker 0 is queried again for an unknown rank */
-#define CALL_AGAIN 0.05 /* seconds until the query is called again */
+#define ASK_AGAIN  0.02 /* seconds until worker 0 is asked again */
+#define CALL_AGAIN 0.05 /* seconds until worker 0 is called again */
 #define LOOK_AGAIN 0.2  /* seconds until a name is looked up again */
 #define MOST_FILE  4096
 #define JOIN_LIMIT 30.0 /* seconds to look up names by default */
@@ -33,7 +33,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Parses "tcp://10.0.0.1:2222" or "file:///shared/folder". folder: the folder, "" for tcp. */
+/* folder: "" for tcp. */
 static ls_status read_rendezvous(const ls_cluster_options *o, ls_host_port *where, const char **folder)
 {
     const char *text = o->rendezvous;
@@ -44,11 +44,10 @@ static ls_status read_rendezvous(const ls_cluster_options *o, ls_host_port *wher
     }
     if (begins(text, tcp_scheme) && ls_host_port_read(text + strlen(tcp_scheme), where) && where->port > 0)
         return LS_OK;
-    return ls_fail(
-        LS_ERR_INVALID,
-        "the rendezvous \"%s\" is not a place to meet: expected \"tcp://host:2222\", where worker 0 waits, or "
-        "\"file:///folder\", a folder that all workers share",
-        text);
+    return ls_fail(LS_ERR_INVALID,
+                   "the rendezvous \"%s\" is invalid: expected \"tcp://host:2222\", where worker 0 listens, or "
+                   "\"file:///folder\", a folder that all workers share",
+                   text);
 }
 
 static ls_status read_listen(const ls_cluster_options *o, ls_host_port *where)
@@ -78,7 +77,7 @@ static ls_status listen_at(ls_tcp *tcp, const ls_address *at)
     char text[LS_ADDRESS_CHARS];
     int on = 1, off = 0, fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return ls_fail(LS_ERR_PEER, "no socket for the other workers: %s", strerror(errno));
+        return ls_fail(LS_ERR_PEER, "cannot make a socket for the other workers: %s", strerror(errno));
     /* Connections of an earlier job may still be closing. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (at->any.sa_family == AF_INET6 && ls_address_is_any(at))
@@ -92,13 +91,13 @@ static ls_status listen_at(ls_tcp *tcp, const ls_address *at)
     ls_address_print(at, text);
     if (error == EADDRINUSE)
         return ls_fail(LS_ERR_STATE,
-                       "another process waits at %s already: another job, or another worker %d of this one; choose "
+                       "another process listens at %s already: another job, or another worker %d of this one; choose "
                        "another port",
                        text, tcp->options.rank);
     if (error == EADDRNOTAVAIL)
         return ls_fail(LS_ERR_INVALID, "%s is not an address of this machine, where worker %d runs", text,
                        tcp->options.rank);
-    return ls_fail(LS_ERR_PEER, "cannot wait for the other workers at %s: %s", text, strerror(error));
+    return ls_fail(LS_ERR_PEER, "cannot listen for the other workers at %s: %s", text, strerror(error));
 }
 
 /* Listens at any address if `where` is a name: it may resolve differently on other machines. */
@@ -144,8 +143,8 @@ static ls_status meet_at_address(ls_tcp *tcp, ls_host_port where)
     ls_host_port listen = where;
     if (where.port + CONTEXTS > 65536)
         return ls_fail(LS_ERR_INVALID,
-                       "the rendezvous \"%s\": a port of at most %d is needed, for each context of a "
-                       "process has one more",
+                       "the rendezvous \"%s\": the port must be at most %d, as each further context of a process uses "
+                       "the next port",
                        tcp->options.rendezvous, 65536 - CONTEXTS);
     where.port += number % CONTEXTS;
     if (tcp->options.rank > 0) {
@@ -159,7 +158,7 @@ static ls_status meet_at_address(ls_tcp *tcp, ls_host_port where)
     if (tcp->options.rank == 0)
         listen.port += number % CONTEXTS;
     else if (number > 0)
-        listen.port = 0; /* any port: the others query it */
+        listen.port = 0; /* any port: the others ask for it */
     if (tcp->options.rank == 0 || tcp->options.listen[0])
         LS_TRY(listen_at_name(tcp, &listen));
     else
@@ -211,7 +210,7 @@ static ls_status meet_in_folder(ls_tcp *tcp, const char *folder)
     return publish(tcp);
 }
 
-/* Takes the next address in the worker's file. A file that cannot be read counts as missing. */
+/* Takes the next address in the file. A file that cannot be read counts as missing. */
 static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
 {
     char path[PATH_MAX], *data = NULL, *rest = NULL;
@@ -320,7 +319,7 @@ static void hear_query(ls_tcp *tcp)
 
 /* ---- The query: replies ---- */
 
-/* Queries and replies are small: if one does not pass at once, the peer is not reading. */
+/* These are small: if one does not pass at once, the peer is not reading. */
 static bool answer_one(ls_tcp *tcp, tcp_connection *connection, bool *again)
 {
     unsigned char asked[TCP_QUERY_BYTES], told[TCP_ANSWER_BYTES] = { 0 };
@@ -404,7 +403,7 @@ ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out)
     } else {
         if (tcp->options.rank > 0 && (place->address.bytes == 0 || place->stale))
             ask(tcp, rank);
-        *out = place->address; /* a stale one, too: worker 0 may be lost, and the worker there again */
+        *out = place->address; /* even a stale one: worker 0 may be lost, and the worker there again */
     }
     return LS_OK;
 }

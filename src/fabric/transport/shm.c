@@ -1,13 +1,13 @@
 /* Shared memory between processes of one user on one machine: two rings of bytes for each
- * connection, one per direction. The Unix socket stays open: the caller passes the memory over it,
- * a byte on it wakes a sleeping peer, and its end is the end of the connection.
+ * connection. The Unix socket stays open: the caller passes the memory over it, a byte on it wakes a
+ * sleeping peer, and its end is the end of the connection.
  *
  * The peer can write anything into the memory at any time. So each side keeps its own positions in
- * private memory and checks the peer's position against the ring's size each time; all else read
- * from there is payload. The memory is sealed: it cannot shrink.
+ * private memory and checks the peer's position each time; all else read from there is payload. The
+ * memory is sealed: it cannot shrink.
  *
- * A waiting thread first spins for a while, yielding its core, then sleeps. It spins longer if that
- * paid off before. */
+ * A waiting thread spins for a while, yielding its core, then sleeps. It spins longer if that paid
+ * off before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -95,7 +95,7 @@ static bool map(shm_connection *connection, int file)
     return connection->memory;
 }
 
-/* Sends the descriptor of the memory with one byte; the socket is empty, so it never blocks. */
+/* The socket is empty, so sending one byte never blocks. */
 static bool hand_over(int fd, int file)
 {
     union {
@@ -121,7 +121,7 @@ static ls_status share_memory(shm_connection *connection)
     if (file < 0 || ftruncate(file, sizeof(*connection->memory)) < 0 || fcntl(file, F_ADD_SEALS, SEALS) < 0 ||
         !map(connection, file)) {
         ls_status status =
-            ls_fail(LS_ERR_PEER, "no shared memory for the other workers: %s; LOCKSTEP_TRANSPORT=unix does without",
+            ls_fail(LS_ERR_PEER, "no shared memory for the other workers: %s; LOCKSTEP_TRANSPORT=unix does not need it",
                     strerror(errno));
         if (file >= 0)
             close(file);
@@ -163,7 +163,7 @@ static ls_status shm_answer(ls_transport *transport, ls_connection **out)
 
 /* ---- The socket ---- */
 
-/* Returns the descriptor in a message, or -1. Closes all further ones. */
+/* Closes all further descriptors; -1: none. */
 static int file_of(struct msghdr *message)
 {
     int file = -1;
@@ -209,12 +209,12 @@ static void receive_memory(shm_connection *connection)
         return;
     int file = file_of(&message);
     if (file < 0 || !is_memory(file) || !map(connection, file))
-        connection->broken = "it handed over no shared memory of ours";
+        connection->broken = "it did not pass valid shared memory";
     if (file >= 0)
         close(file);
 }
 
-/* Receives the memory, or discards bytes that woke this side; notices the end. */
+/* Receives the memory, or discards bytes that woke this side. */
 static void look_at_socket(shm_connection *connection)
 {
     char sink[64];
@@ -252,8 +252,8 @@ static size_t space(shm_connection *connection)
     return 0;
 }
 
-/* Wakes the peer if it sleeps. Thanks to the fence the peer sees the new position before it sleeps,
- * or this side sees its flag. */
+/* Thanks to the fence the peer sees the new position before it sleeps, or this side sees its flag.
+ * */
 static void wake(const shm_connection *connection, atomic_uint *sleeps)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -264,7 +264,7 @@ static void wake(const shm_connection *connection, atomic_uint *sleeps)
     }
 }
 
-/* Returns the bytes of one copy: limited by the part, a chunk and the end of the ring. */
+/* A copy is limited by the part, a chunk and the end of the ring. */
 static size_t one_copy(size_t place, size_t room, size_t bytes)
 {
     size_t to_end = LS_SHM_RING - place;
@@ -437,7 +437,7 @@ static ls_status shm_wait(ls_transport *transport, ls_want *wants, int count, do
     double end = ls_clock_now() + (seconds > 0 ? seconds : 0);
     bool any = spin(wants, count, spin_of(wants, count, seconds));
     if (count > LS_MOST_POLLS)
-        return ls_fail(LS_ERR_INTERNAL, "%d connections are waited for, %d are possible", count, LS_MOST_POLLS);
+        return ls_fail(LS_ERR_INTERNAL, "waiting for %d connections; the limit is %d", count, LS_MOST_POLLS);
     while (!any)
         LS_TRY(sleep_until((shm_transport *)transport, wants, count, end, &any));
     return LS_OK;

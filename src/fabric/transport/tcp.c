@@ -18,11 +18,11 @@ static ls_status check_options(const ls_cluster_options *o)
 {
     if (!memchr(o->rendezvous, '\0', sizeof(o->rendezvous)) || !memchr(o->listen, '\0', sizeof(o->listen)) ||
         !memchr(o->key_file, '\0', sizeof(o->key_file)))
-        return ls_fail(LS_ERR_INVALID, "rendezvous, listen or key_file has no end within its %zu characters",
+        return ls_fail(LS_ERR_INVALID, "rendezvous, listen or key_file is not terminated within its %zu characters",
                        sizeof(o->listen));
     if (!o->rendezvous[0])
         return ls_fail(LS_ERR_INVALID,
-                       "workers that meet over tcp need a rendezvous: \"tcp://host:2222\", where worker 0 waits, or "
+                       "the transport tcp needs a rendezvous: \"tcp://host:2222\", where worker 0 listens, or "
                        "\"file:///folder\" (LOCKSTEP_RENDEZVOUS)");
     if (!o->key_file[0])
         return ls_fail(LS_ERR_UNSUPPORTED, LS_NEEDS_KEY);
@@ -122,7 +122,7 @@ static bool tcp_refused(ls_transport *transport, char *why, size_t bytes)
     if (count == 1)
         snprintf(why, bytes, "%s", tcp->refused_why);
     else if (count > 1)
-        snprintf(why, bytes, "%ld callers were not let in, among them: %s", count, tcp->refused_why);
+        snprintf(why, bytes, "%ld callers were refused, among them: %s", count, tcp->refused_why);
     tcp->refused = 0;
     pthread_mutex_unlock(&tcp->mutex);
     return count > 0;
@@ -198,7 +198,7 @@ static ls_status tcp_wait(ls_transport *transport, ls_want *wants, int count, do
     ls_tcp *tcp = (ls_tcp *)transport;
     double end = ls_clock_now() + (seconds > 0 ? seconds : 0);
     if (count < 0 || count > MOST_WANTS)
-        return ls_fail(LS_ERR_INTERNAL, "waiting for %d connections; %d are possible", count, MOST_WANTS);
+        return ls_fail(LS_ERR_INTERNAL, "waiting for %d connections; the limit is %d", count, MOST_WANTS);
     while (!wait_once(tcp, wants, count, end) && ls_clock_now() < end)
         ;
     return LS_OK;

@@ -174,7 +174,8 @@ static void hear_reply(tcp_connection *connection)
         return;
     case LS_REPLY_OTHER_VERSION:
         end_connection(connection,
-                       "speaks version %d of the protocol, this worker version %d: use one version of Lockstep",
+                       "uses version %d of the protocol, this worker version %d: start all workers with the same "
+                       "version of Lockstep",
                        version, LS_WIRE_VERSION);
         return;
     case LS_REPLY_OTHER_JOB:
@@ -184,7 +185,7 @@ static void hear_reply(tcp_connection *connection)
         end_connection(connection, "is another worker, or in another context");
         return;
     default:
-        end_connection(connection, "is no worker of Lockstep: its first bytes are not");
+        end_connection(connection, "is not a worker of Lockstep: its first bytes are unknown");
     }
 }
 
@@ -193,17 +194,17 @@ static void hear_opening(tcp_connection *connection)
     memcpy(connection->said, connection->bytes, LS_PREAMBLE_BYTES);
     ls_reply_code code = ls_preamble_check(connection->bytes, &connection->tcp->own, &connection->preamble);
     if (code == LS_REPLY_NO_PREAMBLE) {
-        end_connection(connection, "is no worker: its first bytes are not");
+        end_connection(connection, "is not a worker: its first bytes are unknown");
         return;
     }
     connection->refused = code != LS_REPLY_WELCOME;
     if (code == LS_REPLY_OTHER_VERSION)
-        end_connection(connection, "speaks version %u of the protocol, this worker version %d",
+        end_connection(connection, "uses version %u of the protocol, this worker version %d",
                        connection->preamble.version, LS_WIRE_VERSION);
     else if (code == LS_REPLY_OTHER_JOB)
         end_connection(connection, "is of another job than \"%.100s\"", connection->tcp->options.job);
     else if (code == LS_REPLY_OTHER_WORKER)
-        end_connection(connection, "wants worker %u in its context %u, and this is worker %u in context %u",
+        end_connection(connection, "wants worker %u in its context %u, but this is worker %u in context %u",
                        connection->preamble.to, connection->preamble.number, connection->tcp->own.to,
                        connection->tcp->own.number);
     ls_reply_write(code, connection->bytes);
@@ -217,7 +218,9 @@ static bool go_hearing(tcp_connection *connection)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (got <= 0) {
-        end_connection(connection, got < 0 ? "hung up: %s" : "hung up without a word", strerror(errno));
+        end_connection(connection,
+                       got < 0 ? "closed the connection: %s" : "closed the connection before its first bytes",
+                       strerror(errno));
         return false;
     }
     connection->done += (size_t)got;
@@ -259,7 +262,7 @@ void ls_tcp_connection_step(tcp_connection *connection)
     while (connection->state < TCP_OPEN && go[connection->state](connection))
         ;
     if (connection->state < TCP_OPEN && ls_clock_now() > connection->end)
-        end_connection(connection, "took more than %g s to say who it is", TCP_MEET_LIMIT);
+        end_connection(connection, "did not complete the handshake within %g s", TCP_MEET_LIMIT);
 }
 
 short ls_tcp_connection_events(const tcp_connection *connection)
@@ -333,9 +336,8 @@ static size_t take(cursor *c, unsigned char *out, size_t bytes)
     return taken;
 }
 
-/* If the kernel takes only a part of a record, the next call sends the rest. To make the user call
- * again, one byte of the record is not reported as moved; the user offers it again, and it is
- * skipped. */
+/* If the kernel takes only a part of a record, the next call sends the rest. So that there is one,
+ * a byte of the record is not reported as moved; it is offered again and skipped. */
 ls_status ls_tcp_connection_write(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
     tcp_connection *connection = (tcp_connection *)of;
@@ -418,7 +420,6 @@ ls_connection_end ls_tcp_connection_how_ended(const ls_connection *of)
     return connection->secured && ls_secured_died(connection->secured) ? LS_CONNECTION_DIED : LS_CONNECTION_BROKEN;
 }
 
-/* Returns whether the peer has acknowledged all bytes, or is gone. */
 static bool is_sent(int fd)
 {
     struct tcp_info info;
@@ -430,7 +431,7 @@ static bool is_sent(int fd)
 }
 
 /* Returns whether all bytes are delivered, or never will be. Closing a socket with unread bytes
- * would discard what it still has to send. */
+ * would discard what it has to send. */
 static bool has_left(tcp_connection *connection)
 {
     if (connection->record > 0 && ls_tcp_connection_flush(connection))

@@ -1,6 +1,6 @@
 /* Incoming calls. Anyone can call, so callers are limited in number and time (TCP_MEET_LIMIT) and
- * cost little until they are authenticated. If there are too many, the oldest one without a
- * preamble is dropped, then the oldest without the key. */
+ * cost little until they are authenticated. Above the limit the oldest without a preamble is
+ * dropped, then the oldest without the key. */
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -38,7 +38,8 @@ static bool send_one_away(ls_tcp *tcp)
         for (int i = 0; i < tcp->caller_count; i++)
             if (tcp->callers[i]->state == TCP_HEARING || (shaking && tcp->callers[i]->state < TCP_OPEN)) {
                 char why[200], address[LS_ADDRESS_CHARS];
-                snprintf(why, sizeof(why), "a caller from %s made room for others: it had not said who it is",
+                snprintf(why, sizeof(why),
+                         "a caller from %s was dropped for newer ones: it had not completed the handshake",
                          ls_address_print(&tcp->callers[i]->there, address));
                 note_refused(tcp, why, false);
                 ls_tcp_connection_free(remove_caller(tcp, i));
@@ -71,7 +72,7 @@ static void accept_some(ls_tcp *tcp)
     }
 }
 
-/* Replaces the worker's earlier connection for queries, which is lost. */
+/* Replaces an earlier connection of the worker. */
 static void seat_at_query(ls_tcp *tcp, tcp_connection *connection)
 {
     tcp_connection **seat = &tcp->queries[connection->preamble.from];
@@ -125,7 +126,7 @@ static void look_after_callers(ls_tcp *tcp)
     }
 }
 
-/* Lists what to poll for; *end: until when. */
+/* *end: until when to poll. */
 static int list_polls(const ls_tcp *tcp, struct pollfd *out, double *end)
 {
     int count = 0;

@@ -1,11 +1,9 @@
 /* UCX: shared memory, RDMA and other fabrics. For trusted networks only: nothing is encrypted.
  *
- * Workers connect by another transport first (the inner one): Unix sockets on one machine, or tcp
- * with the job's key if there is a rendezvous. That connection stays open: over it both sides
- * exchange their UCX addresses and tags, and its end is the end of the connection. Bytes are sent
- * as UCX messages (message_stream.h).
- *
- * UCX's header is needed at build time; its library is loaded when first used. */
+ * Workers first connect by another transport (the inner one): Unix sockets on one machine, or tcp
+ * with the job's key if there is a rendezvous. Over it both sides exchange UCX addresses and tags,
+ * and its end is the end of the connection. Bytes are UCX messages (message_stream.h). UCX's header
+ * is needed at build time; its library is loaded when first used. */
 #include "fabric/transport/ucx.h"
 
 #if !defined(LS_NO_UCX) && defined(__has_include)
@@ -27,7 +25,7 @@ static ls_status ucx_open(const ls_cluster_options *options, int number, ls_tran
     const char *why;
     (void)options, (void)number, (void)out;
     ls_ucx_is_there(&why);
-    return ls_fail(LS_ERR_UNSUPPORTED, "the transport ucx is not there: %s", why);
+    return ls_fail(LS_ERR_UNSUPPORTED, "the transport ucx is not available: %s", why);
 }
 
 const ls_transport_table ls_transport_ucx = { .name = "ucx", .open = ucx_open };
@@ -109,9 +107,9 @@ static bool load_all(void)
                   ROW(ucp_request_free) };
 #undef ROW
     /* By default UCX catches signals, patches memory functions and prints messages about lost
-     * workers. It reads these options from the environment only; values set by the user are kept.
-     * UCX's rendezvous protocol is off: it needs the sender's help, and UCX 1.13 sometimes cancels
-     * it while connections are opened. */
+     * workers. It reads these options from the environment only; the user's values are kept.
+     * Its rendezvous protocol is off: UCX 1.13 sometimes cancels it while connections are
+     * opened. */
     setenv("UCX_HANDLE_ERRORS", "none", 0);
     setenv("UCX_MEM_EVENTS", "no", 0);
     setenv("UCX_LOG_LEVEL", "fatal", 0);
@@ -150,8 +148,8 @@ typedef struct ucx_transport {
     pthread_mutex_t mutex; /* around every UCX call */
     unsigned tags;         /* given to connections so far */
     /* A worker was lost. UCX may then abort the process when it is stopped (1.13: "Assertion
-     * `req->flags & UCP_REQUEST_FLAG_RELEASED' failed"), and still uses memory of connections with
-     * pending messages. So everything stays allocated until the process ends. */
+     * `req->flags & UCP_REQUEST_FLAG_RELEASED' failed"), and still uses memory of connections.
+     * So everything stays allocated. */
     atomic_bool harmed;
     ls_message_stream *unfinished;
     struct ucx_transport *next;
@@ -179,7 +177,7 @@ static ucx_transport *transport_of(const ls_message_stream *connection)
     return (ucx_transport *)connection->transport;
 }
 
-/* Without a message: reading and writing report that the connection ended. */
+/* Reading and writing report that the connection ended. */
 static ls_status check(ucx_transport *t, ucs_status_t status)
 {
     if (status == UCS_OK || status == UCS_INPROGRESS)
@@ -188,7 +186,6 @@ static ls_status check(ucx_transport *t, ucs_status_t status)
     return LS_ERR_PEER;
 }
 
-/* Stores the request; NULL: done at once. */
 static ls_status keep_request(ucx_transport *t, ucs_status_ptr_t result, void **request)
 {
     *request = UCS_PTR_IS_PTR(result) ? result : NULL;
@@ -235,7 +232,7 @@ static ls_status ucx_test(ls_message_stream *connection, void **request, bool re
     return check(t, status);
 }
 
-/* Waits until a request is complete; false: CLOSE_LIMIT is over. */
+/* false: CLOSE_LIMIT is over. */
 static bool finish(ucx_transport *t, void *request)
 {
     double end = ls_clock_now() + CLOSE_LIMIT;
@@ -287,7 +284,7 @@ static ls_status hear(const ucx_transport *t, ucx_connection *u)
     for (size_t moved = 1; moved > 0; u->heard += moved) {
         size_t head = sizeof(u->theirs), all = head + u->theirs.bytes;
         if (u->heard >= head && (u->theirs.magic != MAGIC || u->theirs.bytes == 0 || u->theirs.bytes > MOST_ADDRESS))
-            return ls_fail(LS_ERR_PEER, "it did not say where UCX finds it");
+            return ls_fail(LS_ERR_PEER, "it did not send its UCX address");
         if (u->heard >= head && u->heard == all)
             return LS_OK;
         struct iovec part = u->heard < head ? (struct iovec){ (char *)&u->theirs + u->heard, head - u->heard }
@@ -332,8 +329,7 @@ static ls_status ucx_prepare(ls_message_stream *connection)
     return ls_message_stream_open(connection);
 }
 
-/* After the greeting the inner connection carries only BYE. If it ends without BYE, the peer was
- * killed. */
+/* After the greeting the inner connection carries only BYE; without it, the peer was killed. */
 static bool ucx_is_gone(ls_message_stream *connection)
 {
     const ucx_transport *t = transport_of(connection);
@@ -396,7 +392,7 @@ static bool wait_for(ucx_transport *t, ucs_status_ptr_t result)
     return !UCS_PTR_IS_PTR(result) || finish(t, result);
 }
 
-/* Closes the endpoint after all messages are delivered. Does nothing if a worker was lost. */
+/* Delivers all messages first. Does nothing if a worker was lost. */
 static bool close_endpoint(ucx_transport *t, const ucx_connection *u)
 {
     ucp_request_param_t flush = { .op_attr_mask = 0 };
@@ -534,7 +530,7 @@ static ls_status ucx_open(const ls_cluster_options *options, int number, ls_tran
 {
     const char *why;
     if (!ls_ucx_is_there(&why))
-        return ls_fail(LS_ERR_UNSUPPORTED, "the transport ucx is not there: %s", why);
+        return ls_fail(LS_ERR_UNSUPPORTED, "the transport ucx is not available: %s", why);
     ucx_transport *t = calloc(1, sizeof(*t));
     if (!t)
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of a worker");

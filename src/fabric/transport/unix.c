@@ -32,7 +32,7 @@ ls_status ls_unix_path(const char *folder, const char *kind, const ls_cluster_op
     LS_TRY(ls_sha256_of(options->job, strlen(options->job), hex));
     int length = snprintf(out, LS_UNIX_PATH_CHARS, "%s/%s-%.20s-%d-%d", folder, kind, hex, number, rank);
     return length < LS_UNIX_PATH_CHARS ? LS_OK
-                                       : ls_fail(LS_ERR_INTERNAL, "a socket's path of %d characters; %d are possible",
+                                       : ls_fail(LS_ERR_INTERNAL, "a socket's path has %d characters; the limit is %d",
                                                  length, LS_UNIX_PATH_CHARS - 1);
 }
 
@@ -41,7 +41,7 @@ ls_status ls_unix_path(const char *folder, const char *kind, const ls_cluster_op
 static ls_status open_socket(int *out)
 {
     *out = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return *out >= 0 ? LS_OK : ls_fail(LS_ERR_PEER, "no socket for the other workers: %s", strerror(errno));
+    return *out >= 0 ? LS_OK : ls_fail(LS_ERR_PEER, "cannot make a socket for the other workers: %s", strerror(errno));
 }
 
 static struct sockaddr_un address_of(const char path[LS_UNIX_PATH_CHARS])
@@ -75,13 +75,11 @@ static ls_status taken(const ls_unix_listener *listener)
 {
     return ls_fail(
         LS_ERR_STATE,
-        "another process is worker %d of job \"%s\" already: give each worker a rank of its own, and each job "
-        "another name",
+        "another process is worker %d of job \"%s\" already: give each worker its own rank, and each job its own name",
         listener->options.rank, listener->options.job);
 }
 
-/* Binds in the locked folder. Replaces a file that is not the socket of a live process. *why: errno
- * of a failure; 0: none. */
+/* Replaces a file that is not the socket of a live process. *why: errno; 0: none. */
 static ls_status bind_in(ls_unix_listener *listener, int *why)
 {
     struct sockaddr_un address = address_of(listener->path);
@@ -105,7 +103,7 @@ static ls_status bind_in(ls_unix_listener *listener, int *why)
     return LS_OK;
 }
 
-/* Opens the listener in a folder. *why: why the folder cannot be used; "": the listener is open. */
+/* *why: why the folder cannot be used; "": the listener is open. */
 static ls_status open_in(ls_unix_listener *listener, const char folder[LS_SOCKET_FOLDER_CHARS], char *why, size_t bytes)
 {
     int lock, error;
@@ -146,8 +144,8 @@ ls_status ls_unix_listener_open(ls_unix_listener *listener)
     }
     if (status == LS_OK && listener->fd < 0)
         status = ls_fail(LS_ERR_PEER,
-                         "no folder for the sockets of workers%s; set XDG_RUNTIME_DIR to a folder of yours, of at most "
-                         "%d characters",
+                         "no folder for the sockets of workers%s; set XDG_RUNTIME_DIR to a folder that you own, with a "
+                         "path of at most %d characters",
                          ls_text_get(&reasons), LS_SOCKET_FOLDER_CHARS - 10);
     ls_text_free(&reasons);
     return status;
@@ -187,7 +185,7 @@ static bool is_same_user(int fd, unsigned long *user)
 }
 
 /* Checks the folder before and after connecting: in another user's folder a link could lead to a
- * worker of another job of this user. */
+ * worker of another job. */
 static ls_status call_in(ls_unix_listener *listener, const char *folder, int rank, int *fd)
 {
     char path[LS_UNIX_PATH_CHARS];
@@ -201,8 +199,8 @@ static ls_status call_in(ls_unix_listener *listener, const char *folder, int ran
     if (there && is_same_user(*fd, &user) && ls_socket_folder_is_own(folder))
         return LS_OK;
     if (there)
-        note_foreign(listener, "a process of user %lu listens in place of worker %d of job \"%s\": not called", user,
-                     rank, listener->options.job);
+        note_foreign(listener, "a process of user %lu listens in place of worker %d of job \"%s\": ignored", user, rank,
+                     listener->options.job);
     close(*fd);
     *fd = -1;
     return LS_OK;
@@ -228,7 +226,7 @@ int ls_unix_listener_answer(ls_unix_listener *listener)
         if (fd < 0 || is_same_user(fd, &user))
             return fd;
         close(fd);
-        note_foreign(listener, "a process of user %lu called: not answered", user);
+        note_foreign(listener, "a process of user %lu called: refused", user);
     }
 }
 
@@ -333,7 +331,7 @@ static ls_status unix_wait(ls_transport *transport, ls_want *wants, int count, d
     struct pollfd polls[LS_MOST_POLLS];
     int ready;
     if (count > LS_MOST_POLLS)
-        return ls_fail(LS_ERR_INTERNAL, "%d connections are waited for, %d are possible", count, LS_MOST_POLLS);
+        return ls_fail(LS_ERR_INTERNAL, "waiting for %d connections; the limit is %d", count, LS_MOST_POLLS);
     for (int i = 0; i < count; i++)
         polls[i] = ls_unix_poll_of(&t->listener, &wants[i], wants[i].connection ? wants[i].connection->fd : -1);
     LS_TRY(ls_unix_poll(polls, count, seconds, &ready));
