@@ -1,11 +1,11 @@
-/* Frames from other workers: a worker of three, whose lines bring what the input says: heads near to those that would
- * be right, bodies of any length, single bytes changed, an end at any place. Whatever comes, calls end with a status,
- * and nothing is written outside of the pieces. */
+/* Frames from other workers: one worker of three, whose connections deliver what the input says: heads that are nearly
+ * right, bodies of any length, single bytes changed, an end anywhere. Every call must end with a status and write only
+ * to the pieces. */
 #include "fabric/mesh/mesh.h"
 #include "fuzz.h"
 
 #define WORKERS   3
-#define MOST      65536 /* bytes of a line */
+#define MOST      65536 /* bytes of a connection */
 #define MOST_WAIT 2000
 #define BYTES     40 /* of a piece */
 
@@ -18,20 +18,20 @@ static stream streams[WORKERS];
 static double seconds;
 static int waits;
 
-/* ---- A transport that brings the streams ---- */
+/* ---- A transport that delivers the streams ---- */
 
-static ls_status fake_write(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status fake_write(ls_connection *connection, const struct iovec *parts, int count, size_t *moved)
 {
-    (void)line;
+    (void)connection;
     *moved = 0;
     for (int i = 0; i < count; i++)
         *moved += parts[i].iov_len;
     return LS_OK;
 }
 
-static ls_status fake_read(ls_connection *line, const struct iovec *parts, int count, size_t *moved)
+static ls_status fake_read(ls_connection *connection, const struct iovec *parts, int count, size_t *moved)
 {
-    stream *s = (stream *)line;
+    stream *s = (stream *)connection;
     *moved = 0;
     for (int i = 0; i < count; i++) {
         size_t left = s->bytes - s->at, n = parts[i].iov_len < left ? parts[i].iov_len : left;
@@ -42,9 +42,9 @@ static ls_status fake_read(ls_connection *line, const struct iovec *parts, int c
     return *moved > 0 || count == 0 ? LS_OK : ls_fail(LS_ERR_PEER, "its connection ended");
 }
 
-static void fake_hang_up(ls_connection *line)
+static void fake_hang_up(ls_connection *connection)
 {
-    (void)line;
+    (void)connection;
 }
 
 static ls_status fake_wait(ls_transport *transport, ls_want *wants, int count, double limit)
@@ -116,7 +116,7 @@ static void check_exchange(ls_mesh *mesh, uint64_t tag, unsigned char (*data)[BY
     ls_piece pieces[] = { { 0, all, data[0], BYTES }, { 1, all, data[1], BYTES }, { 2, 1, data[2], BYTES } };
     fuzz_status(ls_mesh_exchange(&mesh->peers, tag, "fuzz", pieces, 3));
     for (int i = 0; i < 3; i++)
-        FUZZ_CHECK(data[i][BYTES] == 0xee, "a byte behind piece %d was written", i);
+        FUZZ_CHECK(data[i][BYTES] == 0xee, "a byte after piece %d was written", i);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -137,8 +137,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mesh->begun = true;
     for (int r = 0; r < WORKERS; r++)
         if (r != options.rank) {
-            mesh->links[r].line = (ls_connection *)&streams[r];
-            mesh->links[r].lives = true;
+            mesh->links[r].connection = (ls_connection *)&streams[r];
+            mesh->links[r].has_heartbeat = true;
         }
     for (int round = 0; round < 2; round++) {
         check_exchange(mesh, 0, pieces);

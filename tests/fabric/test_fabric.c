@@ -285,7 +285,7 @@ static int lose_one(int rank, int size, void *user)
         memset(data[from], from == rank ? 'a' + rank : '?', sizeof(data[from]));
     WANT(swap(mesh, 2, "the gradient of step 3", pieces, (size_t)size) == LS_ERR_PEER);
     WANT(ls_clock_now() - begin < 10);
-    WANT(says("worker 1 of 4") || says("has lost another one"));
+    WANT(says("worker 1 of 4") || says("has lost another worker"));
     WANT(ls_peers_again(&mesh->peers) && !ls_peers_again(&mesh->peers));
     WANT(mesh->peers.count == 3 && mesh->peers.members[0] == 0 && mesh->peers.members[1] == 2);
     WANT(swap(mesh, 2, "the gradient of step 3", pieces, (size_t)size) == LS_OK);
@@ -339,9 +339,9 @@ static int hold_one_up(int rank, int size, void *user)
     WANT(ls_mesh_open(&o, 0, "bits", NULL, &mesh) == LS_OK);
     if (rank == 1)
         raise(SIGSTOP);
-    for (double end = ls_clock_now() + 10; ls_heartbeat_patience(mesh->beats, 1 - rank) < 1 && ls_clock_now() < end;)
+    for (double end = ls_clock_now() + 10; ls_heartbeat_patience(mesh->heartbeat, 1 - rank) < 1 && ls_clock_now() < end;)
         WANT(ls_mesh_turn(mesh, 0.01) == LS_OK);
-    WANT(ls_heartbeat_patience(mesh->beats, 1 - rank) >= 1);
+    WANT(ls_heartbeat_patience(mesh->heartbeat, 1 - rank) >= 1);
     WANT(ls_peers_share(&mesh->peers, 1, "the end", NULL, 0) == LS_OK);
     ls_mesh_close(mesh);
     return 0;
@@ -393,7 +393,7 @@ static int do_other(int rank, int size, void *user)
             memset(&f, 0xa5, sizeof(f));
         size_t moved = 0;
         struct iovec part = { &f, how == HALF_A_FRAME ? 60 : sizeof(f) };
-        WANT(mesh->table->write(mesh->links[0].line, &part, 1, &moved) == LS_OK && moved == part.iov_len);
+        WANT(mesh->table->write(mesh->links[0].connection, &part, 1, &moved) == LS_OK && moved == part.iov_len);
         ls_mesh_free(mesh);
         return 0;
     }
@@ -438,7 +438,7 @@ static int meet_wrongly(int rank, int size, void *user)
     if (how == OTHER_SIZE)
         WANT(says("one of 3") && says("one of 2"));
     if (how == MISSING)
-        WANT(says("worker 1 of 2 did not come within 0.7 s"));
+        WANT(says("worker 1 of 2 did not connect within 0.7 s"));
     if (how == TWICE)
         WANT(status == LS_ERR_PEER || says("worker 0 of job"));
     return 0;
@@ -498,7 +498,7 @@ static void missing_workers_are_named_while_others_wait(void **state)
     for (int i = 0; i < 2; i++) {
         char wanted[200];
         assert_int_equal(all[i].status, LS_ERR_PEER);
-        assert_non_null(strstr(all[i].error, "workers 2, 3 of 4 did not come within 30 s"));
+        assert_non_null(strstr(all[i].error, "workers 2, 3 of 4 did not connect within 30 s"));
         assert_non_null(strstr(all[i].error, "LOCKSTEP_JOIN_LIMIT"));
         assert_int_equal(all[i].lines, 3); /* after 3, 13 and 23 seconds */
         snprintf(wanted, sizeof(wanted),
@@ -513,14 +513,14 @@ static int be_strange(int rank, int size, void *user)
 {
     (void)user;
     ls_cluster_options o = options_of("strange", 0, size - 1);
-    ls_unix_door door = { .kind = strcmp(transport, "ucx") == 0 ? "unix" : transport, .options = o, .fd = -1 };
+    ls_unix_listener door = { .kind = strcmp(transport, "ucx") == 0 ? "unix" : transport, .options = o, .fd = -1 };
     int kept[300], count = 0;
     char nonsense[400];
     memset(nonsense, 'G', sizeof(nonsense));
     double end = ls_clock_now() + 10;
     while (count < 300 && ls_clock_now() < end) {
         int fd;
-        WANT(ls_unix_door_call(&door, 0, &fd) == LS_OK);
+        WANT(ls_unix_listener_call(&door, 0, &fd) == LS_OK);
         if (fd < 0) {
             if (count > 0)
                 break; /* they have met, and accept no other worker */
@@ -822,7 +822,7 @@ static const struct {
     { "TF_CONFIG=" TF(TWO PS ",\"evaluator\":[]", "{\"type\":\"worker\",\"index\":1}"), LS_OK, 2, 5, "TF_CONFIG/", 2 },
     { "TF_CONFIG=" TF(TWO PS, "{\"type\":\"ps\",\"index\":2}"), LS_ERR_INVALID, 0, 0, "TF_CONFIG.task.index", 0 },
     { "TF_CONFIG={\"cluster\":{\"ps\":[\"localhost:4\"]},\"task\":{\"type\":\"ps\",\"index\":0}}", LS_ERR_INVALID, 0, 0,
-      "neither chief nor worker", 0 },
+      "neither a chief nor a worker", 0 },
     { "RANK=2 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 LOCKSTEP_SERVERS=1", LS_OK, 2, 3, "127", 1 },
     { "LOCKSTEP_RANK=1 LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_RENDEZVOUS=a LOCKSTEP_SERVERS=3", LS_OK, 1, 4, "a", 3 },
     { "LOCKSTEP_RANK=1 LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_RENDEZVOUS=a LOCKSTEP_SERVERS=4", LS_ERR_INVALID, 0, 0,
@@ -855,7 +855,7 @@ static const struct {
     { KEY "LOCKSTEP_TRANSPORT=tcp RANK=2 WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=29500", LS_OK, 2, 3, "torchrun",
       "tcp://localhost:29501 " },
     { KEY "LOCKSTEP_TRANSPORT=unix RANK=2 WORLD_SIZE=3 MASTER_ADDR=192.0.2.1 MASTER_PORT=29500", LS_ERR_INVALID, 0, 0,
-      "LOCKSTEP_TRANSPORT=unix does not reach", NULL },
+      "LOCKSTEP_TRANSPORT=unix cannot reach", NULL },
     { KEY "LOCKSTEP_RENDEZVOUS=tcp://c:9 RANK=2 WORLD_SIZE=3 MASTER_ADDR=192.0.2.1 MASTER_PORT=29500", LS_OK, 2, 3,
       "torchrun", "tcp://c:9 " },
     { KEY "TF_CONFIG=" TF("[\"192.0.2.1:3\",\"192.0.2.2:4\"]", "{\"type\":\"worker\",\"index\":1}"), LS_OK, 2, 3,

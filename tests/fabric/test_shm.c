@@ -46,7 +46,7 @@ static ls_status wait_and_read(pair *p, int me, void *data, size_t bytes, size_t
     double end = ls_clock_now() + LIMIT;
     ls_status status;
     do {
-        ls_want want = { .line = p->line[me], .read = true };
+        ls_want want = { .connection = p->line[me], .read = true };
         assert_int_equal(t->wait(p->worker[me], &want, 1, 1), LS_OK);
         status = read_from(p->line[me], data, bytes, moved);
     } while (status == LS_OK && *moved == 0 && ls_clock_now() < end);
@@ -99,7 +99,7 @@ static void impossible_places_end_the_line(void **state)
             size_t moved = 0;
             ls_shm_ring *rings = ls_shm_memory_of(p.line[1])->rings;
             atomic_store(reads ? &rings[0].head : &rings[1].tail, wrong[reads][i]);
-            ls_want want = { .line = p.line[0], .read = reads, .write = !reads };
+            ls_want want = { .connection = p.line[0], .read = reads, .write = !reads };
             assert_int_equal(t->wait(p.worker[0], &want, 1, LIMIT), LS_OK);
             assert_true(want.ready);
             ls_status status = reads ? read_from(p.line[0], data, sizeof(data), &moved)
@@ -133,7 +133,7 @@ static void bytes_on_the_socket_are_no_bytes_of_the_line(void **state)
     size_t moved = 1;
     memset(noise, 'G', sizeof(noise));
     assert_true(send(ls_shm_descriptor(p.line[1]), noise, sizeof(noise), MSG_DONTWAIT) > 0);
-    ls_want want = { .line = p.line[0], .read = true };
+    ls_want want = { .connection = p.line[0], .read = true };
     double begin = ls_clock_now();
     assert_int_equal(t->wait(p.worker[0], &want, 1, 0.05), LS_OK);
     assert_false(want.ready);
@@ -179,13 +179,13 @@ enum { NO_FILE, TOO_SMALL, CAN_SHRINK, READ_ONLY, A_PIPE, TOO_LARGE, NOTHING_AND
 static void call_wrongly(int how)
 {
     ls_cluster_options o = job(0);
-    ls_unix_door door = { .kind = t->name, .options = job(1), .fd = -1 };
+    ls_unix_listener door = { .kind = t->name, .options = job(1), .fd = -1 };
     pair p = { .worker = { NULL } };
     size_t moved = 1;
     char byte;
     assert_int_equal(t->open(&o, 0, &p.worker[0]), LS_OK);
     int fd, size = sizeof(ls_shm_memory), pipes[2];
-    assert_int_equal(ls_unix_door_call(&door, 0, &fd), LS_OK);
+    assert_int_equal(ls_unix_listener_call(&door, 0, &fd), LS_OK);
     assert_true(fd >= 0);
     assert_int_equal(t->answer(p.worker[0], &p.line[0]), LS_OK);
     assert_int_equal(read_from(p.line[0], &byte, 1, &moved), LS_OK); /* nothing was said yet */
@@ -200,7 +200,7 @@ static void call_wrongly(int how)
     close(fd);
     ls_status status = wait_and_read(&p, 0, &byte, 1, &moved);
     assert_int_equal(status, LS_ERR_PEER);
-    assert_true(says(how >= NOTHING_AND_GONE ? "ended" : "handed over no shared memory of ours"));
+    assert_true(says(how >= NOTHING_AND_GONE ? "ended" : "did not pass valid shared memory"));
     assert_int_equal(write_to(p.line[0], "x", 1, &moved), LS_ERR_PEER);
     close(file);
     close(pipes[0]);

@@ -133,7 +133,7 @@ static bool is_done(const talk *k)
 
 static ls_status wait_some(talk *k)
 {
-    ls_want wants[2 * MOST + 1] = { { .line = NULL } };
+    ls_want wants[2 * MOST + 1] = { { .connection = NULL } };
     int count = 1;
     for (int r = 0; r < MOST; r++) {
         if (k->lines[r])

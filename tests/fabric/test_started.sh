@@ -63,7 +63,7 @@ unused() {
     if [ -z "$text" ]; then
         [ ! -s err ] || { cat err; return 1; }
     else
-        grep -q -F "$text, but it is not used: this process trains alone (--strategy multi-worker" err && [ "$(wc -l <err)" = 1 ] || { cat err; return 1; }
+        grep -q -F "$text, but this process trains alone; to use the cluster, give --strategy multi-worker" err && [ "$(wc -l <err)" = 1 ] || { cat err; return 1; }
     fi
 }
 FIVE='"a.invalid:1","b.invalid:1","c.invalid:1","d.invalid:1","e.invalid:1"' # these names are not resolved
@@ -142,7 +142,7 @@ tells_loss() {
 without_mpirun() {
     if LOCKSTEP_TRANSPORT=mpi RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$PORT timeout 60 "$LOCKSTEP" train mnist-cnn \
         --data synthetic --take 64 --strategy multi-worker >out 2>err; then return 1; fi
-    grep -q 'mpirun starts the workers' err || { cat err; return 1; }
+    grep -q 'start the workers with mpirun' err || { cat err; return 1; }
 }
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 # MPI's
 if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then

@@ -118,7 +118,7 @@ static bool is_through(pair *p)
         for (int step = 0; step < 2;) {
             if (ls_clock_now() > end)
                 return false;
-            ls_want other = { .line = p->line[step == 0 ? !from : from], .read = true }; /* it may have to open it */
+            ls_want other = { .connection = p->line[step == 0 ? !from : from], .read = true }; /* it may have to open it */
             if (p->t->wait(p->worker[step == 0 ? !from : from], &other, 1, 0) != LS_OK)
                 return false;
             ls_status status = step == 0 ? p->t->write(p->line[from], &(struct iovec){ &c, 1 }, 1, &moved)
@@ -138,12 +138,12 @@ static bool try_call(const ls_transport_table *t, ls_transport *caller, int rank
     double end = ls_clock_now() + LIMIT;
     out[0] = out[1] = NULL;
     while (ls_clock_now() < end && !out[0]) {
-        ls_want door[] = { { .line = NULL, .read = true } }, mine[] = { { .line = out[1], .read = true } };
+        ls_want door[] = { { .connection = NULL, .read = true } }, mine[] = { { .connection = out[1], .read = true } };
         if (!out[1])
             assert_int_equal(t->call(caller, rank, &out[1]), LS_OK);
         assert_int_equal(t->answer(called, &out[0]), LS_OK);
         assert_int_equal(t->wait(called, door, 1, 0.001), LS_OK);
-        mine->line = out[1];
+        mine->connection = out[1];
         assert_int_equal(t->wait(caller, mine, out[1] ? 1 : 0, 0.001), LS_OK);
         if (out[1] && mine->ready) { /* nothing is said yet: it has ended */
             size_t moved;
@@ -251,7 +251,7 @@ static void *run_pump(void *user)
     unsigned char *data = malloc(x->most);
     double end = ls_clock_now() + 3 * LIMIT;
     while (sent < x->send || got < x->receive) {
-        ls_want want = { .line = x->p->line[x->me], .read = got < x->receive, .write = sent < x->send, .ready = false };
+        ls_want want = { .connection = x->p->line[x->me], .read = got < x->receive, .write = sent < x->send, .ready = false };
         if (ls_clock_now() > end) {
             x->status = LS_ERR_INTERNAL;
             snprintf(x->why, sizeof(x->why), "%zu sent, %zu received, and then nothing", sent, got);
@@ -309,7 +309,7 @@ static size_t read_to_end(pair *p, int me, size_t already)
     unsigned char data[4096];
     double end = ls_clock_now() + LIMIT;
     while (ls_clock_now() < end) {
-        ls_want want = { .line = p->line[me], .read = true, .write = false, .ready = false };
+        ls_want want = { .connection = p->line[me], .read = true, .write = false, .ready = false };
         assert_int_equal(p->t->wait(p->worker[me], &want, 1, 0.1), LS_OK);
         ls_status status = p->t->read(p->line[me], &(struct iovec){ data, sizeof(data) }, 1, &moved);
         if (status != LS_OK) {
@@ -377,7 +377,7 @@ static void what_was_taken_arrives_by_itself(void **state)
     }
     while (got < sent + (MESSAGE - sent % MESSAGE) % MESSAGE && ls_clock_now() < end) {
         size_t at = sent % MESSAGE; /* the rest of a message that was taken in part */
-        ls_want want = { .line = p.line[1], .read = true, .write = false, .ready = false };
+        ls_want want = { .connection = p.line[1], .read = true, .write = false, .ready = false };
         if (at > 0) {
             assert_int_equal(p.t->write(p.line[0], &(struct iovec){ data + at, MESSAGE - at }, 1, &moved), LS_OK);
             sent += moved;
@@ -449,7 +449,7 @@ static void a_killed_worker_ends_its_lines(void **state)
     ls_status status = LS_OK;
     double end = ls_clock_now() + LIMIT;
     while (ls_clock_now() < end && status == LS_OK) {
-        ls_want want = { .line = line, .read = true, .write = false, .ready = false };
+        ls_want want = { .connection = line, .read = true, .write = false, .ready = false };
         t->wait(worker, &want, 1, 0.1);
         if (!line)
             assert_int_equal(t->answer(worker, &line), LS_OK);
@@ -478,7 +478,7 @@ static void *echo(void *user)
 {
     waiter *w = user;
     for (double end = ls_clock_now() + LIMIT; ls_clock_now() < end;) {
-        ls_want want = { .line = w->line, .read = true, .write = false, .ready = false };
+        ls_want want = { .connection = w->line, .read = true, .write = false, .ready = false };
         char c;
         size_t moved = 0, back = 0;
         w->t->wait(w->worker, &want, 1, 5);
@@ -512,8 +512,8 @@ static void threads_wait_for_lines_of_their_own(void **state)
         while (moved == 0 && ls_clock_now() < end)
             assert_int_equal(t->write(mine[i], &(struct iovec){ &c, 1 }, 1, &moved), LS_OK);
         for (moved = 0; moved == 0 && ls_clock_now() < end;) {
-            ls_want wants[2] = { { .line = mine[0], .read = true, .write = false, .ready = false },
-                                 { .line = mine[1], .read = true, .write = false, .ready = false } };
+            ls_want wants[2] = { { .connection = mine[0], .read = true, .write = false, .ready = false },
+                                 { .connection = mine[1], .read = true, .write = false, .ready = false } };
             assert_int_equal(t->wait(p.worker[1], wants, 2, 1), LS_OK);
             assert_int_equal(t->read(mine[i], &(struct iovec){ &back, 1 }, 1, &moved), LS_OK);
         }
@@ -533,8 +533,8 @@ static void threads_wait_for_lines_of_their_own(void **state)
 static void waiting_ends_when_its_time_is_over(void **state)
 {
     pair p = open_pair(*state);
-    ls_want wants[2] = { { .line = p.line[0], .read = true, .write = false, .ready = true },
-                         { .line = NULL, .read = true, .ready = true } };
+    ls_want wants[2] = { { .connection = p.line[0], .read = true, .write = false, .ready = true },
+                         { .connection = NULL, .read = true, .ready = true } };
     double begin = p.t->now(p.worker[0]);
     assert_int_equal(p.t->wait(p.worker[0], wants, 2, 0.05), LS_OK);
     assert_false(wants[0].ready || wants[1].ready);
@@ -562,7 +562,7 @@ static void keys_are_made_once_and_for_one_user(void **state)
     assert_int_equal(s.st_mode & 07777, 0600);
     assert_int_equal(s.st_size, LS_KEY_BYTES);
     assert_int_equal(ls_cluster_make_key(path), LS_ERR_STATE);
-    assert_true(says("is there already"));
+    assert_true(says("exists already"));
     assert_int_equal(ls_cluster_make_key("/nowhere/key"), LS_ERR_NOT_FOUND);
     assert_int_equal(ls_cluster_make_key(NULL), LS_ERR_INVALID);
     assert_int_equal(ls_key_read(path, &key), LS_OK);
@@ -628,7 +628,7 @@ static void call_and_be_refused(const ls_transport_table *t, ls_transport *calle
     assert_int_equal(t->call(caller, 0, &line), LS_OK);
     assert_non_null(line);
     for (double end = ls_clock_now() + LIMIT; status == LS_OK && ls_clock_now() < end;) {
-        ls_want want = { .line = line, .read = true, .write = false, .ready = false };
+        ls_want want = { .connection = line, .read = true, .write = false, .ready = false };
         assert_int_equal(t->wait(caller, &want, 1, 0.001), LS_OK);
         assert_int_equal(t->answer(called, &in), LS_OK);
         assert_null(in);
@@ -708,7 +708,7 @@ static ssize_t say_raw(const ls_transport_table *t, ls_transport *door, int port
     assert_true(fd >= 0);
     assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
     for (double end = ls_clock_now() + 0.5; n != 0 && ls_clock_now() < end;) {
-        ls_want want = { .line = NULL, .read = true };
+        ls_want want = { .connection = NULL, .read = true };
         assert_int_equal(t->wait(door, &want, 1, 0.001), LS_OK);
         assert_int_equal(t->answer(door, &in), LS_OK);
         assert_null(in);
@@ -733,7 +733,7 @@ static void strangers_come_no_further_than_64_bytes(void **state)
 
     memset(bytes, 'x', sizeof(bytes)); /* garbage */
     assert_int_equal(say_raw(t, door, port, bytes, sizeof(bytes), answer, sizeof(answer)), 0);
-    assert_true(door_says(t, door, "no worker"));
+    assert_true(door_says(t, door, "not a worker"));
     assert_int_equal(say_raw(t, door, port, "GET / HTTP/1.1\r\n\r\n", 18, answer, sizeof(answer)), -1); /* half-open */
     ls_preamble_write(&opening, bytes);
     assert_int_equal(say_raw(t, door, port, bytes, 63, answer, sizeof(answer)), -1);
@@ -783,7 +783,7 @@ static void other_versions_and_other_programs_are_told_by_the_caller(void **stat
         const char *says;
     } cases[] = { { 9, LS_REPLY_WELCOME, "version 9" },
                   { 9, LS_REPLY_OTHER_VERSION, "version 9" },
-                  { 1, 99, "no worker of Lockstep" },
+                  { 1, 99, "not a worker of Lockstep" },
                   { 1, LS_REPLY_OTHER_WORKER, "another worker" } };
     const ls_transport_table *t = *state;
     for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
@@ -935,7 +935,7 @@ static void thousands_of_connections_change_nothing(void **state)
         t->hang_up(q.line[0]);
         t->hang_up(q.line[1]);
         met++;
-        ls_want want = { .line = NULL, .read = true };
+        ls_want want = { .connection = NULL, .read = true };
         assert_int_equal(t->wait(door, &want, 1, 0.01), LS_OK);
         int now = count_descriptors();
         most = now > most ? now : most;
@@ -959,7 +959,7 @@ static void pass_a_byte(const ls_transport_table *t, ls_transport *caller, int r
     double end = ls_clock_now() + LIMIT;
     bool through = false;
     while (!through && ls_clock_now() < end) {
-        ls_want want = { .line = NULL, .read = true };
+        ls_want want = { .connection = NULL, .read = true };
         size_t moved = 0;
         char c = 'y';
         if (!line[1])

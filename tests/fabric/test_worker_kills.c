@@ -149,7 +149,7 @@ static bool joins_at(int where)
 static const ls_link *link_of(const ls_connection *line)
 {
     for (int r = 0; r < me.mesh->peers.size; r++)
-        if (me.mesh->links[r].line == line)
+        if (me.mesh->links[r].connection == line)
             return &me.mesh->links[r];
     return NULL;
 }

@@ -74,11 +74,11 @@ static double caller_at(const ls_transport *transport)
 
 static double want_at(const ls_transport *transport, const ls_want *want)
 {
-    if (!want->line)
+    if (!want->connection)
         return caller_at(transport);
-    double at = ends_at(want->line);
-    at = want->read ? sooner(at, readable_at(want->line)) : at;
-    return want->write ? sooner(at, writable_at(want->line)) : at;
+    double at = ends_at(want->connection);
+    at = want->read ? sooner(at, readable_at(want->connection)) : at;
+    return want->write ? sooner(at, writable_at(want->connection)) : at;
 }
 
 double ls_sim_ready_at(const ls_sim_worker *w)
@@ -98,11 +98,11 @@ void ls_sim_describe_waits(const ls_sim_worker *w, ls_text *out)
     for (int i = 0; i < w->want_count; i++) {
         const ls_want *want = &w->wants[i];
         ls_text_put(out, i ? ", " : " ");
-        if (!want->line)
+        if (!want->connection)
             ls_text_put(out, "a caller");
         else
-            ls_text_add(out, "worker %d (line %d%s%s)", want->line->wire->ends[!want->line->side].worker->number,
-                        want->line->wire->number, want->read ? ", to read" : "", want->write ? ", to write" : "");
+            ls_text_add(out, "worker %d (line %d%s%s)", want->connection->wire->ends[!want->connection->side].worker->number,
+                        want->connection->wire->number, want->read ? ", to read" : "", want->write ? ", to write" : "");
     }
 }
 
@@ -557,8 +557,8 @@ static ls_status sim_wait(ls_transport *t, ls_want *wants, int count, double sec
     w->in_wait = false;
     LS_TRY(entered);
     for (int i = 0; i < count; i++)
-        if (wants[i].line && wants[i].line->closed)
-            return ls_sim_blame(w, "it waits for line %d, which it has hung up", wants[i].line->wire->number);
+        if (wants[i].connection && wants[i].connection->closed)
+            return ls_sim_blame(w, "it waits for line %d, which it has hung up", wants[i].connection->wire->number);
     if (mark_ready(sim, t, wants, count) == 0 && seconds > 0) {
         w->waits_at = t;
         w->wants = wants;

@@ -290,7 +290,7 @@ check "workers do not outlive the launcher" launcher_dies
 # The others would wait for the join limit, which is longer than launch() waits.
 dies_while_meeting() {
     fails_with 137 launch --workers 3 --join-limit 1000 "$@" -- sh -c '[ $LOCKSTEP_RANK != 1 ] || kill -9 $$; exec "$0" devices' "$LOCKSTEP" || return 1
-    [ "$(grep -c 'workers* .*1.* of 3 ended before all workers had met' "$TMP/err")" = 2 ] || { cat "$TMP/err"; return 1; }
+    [ "$(grep -c 'workers* .*1.* of 3 ended before all workers had connected' "$TMP/err")" = 2 ] || { cat "$TMP/err"; return 1; }
 }
 check "one dies while workers meet, and the others end at once" dies_while_meeting
 check "one dies while workers meet over tcp" dies_while_meeting --transport tcp
@@ -330,7 +330,7 @@ check "one worker dies while they meet, and the others begin if they are enough"
 meets_nobody() {
     fails_with 1 env LOCKSTEP_RANK=1 LOCKSTEP_WORLD_SIZE=3 LOCKSTEP_RENDEZVOUS="$MARK" LOCKSTEP_JOIN_LIMIT=0.3 \
         timeout 60 "$LOCKSTEP" devices || return 1
-    grep -q 'workers 0, 2 of 3 did not come within 0.3 s' "$TMP/err"
+    grep -q 'workers 0, 2 of 3 did not connect within 0.3 s' "$TMP/err"
 }
 check "a worker that is alone names the missing workers" meets_nobody
 

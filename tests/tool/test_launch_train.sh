@@ -97,7 +97,7 @@ over_tcp_with_key() {
     LOCKSTEP_KEY_FILE=$TMP/key LOCKSTEP_TRANSPORT=tcp same_bits 2 mnist-cnn --data synthetic --take 100 --batch-size 33 --epochs 1 &&
         [ "$(stat -c %a:%s "$TMP/key")" = 600:32 ] || return 1
     if "$LOCKSTEP" key "$TMP/key" 2>"$TMP/err"; then return 1; fi
-    grep -q 'is there already' "$TMP/err" || return 1
+    grep -q 'exists already' "$TMP/err" || return 1
     chmod 644 "$TMP/key"
     if LOCKSTEP_KEY_FILE=$TMP/key launch --transport tcp -- "$LOCKSTEP" train mnist-cnn --data synthetic --take 32 >"$TMP/err" 2>&1; then return 1; fi
     grep -q 'has mode 0644' "$TMP/err" || { cat "$TMP/err"; return 1; }
@@ -152,7 +152,7 @@ check "bytes of other workers are counted" counted
 
 simulated() {
     if LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_RENDEZVOUS=x LOCKSTEP_TRANSPORT=sim "$LOCKSTEP" train mlp --data synthetic --take 32 2>"$TMP/err"; then return 1; fi
-    grep -q 'the transport "sim" is not known: there are auto, shm' "$TMP/err" || { cat "$TMP/err"; return 1; }
+    grep -q 'the transport "sim" is unknown: expected auto, shm' "$TMP/err" || { cat "$TMP/err"; return 1; }
 }
 check "the simulated network of the tests is not a transport of jobs" simulated
 

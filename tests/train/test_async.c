@@ -369,11 +369,11 @@ static void strangers_say_nothing(void **state)
     (void)state;
     ls_cluster_options a = process_of(0, "unix"), b = process_of(1, "unix");
     ls_messenger *one = open_post(&a, "the job", -1, 100);
-    ls_unix_door door = { .kind = "unix", .options = b, .fd = -1 };
+    ls_unix_listener door = { .kind = "unix", .options = b, .fd = -1 };
     unsigned char bytes[512];
     for (int i = 0; i < 100; i++) {
         int fd;
-        OK(ls_unix_door_call(&door, 0, &fd));
+        OK(ls_unix_listener_call(&door, 0, &fd));
         assert_true(fd >= 0);
         memset(bytes, i * 37, sizeof(bytes));
         if (i % 2) /* a head that begins well */

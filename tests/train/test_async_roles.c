@@ -66,14 +66,14 @@ static ls_status fit(const play *p)
 /* The job as the process describes it when it calls the chief: all must send the same. */
 static void learn(play *p)
 {
-    ls_unix_door door = { .kind = "unix", .options = process_of(p, 0), .fd = -1 };
+    ls_unix_listener door = { .kind = "unix", .options = process_of(p, 0), .fd = -1 };
     ls_frame head;
     int fd = -1;
     double end = ls_clock_now() + LIMIT;
-    OK(ls_unix_door_open(&door));
+    OK(ls_unix_listener_open(&door));
     for (size_t got = 0; ls_clock_now() < end && got < sizeof(head); usleep(1000)) {
         if (fd < 0)
-            fd = ls_unix_door_answer(&door);
+            fd = ls_unix_listener_answer(&door);
         ssize_t more = fd < 0 ? 0 : read(fd, (char *)&head + got, sizeof(head) - got);
         got += more > 0 ? (size_t)more : 0;
     }
@@ -83,7 +83,7 @@ static void learn(play *p)
         got += more > 0 ? (size_t)more : 0;
     }
     close(fd);
-    ls_unix_door_close(&door);
+    ls_unix_listener_close(&door);
 }
 
 static void open_post(play *p, int rank)

@@ -211,8 +211,8 @@ static void one_that_wakes_writes_nothing(void **state)
 {
     fixture *f = *state;
     const int members[] = { 0, 1 };
-    ls_peers peers = { .rank = 0, .size = 2, .count = 2, .members = members, .job = 7, .epoch = 1 };
-    ls_peers others = { .rank = 1, .size = 2, .count = 1, .members = members + 1, .job = 7, .epoch = 2 };
+    ls_peers peers = { .rank = 0, .size = 2, .count = 2, .members = members, .job = 7, .generation = 1 };
+    ls_peers others = { .rank = 1, .size = 2, .count = 1, .members = members + 1, .job = 7, .generation = 2 };
     ls_train_log *first = NULL;
     ls_text whole = { 0 };
     ls_text_put(&whole, START(0) "x\"}\n");
@@ -260,7 +260,7 @@ static void one_that_wakes_after_the_end_writes_nothing(void **state)
     ls_train_log *second = open_quiet(f, false);
     put(second, START(0) "x\"");
     put_steps(second, 1, 3);
-    peers = (ls_peers){ .rank = 1, .size = 2, .count = 1, .members = members + 1, .epoch = 1 };
+    peers = (ls_peers){ .rank = 1, .size = 2, .count = 1, .members = members + 1, .generation = 1 };
     ls_train_log_take_over(second);
     put_steps(second, 4, 4);
     ls_train_log_end(second);

@@ -116,7 +116,7 @@ check "a process with another number of servers" refused 'parameter servers: 1' 
 by_hand() {
     if LOCKSTEP_RANK=0 LOCKSTEP_WORLD_SIZE=2 LOCKSTEP_SERVERS=1 LOCKSTEP_RENDEZVOUS=by-hand-$$ LOCKSTEP_JOIN_LIMIT=1 \
         timeout 60 "$ROOT/$LS_BUILD/examples/line" >out 2>&1; then return 1; fi
-    grep -q 'worker 1 of 2 did not come' out || { cat out; return 1; }
+    grep -q 'worker 1 of 2 did not connect' out || { cat out; return 1; }
     timeout 60 "$ROOT/$LS_BUILD/examples/line" >one && launch --workers 2 --servers 1 -- "$ROOT/$LS_BUILD/examples/line" >out || return 1
     [ "$(grep -c -F -x "$(tail -n 1 one)" out)" = 1 ] || { cat one out; return 1; }
 }

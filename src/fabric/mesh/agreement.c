@@ -12,7 +12,7 @@
 #define MEET_AGAIN  0.5 /* seconds for the others to send MET after a loss before BEGIN */
 #define LOG_MISSING 3.0 /* seconds until the log names the missing workers */
 
-/* Returns the worker that sends BEGIN: the first that is not lost. */
+/* Returns the worker that sends BEGIN. */
 static int first_of(const ls_handshake *hs)
 {
     const ls_peers *p = &hs->mesh->peers;
@@ -50,7 +50,6 @@ static bool is_of_group(const ls_handshake *hs, const ls_frame *frame)
     return memcmp(frame->hash, hs->group, sizeof(hs->group)) == 0;
 }
 
-/* Makes a MET or BEGIN frame. */
 static ls_frame make_group_frame(const ls_handshake *hs, ls_frame_kind kind)
 {
     ls_frame frame = ls_mesh_frame(hs->mesh, kind, "");
@@ -62,9 +61,9 @@ static ls_frame make_group_frame(const ls_handshake *hs, ls_frame_kind kind)
 static void meet_again(ls_handshake *hs)
 {
     ls_mesh *mesh = hs->mesh;
-    ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it meets the others again");
+    ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it starts the handshake again");
     for (int r = 0; r < hs->options->size; r++) {
-        (void)ls_mesh_send(mesh, r, &leaves); /* on failure the peer sees the connection end */
+        (void)ls_mesh_send(mesh, r, &leaves); /* the peer sees the connection end */
         ls_mesh_hang_up(mesh, r);
         mesh->lost[r] = ls_handshake_begins(hs, r) || r == hs->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
         mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
@@ -99,7 +98,7 @@ static ls_status begin(ls_handshake *hs, ls_frame frame)
             mesh->readies[r] = (ls_frame){ 0 };
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->peers.members[i] != mesh->peers.rank)
-            LS_TRY(ls_mesh_pass_on(mesh, mesh->peers.members[i], frame));
+            LS_TRY(ls_mesh_forward(mesh, mesh->peers.members[i], frame));
     ls_mesh_push(mesh);
     return LS_OK;
 }
@@ -114,7 +113,7 @@ void ls_handshake_hear(ls_handshake *hs, int rank, const ls_frame *frame)
         hs->begin = *frame;
 }
 
-/* Returns whether all remaining workers have sent MET; *same: they met the same processes. */
+/* *same: all have met the same processes. */
 static bool all_have_met(const ls_handshake *hs, bool *same)
 {
     const ls_peers *p = &hs->mesh->peers;
@@ -129,7 +128,6 @@ static bool all_have_met(const ls_handshake *hs, bool *same)
     return all;
 }
 
-/* Sends MET to the first worker that is not lost. */
 static ls_status say_met(ls_handshake *hs)
 {
     if (!hs->met) {
@@ -146,8 +144,7 @@ static ls_status say_met(ls_handshake *hs)
     return LS_OK;
 }
 
-/* Returns whether to start over: a worker was lost that not all have met, or has started over
- * itself. */
+/* A worker was lost that not all have met, or it has started over. */
 static bool is_broken(ls_handshake *hs)
 {
     const ls_mesh *mesh = hs->mesh;
@@ -177,7 +174,7 @@ static ls_status agree(ls_handshake *hs)
         return LS_OK;
     bool all = all_have_met(hs, &same);
     if (!same) {
-        snprintf(hs->why, sizeof(hs->why), "workers have met different processes of the same rank");
+        snprintf(hs->why, sizeof(hs->why), "workers are connected to different processes of the same rank");
         meet_again(hs);
     } else if (all) {
         return begin(hs, make_group_frame(hs, LS_FRAME_BEGIN));
@@ -187,7 +184,7 @@ static ls_status agree(ls_handshake *hs)
 
 /* ---- Reports of the launcher ---- */
 
-/* Returns how many beginning workers ended; *left: workers that remain, without servers. */
+/* *left: workers that remain, without servers. */
 static int count_gone(const ls_handshake *hs, const uint64_t *gone, int *left, ls_text *names)
 {
     int count = 0;
@@ -210,8 +207,8 @@ static void do_without(ls_handshake *hs, const uint64_t *gone)
     meet_again(hs);
 }
 
-/* Begins the job with the remaining workers if they are enough (options->least), else fails.
- * Between MET and BEGIN it waits MEET_AGAIN seconds first, as the others may begin nevertheless. */
+/* Begins without the workers that ended if enough remain (options->least), else fails. After MET it
+ * waits MEET_AGAIN seconds first, as the others may begin anyway. */
 static ls_status check_launcher(ls_handshake *hs)
 {
     ls_text names = { 0 };
@@ -230,7 +227,7 @@ static ls_status check_launcher(ls_handshake *hs)
     } else {
         status =
             ls_fail(LS_ERR_PEER,
-                    "worker%s %s of %d ended before all workers had met, and will not be started again (this is "
+                    "worker%s %s of %d ended before all workers had connected, and will not be started again (this is "
                     "worker %d of job \"%s\")",
                     count == 1 ? "" : "s", ls_text_get(&names), hs->options->size, hs->options->rank, hs->options->job);
     }
@@ -245,7 +242,7 @@ bool ls_handshake_launcher_saw_end(const ls_handshake *hs, int rank)
 
 /* ---- Until the job begins ---- */
 
-/* Sends BEGIN completely before the program does anything else. */
+/* The program must not do anything before BEGIN is sent. */
 static ls_status send_begin(ls_handshake *hs)
 {
     ls_mesh *mesh = hs->mesh;
@@ -269,7 +266,7 @@ static ls_status meet_all(ls_handshake *hs)
     return send_begin(hs);
 }
 
-/* Sends LEFT, so that workers which have met this one do not begin without it. */
+/* Workers that have met this one must not begin without it. */
 static void give_up(ls_handshake *hs)
 {
     ls_error why;
@@ -289,7 +286,7 @@ static ls_status open_handshake(ls_handshake *hs, int number, const char *about)
     hs->wants = calloc((size_t)(hs->channels + 1) * (size_t)size + LS_MOST_CALLERS + 1, sizeof(*hs->wants));
     hs->marks = calloc((size_t)hs->options->size, sizeof(*hs->marks));
     if (!hs->wants || !hs->marks)
-        return ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", hs->options->size);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the handshakes of %d workers", hs->options->size);
     for (int i = 0; i < mesh->peers.count; i++)
         ls_set_bit(hs->begins, mesh->peers.members[i]);
     hs->process = ls_process_self();
@@ -324,7 +321,7 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
     LS_TRY(ls_mesh_create(options, &mesh));
     mesh->log = log;
     ls_handshake *hs = mesh->handshake = calloc(1, sizeof(*hs));
-    ls_status status = hs ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory to meet %d workers", options->size);
+    ls_status status = hs ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the handshakes of %d workers", options->size);
     if (hs)
         *hs = (ls_handshake){ .mesh = mesh, .copy = *options, .options = &hs->copy, .launcher = -1 };
     if (status == LS_OK)
@@ -332,15 +329,15 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
     if (status == LS_OK)
         status = open_handshake(hs, number, about);
     if (status == LS_OK && mesh->table->beats)
-        status = ls_heartbeat_start(mesh->transport, mesh->table, mesh->alive, options->size, mesh->silence_limit,
-                                    &mesh->beats);
+        status = ls_heartbeat_start(mesh->transport, mesh->table, mesh->heartbeats, options->size, mesh->silence_limit,
+                                    &mesh->heartbeat);
     if (status != LS_OK) {
         ls_mesh_free(mesh);
         return status;
     }
     mesh->peers.slice = mesh->table->slice;
     if (hs->joins)
-        ls_mesh_come_later(mesh, hs->members, hs->generation);
+        ls_mesh_start_joining(mesh, hs->members, hs->generation);
     *out = mesh;
     return LS_OK;
 }

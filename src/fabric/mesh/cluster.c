@@ -1,5 +1,4 @@
-/* Joining a cluster with a context, and the collective calls of the public API
- * (lockstep/cluster.h). */
+/* Joining a cluster, and the collective calls of lockstep/cluster.h. */
 #include "fabric/mesh/cluster.h"
 
 #include <stdatomic.h>
@@ -15,26 +14,28 @@
 static ls_status check_options(const ls_cluster_options *o, const char *call)
 {
     if (o->size < 1 || o->size > LS_MAX_CLUSTER || o->rank < 0 || o->rank >= o->size)
-        return ls_fail(LS_ERR_INVALID, "%s: worker %d of %d: there are 1 to %d workers, the first is 0", call, o->rank,
-                       o->size, LS_MAX_CLUSTER);
+        return ls_fail(LS_ERR_INVALID, "%s: rank %d of %d workers: size must be 1 to %d, and rank 0 to size - 1", call,
+                       o->rank, o->size, LS_MAX_CLUSTER);
     if (o->begin < 0 || o->begin > o->size || o->least < 0 || o->least > o->size)
-        return ls_fail(LS_ERR_INVALID, "%s: %d of %d workers begin, at least %d go on: 0 to %d are possible", call,
-                       o->begin, o->size, o->least, o->size);
+        return ls_fail(LS_ERR_INVALID, "%s: begin is %d and least is %d: both must be 0 to the size, %d", call,
+                       o->begin, o->least, o->size);
     int begin = o->begin > 0 ? o->begin : o->size;
     if (o->servers < 0 || o->servers >= begin)
-        return ls_fail(LS_ERR_INVALID, "%s: %d parameter servers among the %d that begin: there must be a worker, too",
-                       call, o->servers, begin);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: %d parameter servers among the %d that begin: at least one must be a worker", call,
+                       o->servers, begin);
     if (!memchr(o->job, '\0', sizeof(o->job)))
         return ls_fail(LS_ERR_INVALID, "%s: the job's name has more than %zu characters", call, sizeof(o->job) - 1);
     if (o->size > 1 && o->job[0] == '\0')
         return ls_fail(LS_ERR_INVALID,
-                       "%s: .job is empty: give all %d workers the same name, which no other job uses at the time",
-                       call, o->size);
+                       "%s: .job is empty: give all %d workers the same name, which no other running job uses", call,
+                       o->size);
     if (o->evaluator && o->size > 1)
-        return ls_fail(LS_ERR_INVALID, "%s: an evaluator of a cluster of %d: it is in none, its size is 1", call,
+        return ls_fail(LS_ERR_INVALID, "%s: an evaluator belongs to no cluster: size must be 1 (got %d)", call,
                        o->size);
     if (!(o->join_limit >= 0) || !(o->silence_limit >= 0))
-        return ls_fail(LS_ERR_INVALID, "%s: limits of %g s and %g s: they are 0 (the default) or above", call,
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: join_limit and silence_limit must be 0 (the default) or more (got %g and %g s)", call,
                        o->join_limit, o->silence_limit);
     return LS_OK;
 }
@@ -44,7 +45,7 @@ void ls_context_leave_cluster(ls_context *ctx)
     ls_cluster *cluster = ctx->cluster;
     if (!cluster)
         return;
-    /* Keeps the last error: a program may close its context first and print the error then. */
+    /* Keeps the last error: a program may print it after closing its context. */
     ls_error before;
     ls_error_keep(&before, LS_ERR_PEER);
     ls_mesh_close(cluster->mesh);
@@ -107,11 +108,10 @@ ls_status ls_cluster_join(ls_context *ctx, const ls_cluster_options *options)
 
 /* ---- Meeting, when the context is opened ---- */
 
-/* Number of clusters of this process. Contexts meet those of other processes in the order of
- * opening. */
+/* Contexts meet those of other processes in the order of opening. */
 static atomic_int meetings;
 
-/* Finding the bit class runs kernels: in this process only, as ctx->peers is not set yet. */
+/* Finding the bit class runs kernels in this process only, as ctx->peers is not set yet. */
 static ls_status meet(ls_context *ctx, ls_cluster *cluster)
 {
     char *about = NULL, *bits = NULL;
@@ -130,8 +130,7 @@ static ls_status meet(ls_context *ctx, ls_cluster *cluster)
     return status;
 }
 
-/* A job with parameter servers forms a mesh only if it trains without staleness, which is not known
- * before it trains. */
+/* A job with parameter servers forms a mesh only if it trains without staleness. */
 bool ls_context_meets_later(const ls_context *ctx)
 {
     return ctx->cluster->options.servers > 0;
@@ -143,7 +142,7 @@ ls_status ls_cluster_go_apart(ls_context *ctx, ls_cluster_options *out, int *num
     ls_status status = LS_OK;
     pthread_mutex_lock(&cluster->mutex);
     if (cluster->mesh || cluster->meeting)
-        status = ls_fail(LS_ERR_STATE, "the processes of this context have met to run together, by an earlier call: "
+        status = ls_fail(LS_ERR_STATE, "an earlier call connected this context to its cluster for synchronous runs; "
                                        "asynchronous training needs a context of its own");
     if (status == LS_OK) {
         cluster->apart = true;
@@ -224,11 +223,10 @@ void ls_cluster_warn_unused(ls_context *ctx)
         snprintf(who, sizeof(who), "evaluator");
     else
         snprintf(who, sizeof(who), "worker %d of %d", found.rank, found.size);
-    ls_log_write(
-        &ctx->log, LS_LOG_WARNING,
-        "%s describes a cluster in which this is %s, but it is not used: this process trains alone (--strategy "
-        "multi-worker or parameter-server, or ls_cluster_join(ctx, NULL), uses it)",
-        by, who);
+    ls_log_write(&ctx->log, LS_LOG_WARNING,
+                 "%s describes a cluster in which this is %s, but this process trains alone; to use the cluster, give "
+                 "--strategy multi-worker or parameter-server, or call ls_cluster_join(ctx, NULL)",
+                 by, who);
 }
 
 bool ls_cluster_introduce(ls_context *ctx, char *out, size_t bytes)
@@ -275,9 +273,10 @@ ls_status ls_cluster_broadcast(ls_context *ctx, const char *what, int from, void
 {
     LS_TRY(begin_together(ctx, "ls_cluster_broadcast"));
     if (!data && bytes > 0)
-        return ls_fail(LS_ERR_INVALID, "ls_cluster_broadcast: no place for %zu bytes was given", bytes);
+        return ls_fail(LS_ERR_INVALID, "ls_cluster_broadcast: data is NULL, but bytes is %zu", bytes);
     if (from < 0 || from >= ls_cluster_size(ctx))
-        return ls_fail(LS_ERR_INVALID, "ls_cluster_broadcast: there is no worker %d of %d", from, ls_cluster_size(ctx));
+        return ls_fail(LS_ERR_INVALID, "ls_cluster_broadcast: worker %d is unknown; the cluster has %d", from,
+                       ls_cluster_size(ctx));
     if (!ctx->peers)
         return LS_OK;
     ls_piece piece = { from, LS_ALL_WORKERS, data, bytes };
@@ -293,10 +292,10 @@ ls_status ls_cluster_gather(ls_context *ctx, const char *what, const void *data,
     LS_TRY(begin_together(ctx, "ls_cluster_gather"));
     int size = ls_cluster_size(ctx), rank = ls_cluster_rank(ctx);
     if ((!data || !out) && bytes > 0)
-        return ls_fail(LS_ERR_INVALID, "ls_cluster_gather: %zu bytes and a place for those of %d workers are needed",
-                       bytes, size);
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_cluster_gather: data or out is NULL, but bytes is %zu for each of %d workers", bytes, size);
     if (bytes > SIZE_MAX / LS_MAX_CLUSTER)
-        return ls_fail(LS_ERR_OVERFLOW, "ls_cluster_gather: %zu bytes of each worker are too many", bytes);
+        return ls_fail(LS_ERR_OVERFLOW, "ls_cluster_gather: %zu bytes from each worker are too many", bytes);
     for (int r = 0; r < size; r++)
         pieces[r] = (ls_piece){ r, LS_ALL_WORKERS, bytes ? (char *)out + (size_t)r * bytes : NULL, bytes };
     if (bytes > 0)

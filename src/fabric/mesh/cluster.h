@@ -7,8 +7,7 @@
 
 typedef struct ls_cluster {
     ls_cluster_options options;
-    /* Held while workers meet. Recursive: the thread that meets opens the context and comes
-     * back. */
+    /* Held while workers meet. Recursive: that thread opens the context and comes back. */
     pthread_mutex_t mutex;
     bool meeting;
     ls_error failed; /* why meeting failed; status LS_OK: it did not */
@@ -17,16 +16,14 @@ typedef struct ls_cluster {
     bool apart; /* asynchronous: processes never meet as a mesh */
 } ls_cluster;
 
-/* Makes the processes of this context asynchronous: they exchange messages and never meet as a
- * mesh. Fails with LS_ERR_STATE if they have met. Gives the options, and the number of this cluster
- * in the process. */
+/* Makes the processes asynchronous: they never meet as a mesh. LS_ERR_STATE: they have. Gives the
+ * options and the number of this cluster in the process. */
 ls_status ls_cluster_go_apart(ls_context *ctx, ls_cluster_options *out, int *number);
 
-/* Warns, once in a process, if such a cluster is not used. */
+/* Warns once if a cluster of the environment is not used. */
 void ls_cluster_warn_unused(ls_context *ctx);
 
-/* Describes the cluster in one line, for the chief to print; false: there is none, or it was
- * described. */
+/* Describes the cluster in one line; false: there is none, or it was described. */
 bool ls_cluster_introduce(ls_context *ctx, char *out, size_t bytes);
 
 #endif

@@ -6,12 +6,11 @@
 static ls_status explain_difference(const ls_mesh *mesh, const ls_frame *own, int rank, const ls_frame *theirs)
 {
     char what[LS_FRAME_WHAT];
-    return ls_fail(
-        LS_ERR_PEER,
-        "workers do not do the same: worker %d is at \"%s\" (exchange %llu, tag %016llx), worker %d at \"%s\" "
-        "(exchange %llu, tag %016llx)",
-        mesh->peers.rank, own->what, (unsigned long long)own->sequence, (unsigned long long)own->tag, rank,
-        ls_frame_says(theirs, what), (unsigned long long)theirs->sequence, (unsigned long long)theirs->tag);
+    return ls_fail(LS_ERR_PEER,
+                   "workers diverged: worker %d is at \"%s\" (exchange %llu, tag %016llx), worker %d at \"%s\" "
+                   "(exchange %llu, tag %016llx)",
+                   mesh->peers.rank, own->what, (unsigned long long)own->sequence, (unsigned long long)own->tag, rank,
+                   ls_frame_says(theirs, what), (unsigned long long)theirs->sequence, (unsigned long long)theirs->tag);
 }
 
 static uint64_t bytes_between(const ls_exchange_at *at, int from, int to)
@@ -46,7 +45,7 @@ ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out)
     return LS_OK;
 }
 
-/* Fails if a worker is READY without having sent this exchange: it never will. */
+/* A worker that is READY without having sent this exchange never will. */
 static ls_status check_readies(const ls_mesh *mesh, const ls_frame *head)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
@@ -83,7 +82,7 @@ static ls_status begin(ls_mesh *mesh, ls_exchange_at *at, uint64_t tag, const ch
         LS_TRY(ls_mesh_send(mesh, r, &frame));
     }
     ls_mesh_push(mesh);
-    return ls_mesh_look_again(mesh);
+    return ls_mesh_resume_held(mesh);
 }
 
 /* Frames are sent and received in order. */
@@ -97,8 +96,8 @@ static bool is_done(const ls_link *link, uint64_t sequence)
     return true;
 }
 
-/* Publishes the worker that holds up the exchange: among several, the one not heard from for
- * longest, as it may delay the others. */
+/* Publishes the worker that holds up the exchange: the one not heard from for longest, as it may
+ * delay the others. */
 static bool is_over(ls_mesh *mesh, uint64_t sequence)
 {
     int missing = -1;
@@ -155,8 +154,8 @@ ls_status ls_mesh_settle(ls_peers *peers)
     return ls_mesh_exit(mesh, status);
 }
 
-/* Non-blocking: errors surface at the next wait. Does nothing without heartbeat connections: those
- * transports are for one thread. */
+/* Errors surface at the next wait. Does nothing without heartbeat connections: those transports are
+ * for one thread. */
 void ls_mesh_move_on(ls_peers *peers)
 {
     ls_mesh *mesh = (ls_mesh *)peers;

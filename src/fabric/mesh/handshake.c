@@ -1,7 +1,4 @@
-/* How a worker connects to the others (handshake.h). At the start each worker calls all lower
- * ranks; later a worker that joins calls the members, and a member whose connection broke calls the
- * lower rank again. Each connection begins with HELLOs (hello.h), which decide whether it is kept.
- */
+/* Which connections a worker makes and accepts (handshake.h). */
 #include "fabric/mesh/handshake.h"
 
 #include <string.h>
@@ -10,15 +7,15 @@
 
 #define CALL_AGAIN  0.01 /* seconds until missing workers are called again */
 #define ASK_HIGHER  0.2  /* seconds between calls that ask higher ranks whether the job runs */
-#define LOG_REFUSED 10.0 /* seconds between two log lines about refused callers */
-#define LOG_AGAIN   10.0 /* seconds between two such log lines */
-#define LOOK_AGAIN  2.0  /* seconds after which a joining worker asks for the members again */
+#define LOG_REFUSED 10.0 /* seconds between log lines about refused callers */
+#define LOG_AGAIN   10.0 /* seconds between log lines about missing workers */
+#define LOOK_AGAIN  2.0  /* seconds until a joining worker asks for the members again */
 
 /* ---- Calling and answering ---- */
 
 static bool is_connected(const ls_handshake *hs, int rank, int channel)
 {
-    return channel ? hs->mesh->links[rank].lives : hs->mesh->links[rank].line != NULL;
+    return channel ? hs->mesh->links[rank].has_heartbeat : hs->mesh->links[rank].connection != NULL;
 }
 
 static ls_hello *call_to(const ls_handshake *hs, int rank, int channel)
@@ -42,7 +39,7 @@ static void say(const ls_handshake *hs, ls_hello *h, int channel)
     ls_mesh_put_members(mesh, &h->out);
 }
 
-/* Returns whether to reconnect to a member of lower rank: first for data, then for heartbeats. */
+/* Reconnects to lower ranks, first for data, then for heartbeats. */
 static bool should_reconnect(const ls_handshake *hs, int rank, int channel)
 {
     const ls_mesh *mesh = hs->mesh;
@@ -50,8 +47,8 @@ static bool should_reconnect(const ls_handshake *hs, int rank, int channel)
            mesh->lost[rank] == (channel ? LS_NOT_LOST : LS_LOST_BROKEN);
 }
 
-/* Lower ranks are always called. Higher ranks call themselves; this worker calls them now and then
- * (asks) to learn whether the job has begun. */
+/* Higher ranks call themselves; this worker calls them now and then (asks) to learn whether the job
+ * has begun. */
 static bool should_call(const ls_handshake *hs, int rank, int channel, bool asks)
 {
     if (hs->mesh->begun)
@@ -63,7 +60,7 @@ static bool should_call(const ls_handshake *hs, int rank, int channel, bool asks
     return asks || (rank < hs->options->rank && ls_handshake_begins(hs, rank));
 }
 
-/* Calls for heartbeats only after the data connection exists, so that both end together. */
+/* Heartbeats come after the data, so that both end together. */
 static ls_status call_on_all(ls_handshake *hs)
 {
     double now = hs->mesh->table->now(hs->mesh->transport);
@@ -99,7 +96,6 @@ void ls_handshake_learn(ls_handshake *hs, const ls_frame *in)
             ls_mesh_hang_up(hs->mesh, r);
 }
 
-/* Learns about the running job from a member's HELLO. */
 static void learn(ls_handshake *hs, const ls_frame *in)
 {
     if (in->tag == 0 || in->tag > UINT32_MAX)
@@ -119,19 +115,18 @@ static void meet(ls_handshake *hs, ls_hello *h)
         hs->mesh->processes[rank] = h->in.process;
         ls_set_bit(hs->seen, rank);
     } else {
-        ls_mesh_hear_life(hs->mesh, rank, h->at);
+        ls_mesh_add_heartbeat(hs->mesh, rank, h->at);
     }
     *h = (ls_hello){ 0 };
 }
 
-/* Returns whether a heartbeat connection is from the same process as the data connection. */
+/* Heartbeats must come from the process that sends the data. */
 static bool fits(const ls_handshake *hs, const ls_hello *h, int rank, int channel)
 {
     return channel == 0 || (is_connected(hs, rank, 0) && hs->marks[rank] == h->in.hash[0]);
 }
 
-/* Returns whether a HELLO comes from the process that this worker had met, in the same
- * generation. */
+/* Returns whether this is the process met before, in the same generation. */
 static bool is_same_member(const ls_handshake *hs, const ls_hello *h)
 {
     int rank = (int)h->in.from;
@@ -139,7 +134,6 @@ static bool is_same_member(const ls_handshake *hs, const ls_hello *h)
            h->in.hash[0] == hs->marks[rank];
 }
 
-/* Handles a member's answer to a reconnecting call. */
 static void hear_reconnected(ls_handshake *hs, ls_hello *h, int rank, int channel)
 {
     bool refused = (h->in.requests & LS_HELLO_REFUSES) != 0;
@@ -149,8 +143,7 @@ static void hear_reconnected(ls_handshake *hs, ls_hello *h, int rank, int channe
         ls_hello_forget(&hs->hellos, h);
 }
 
-/* Handles an outgoing call. A failed one is repeated, as is one to a higher rank that has not
- * begun. */
+/* A failed call is repeated, as is one to a higher rank that has not begun. */
 static ls_status hear_called(ls_handshake *hs, int rank, int channel)
 {
     ls_hello *h = call_to(hs, rank, channel);
@@ -167,7 +160,8 @@ static ls_status hear_called(ls_handshake *hs, int rank, int channel)
                                 : rank < hs->options->rank && ls_handshake_begins(hs, hs->options->rank);
         bool refused = (h->in.requests & LS_HELLO_REFUSES) != 0;
         if (wanted && refused && channel == 0)
-            snprintf(hs->why, sizeof(hs->why), "worker %d has met a worker %d already", rank, hs->options->rank);
+            snprintf(hs->why, sizeof(hs->why), "worker %d is already connected to another worker %d", rank,
+                     hs->options->rank);
         if (wanted && !refused && !is_connected(hs, rank, channel) && fits(hs, h, rank, channel))
             meet(hs, h);
         else
@@ -176,21 +170,20 @@ static ls_status hear_called(ls_handshake *hs, int rank, int channel)
     return LS_OK;
 }
 
-/* Returns whether the connection to a member may be replaced: not if it left or is dead. */
+/* A member that left or is dead cannot reconnect. */
 static bool may_return(const ls_handshake *hs, int rank)
 {
     ls_absence how = hs->mesh->lost[rank];
     return how != LS_LOST_LEFT && how != LS_LOST_DEAD;
 }
 
-/* The peer has lost this connection, whether or not this side has noticed. */
+/* The peer has lost this connection, even if this side has not noticed. */
 static void drop_broken(ls_handshake *hs, int rank)
 {
     ls_mesh_lose(hs->mesh, rank, LS_LOST_BROKEN, "its connection broke");
     ls_mesh_hang_up(hs->mesh, rank);
 }
 
-/* Whether to accept a caller: now, later or not at all. */
 typedef enum decision { ACCEPT, WAIT, REFUSE } decision;
 
 static decision classify_caller(const ls_handshake *hs, const ls_hello *h)
@@ -212,17 +205,16 @@ static decision classify_caller(const ls_handshake *hs, const ls_hello *h)
                : REFUSE;
 }
 
-/* Records that two processes have the same rank, for the message if the workers do not meet in
- * time. */
+/* Records that two processes have one rank, in case the workers do not meet in time. */
 static void note_refused(ls_handshake *hs, const ls_hello *h)
 {
     int from = (int)h->in.from;
     if (!hs->mesh->begun && from < hs->options->size && is_connected(hs, from, 0) && hs->marks[from] != h->in.hash[0])
-        snprintf(hs->why, sizeof(hs->why), "two processes call themselves worker %d", from);
+        snprintf(hs->why, sizeof(hs->why), "two processes have the rank %d", from);
 }
 
-/* Handles a caller. Sends HELLO before comparing, so that the other side sees the difference, too.
- * A mismatch ends only this connection if the job runs, but fails the start of a job. */
+/* Sends HELLO before comparing, so that the other side sees the difference, too. A mismatch ends
+ * only the connection if the job runs, else the start of the job. */
 static ls_status hear_caller(ls_handshake *hs, int index, bool *gone)
 {
     ls_hello *h = &hs->hellos.callers[index];
@@ -230,7 +222,7 @@ static ls_status hear_caller(ls_handshake *hs, int index, bool *gone)
     *gone = ls_hello_hear(&hs->hellos, h, &heard) != LS_OK;
     ls_status status = LS_OK;
     if (heard && h->speaks && hs->mesh->begun != (h->out.tag > 0)) {
-        *gone = true; /* the job has begun since: the HELLO sent is outdated */
+        *gone = true; /* the job has begun: the HELLO is outdated */
     } else if (heard) {
         decision how = classify_caller(hs, h);
         if (how == WAIT)
@@ -255,7 +247,7 @@ static ls_status hear_caller(ls_handshake *hs, int index, bool *gone)
     if (status == LS_OK || !hs->mesh->begun)
         return status;
     if (hs->mesh->log)
-        ls_log_write(hs->mesh->log, LS_LOG_WARNING, "a worker that came later was sent away: %s", ls_last_error());
+        ls_log_write(hs->mesh->log, LS_LOG_WARNING, "refused a worker that wanted to join: %s", ls_last_error());
     return LS_OK;
 }
 
@@ -265,7 +257,7 @@ static ls_status hear_all(ls_handshake *hs)
     for (int channel = 0; channel < hs->channels; channel++)
         for (int r = 0; r < hs->options->size; r++) {
             if (hs->mesh->begun && !should_call(hs, r, channel, false))
-                ls_hello_forget(&hs->hellos, call_to(hs, r, channel)); /* its answer is not needed any more */
+                ls_hello_forget(&hs->hellos, call_to(hs, r, channel)); /* no longer needed */
             else if (call_to(hs, r, channel)->at)
                 LS_TRY(hear_called(hs, r, channel));
         }
@@ -277,8 +269,7 @@ static ls_status hear_all(ls_handshake *hs)
     return LS_OK;
 }
 
-/* Logs refused callers of a running job: the first at once, later ones together. The callers
- * themselves know the reason. */
+/* Logs refused callers of a running job, which know the reason themselves. */
 static void log_refused(ls_handshake *hs)
 {
     char why[400];
@@ -287,7 +278,7 @@ static void log_refused(ls_handshake *hs)
         !hs->mesh->table->refused(hs->mesh->transport, why, sizeof(why)))
         return;
     hs->log_refused_at = now + LOG_REFUSED;
-    ls_log_write(hs->mesh->log, LS_LOG_WARNING, "at the door of worker %d: %s", hs->options->rank, why);
+    ls_log_write(hs->mesh->log, LS_LOG_WARNING, "refused connections to worker %d: %s", hs->options->rank, why);
 }
 
 ls_status ls_handshake_visit(ls_handshake *hs)
@@ -316,8 +307,7 @@ bool ls_handshake_is_complete(const ls_handshake *hs)
                      : ls_handshake_begins(hs, hs->options->rank) && ls_handshake_has_met(hs, hs->begins);
 }
 
-/* Adds workers that are not connected to `names`. never: only those never met; others may have left
- * after waiting too long for these. */
+/* never: lists only workers never met; others may have left after waiting too long for these. */
 static int list_missing(const ls_handshake *hs, bool never, ls_text *names)
 {
     int missing = 0;
@@ -329,7 +319,6 @@ static int list_missing(const ls_handshake *hs, bool never, ls_text *names)
     return missing;
 }
 
-/* Lists workers never met or, if all were met once, those not connected now. */
 static int find_missing(const ls_handshake *hs, ls_text *names)
 {
     int missing = list_missing(hs, true, names);
@@ -346,8 +335,8 @@ static void log_missing(ls_handshake *hs)
     int missing = find_missing(hs, &names), size = hs->options->size;
     if (missing > 0)
         ls_text_add(&whom, "worker%s %s of %d", missing == 1 ? "" : "s", ls_text_get(&names), size);
-    else /* others miss a worker, or have met another process of a rank */
-        ls_text_add(&whom, "all %d workers to meet", size);
+    else /* others miss a worker, or met another process */
+        ls_text_add(&whom, "all %d workers to connect", size);
     ls_log_write(hs->mesh->log, LS_LOG_WARNING,
                  "worker %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", hs->options->rank,
                  hs->options->job, hs->mesh->join_limit - (hs->end - now), hs->mesh->join_limit, ls_text_get(&whom));
@@ -362,20 +351,21 @@ static ls_status fail_missing(const ls_handshake *hs)
     int missing = find_missing(hs, &names);
     if (hs->mesh->table->refused)
         hs->mesh->table->refused(hs->mesh->transport, refused, sizeof(refused));
-    /* With none missing here, another worker misses one, or has met another process of a rank. */
+    /* With none missing here, another worker misses one, or met another process of a rank. */
     const char *who = missing == 0 ? "all workers" : missing == 1 ? "worker " : "workers ";
-    ls_status status = ls_fail(
-        LS_ERR_PEER,
-        "%s%s of %d did not %s within %g s (this is worker %d of job \"%s\"%s%s; LOCKSTEP_JOIN_LIMIT sets these "
-        "seconds)%s%s%s%s",
-        who, ls_text_get(&names), hs->options->size, missing ? "come" : "meet", hs->mesh->join_limit, hs->options->rank,
-        hs->options->job, hs->options->rendezvous[0] ? ", which meets at " : "", hs->options->rendezvous,
-        hs->why[0] ? "; the last call: " : "", hs->why, refused[0] ? "; at this worker's door: " : "", refused);
+    ls_status status =
+        ls_fail(LS_ERR_PEER,
+                "%s%s of %d did not %s within %g s (this is worker %d of job \"%s\"%s%s; LOCKSTEP_JOIN_LIMIT sets this "
+                "limit)%s%s%s%s",
+                who, ls_text_get(&names), hs->options->size, missing ? "connect" : "connect to each other",
+                hs->mesh->join_limit, hs->options->rank, hs->options->job,
+                hs->options->rendezvous[0] ? ", rendezvous " : "", hs->options->rendezvous,
+                hs->why[0] ? "; the last call: " : "", hs->why, refused[0] ? "; refused connections: " : "", refused);
     ls_text_free(&names);
     return status;
 }
 
-/* Waits until a caller or bytes arrive; only a moment if workers must be called again. */
+/* Waits only a moment if workers must be called again. */
 static ls_status wait_for_callers(ls_handshake *hs)
 {
     int n = 0;
@@ -384,15 +374,15 @@ static ls_status wait_for_callers(ls_handshake *hs)
     if (left <= 0)
         return fail_missing(hs);
     log_missing(hs);
-    hs->wants[n++] = (ls_want){ .line = NULL, .read = true };
+    hs->wants[n++] = (ls_want){ .connection = NULL, .read = true };
     n = ls_hellos_list(&hs->hellos, hs->wants, n);
     for (int channel = 0; channel < hs->channels; channel++)
         for (int r = 0; r < hs->options->size; r++)
             complete &=
                 call_to(hs, r, channel)->at || is_connected(hs, r, channel) || !should_call(hs, r, channel, false);
     for (int r = 0; r < hs->options->size; r++)
-        if (hs->mesh->links[r].line && !hs->joins)
-            hs->wants[n++] = (ls_want){ .line = hs->mesh->links[r].line,
+        if (hs->mesh->links[r].connection && !hs->joins)
+            hs->wants[n++] = (ls_want){ .connection = hs->mesh->links[r].connection,
                                         .read = true,
                                         .write = !ls_mesh_is_sent(&hs->mesh->links[r]) };
     double limit = complete ? LS_BEAT_EVERY : CALL_AGAIN;

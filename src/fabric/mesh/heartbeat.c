@@ -1,6 +1,5 @@
-/* Every worker writes one byte to every other in each interval. The byte is the thread's longest
- * recent delay: on an overloaded machine a process may get no core for a while without being
- * dead. */
+/* Every worker writes one byte to every other in each interval: its longest recent delay, as on an
+ * overloaded machine a process may get no core for a while. */
 #include "fabric/mesh/heartbeat.h"
 
 #include <stdatomic.h>
@@ -14,9 +13,9 @@
 struct ls_heartbeat {
     ls_transport *transport;
     const ls_transport_table *table;
-    ls_connection **lines;
+    ls_connection **connections;
     pthread_mutex_t mutex;    /* guards `added` and `ended` */
-    ls_connection **added;    /* by rank: replaces the connection in `lines` */
+    ls_connection **added;    /* by rank: replaces the connection in `connections` */
     ls_connection_end *ended; /* by rank: how the newest connection ended */
     ls_want *wants;
     int *ranks;
@@ -32,14 +31,14 @@ struct ls_heartbeat {
     bool started;
 };
 
-static void end_line(ls_heartbeat *b, int rank, ls_connection_end how)
+static void end_connection(ls_heartbeat *b, int rank, ls_connection_end how)
 {
     pthread_mutex_lock(&b->mutex);
     if (!b->added[rank])
         b->ended[rank] = how;
     pthread_mutex_unlock(&b->mutex);
-    b->table->hang_up(b->lines[rank]);
-    b->lines[rank] = NULL;
+    b->table->hang_up(b->connections[rank]);
+    b->connections[rank] = NULL;
 }
 
 /* The last byte that arrived is the peer's delay. */
@@ -48,8 +47,8 @@ static void listen_to(ls_heartbeat *b, int rank)
     char sink[256];
     size_t moved = 1;
     while (moved > 0) {
-        if (b->table->read(b->lines[rank], &(struct iovec){ sink, sizeof(sink) }, 1, &moved) != LS_OK) {
-            end_line(b, rank, ls_connection_how_ended(b->table, b->lines[rank]));
+        if (b->table->read(b->connections[rank], &(struct iovec){ sink, sizeof(sink) }, 1, &moved) != LS_OK) {
+            end_connection(b, rank, ls_connection_how_ended(b->table, b->connections[rank]));
             return;
         }
         if (moved == 0)
@@ -60,22 +59,21 @@ static void listen_to(ls_heartbeat *b, int rank)
 }
 
 /* A connection that accepts no byte is not broken: the peer or the network is stopped. After a
- * failed write, reading the rest shows how the connection ended. */
+ * failed write, reading shows how the connection ended. */
 static void beat(ls_heartbeat *b)
 {
     size_t moved;
     double units = atomic_load(&b->delay) / UNIT;
     unsigned char said = units < 255 ? (unsigned char)units : 255;
     for (int r = 0; r < b->size; r++) {
-        if (!b->lines[r] || b->table->write(b->lines[r], &(struct iovec){ &said, 1 }, 1, &moved) == LS_OK)
+        if (!b->connections[r] || b->table->write(b->connections[r], &(struct iovec){ &said, 1 }, 1, &moved) == LS_OK)
             continue;
         listen_to(b, r);
-        if (b->lines[r])
-            end_line(b, r, LS_CONNECTION_BROKEN);
+        if (b->connections[r])
+            end_connection(b, r, LS_CONNECTION_BROKEN);
     }
 }
 
-/* The thread should wake up at least once in an interval. */
 static void note_delay(ls_heartbeat *b, double now)
 {
     double slept = now - atomic_load(&b->last), delay = slept - INTERVAL;
@@ -92,12 +90,12 @@ static void take_added(ls_heartbeat *b)
 {
     for (int r = 0; r < b->size; r++) {
         pthread_mutex_lock(&b->mutex);
-        ls_connection *line = b->added[r], *before = b->lines[r];
-        if (line)
-            b->lines[r] = line;
+        ls_connection *connection = b->added[r], *before = b->connections[r];
+        if (connection)
+            b->connections[r] = connection;
         b->added[r] = NULL;
         pthread_mutex_unlock(&b->mutex);
-        if (line && before)
+        if (connection && before)
             b->table->hang_up(before);
     }
 }
@@ -106,9 +104,9 @@ static int list_wants(ls_heartbeat *b)
 {
     int count = 0;
     for (int r = 0; r < b->size; r++)
-        if (b->lines[r]) {
+        if (b->connections[r]) {
             b->ranks[count] = r;
-            b->wants[count++] = (ls_want){ .line = b->lines[r], .read = true };
+            b->wants[count++] = (ls_want){ .connection = b->connections[r], .read = true };
         }
     return count;
 }
@@ -135,12 +133,14 @@ static void *run(void *user)
     return NULL;
 }
 
-ls_status ls_heartbeat_start(ls_transport *transport, const ls_transport_table *table, ls_connection **lines, int size,
-                             double limit, ls_heartbeat **out)
+ls_status ls_heartbeat_start(ls_transport *transport, const ls_transport_table *table, ls_connection **connections,
+                             int size, double limit, ls_heartbeat **out)
 {
     ls_heartbeat *b = calloc(1, sizeof(*b));
     if (b) {
-        *b = (ls_heartbeat){ .transport = transport, .table = table, .lines = lines, .size = size, .limit = limit };
+        *b = (ls_heartbeat){
+            .transport = transport, .table = table, .connections = connections, .size = size, .limit = limit
+        };
         b->wants = calloc((size_t)size, sizeof(*b->wants));
         b->ranks = calloc((size_t)size, sizeof(*b->ranks));
         b->heard = calloc((size_t)size, sizeof(*b->heard));
@@ -153,7 +153,7 @@ ls_status ls_heartbeat_start(ls_transport *transport, const ls_transport_table *
     if (!b || !b->wants || !b->ranks || !b->heard || !b->added || !b->said || !b->ended ||
         ls_thread_start(&b->thread, run, b) != 0) {
         ls_heartbeat_stop(b);
-        return ls_fail(LS_ERR_MEMORY, "no thread for signs of life to %d workers", size);
+        return ls_fail(LS_ERR_MEMORY, "cannot start the heartbeat thread for %d workers", size);
     }
     b->started = true;
     *out = b;
@@ -170,9 +170,9 @@ void ls_heartbeat_stop(ls_heartbeat *b)
     if (b->added)
         take_added(b);
     for (int r = 0; r < b->size; r++)
-        if (b->lines[r]) {
-            b->table->hang_up(b->lines[r]);
-            b->lines[r] = NULL;
+        if (b->connections[r]) {
+            b->table->hang_up(b->connections[r]);
+            b->connections[r] = NULL;
         }
     pthread_mutex_destroy(&b->mutex);
     free(b->ended);
@@ -184,12 +184,12 @@ void ls_heartbeat_stop(ls_heartbeat *b)
     free(b);
 }
 
-void ls_heartbeat_add(ls_heartbeat *b, int rank, ls_connection *line)
+void ls_heartbeat_add(ls_heartbeat *b, int rank, ls_connection *connection)
 {
     atomic_store(&b->heard[rank], b->table->now(b->transport));
     pthread_mutex_lock(&b->mutex);
     ls_connection *before = b->added[rank];
-    b->added[rank] = line;
+    b->added[rank] = connection;
     b->ended[rank] = LS_CONNECTION_OPEN;
     pthread_mutex_unlock(&b->mutex);
     if (before)
@@ -209,7 +209,7 @@ double ls_heartbeat_heard(const ls_heartbeat *b, int rank)
     return atomic_load(&b->heard[rank]);
 }
 
-/* Four times the longest delay, at most four times the limit: a stopped worker is still noticed. */
+/* At most four times the limit: a stopped worker is still noticed. */
 double ls_heartbeat_patience(const ls_heartbeat *b, int rank)
 {
     double own = atomic_load(&b->delay), said = atomic_load(&b->said[rank]) * UNIT;

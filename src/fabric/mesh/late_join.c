@@ -1,15 +1,14 @@
 /* Workers that join while a job runs, or come back.
  *
- * A joining worker is connected to all members by a handshake. It sends JOIN to all: the generation
- * and members that it knows, and the number of the fit that it waits in. If this is current, the
- * coordinator sets LS_REQUEST_WELCOME, which a commit decides like other requests. Then all members call
- * ls_mesh_welcome between two steps, and in place of a commit the coordinator announces a new
- * generation with the new member. If the JOIN is outdated, the coordinator replies with MEMBERS,
- * and the worker sends JOIN again.
+ * A joining worker is connected to all members. It sends them JOIN: the generation, members and fit
+ * that it knows. If this is current, the coordinator requests LS_REQUEST_WELCOME. When a commit has
+ * granted it, all members call ls_mesh_welcome between two steps, and in place of a commit the
+ * coordinator announces a generation with the new member. To an outdated JOIN it replies with
+ * MEMBERS, and the worker sends JOIN again.
  *
- * Every member forwards the announcement to every other. A joining worker accepts it only after all
- * members that it has not lost have sent it: else its author may be lost, and the others may have
- * announced something else. */
+ * Every member forwards the announcement to every other. A joining worker accepts it only from all
+ * members that it has not lost: else its author may be lost, and the others may have announced
+ * something else. */
 #include <string.h>
 
 #include "fabric/mesh/mesh.h"
@@ -36,7 +35,8 @@ int ls_mesh_find_joining(ls_mesh *mesh)
 {
     for (int r = 0; r < mesh->peers.size; r++) {
         const ls_frame *join = &mesh->joins[r];
-        if (join->kind == 0 || !mesh->links[r].line || ls_peers_has(&mesh->peers, r) || join->tag > mesh->peers.fit)
+        if (join->kind == 0 || !mesh->links[r].connection || ls_peers_has(&mesh->peers, r) ||
+            join->tag > mesh->peers.fit)
             continue;
         if (join->tag == mesh->peers.fit && knows_members(mesh, join))
             return r;
@@ -66,7 +66,7 @@ ls_status ls_mesh_welcome(ls_peers *peers)
 
 /* ---- Joining workers ---- */
 
-void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t generation)
+void ls_mesh_start_joining(ls_mesh *mesh, const uint64_t *members, uint32_t generation)
 {
     mesh->peers.joins = true;
     mesh->peers.generation = generation;
@@ -80,7 +80,7 @@ void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
     if (frame->kind == LS_FRAME_MEMBERS && frame->generation >= p->generation) {
         mesh->their_fit = frame->tag;
         mesh->asked = false;
-        mesh->told = mesh->table->now(mesh->transport);
+        mesh->asked_at = mesh->table->now(mesh->transport);
         mesh->announced = (ls_frame){ 0 };
         p->generation = frame->generation;
         ls_handshake_learn(mesh->handshake, frame);
@@ -96,17 +96,16 @@ void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
     }
 }
 
-#define PATIENCE                                                                                                       \
-    2.0 /* seconds until a worker that has not met all members sends JOIN anyway, and learns them by MEMBERS */
+#define PATIENCE 2.0 /* seconds until JOIN is sent without having met all members, who reply with MEMBERS */
 
 static bool should_ask(ls_mesh *mesh, const uint64_t *members)
 {
     double now = mesh->table->now(mesh->transport);
     if (mesh->asked)
         return false;
-    if (!ls_handshake_has_met(mesh->handshake, members) && now - mesh->told < PATIENCE)
+    if (!ls_handshake_has_met(mesh->handshake, members) && now - mesh->asked_at < PATIENCE)
         return false;
-    mesh->told = now;
+    mesh->asked_at = now;
     return true;
 }
 
@@ -119,7 +118,7 @@ static ls_status ask(ls_mesh *mesh)
     ls_mesh_set_members(mesh, frame.members); /* sorts them again: `since` is known now */
     memset(frame.members, 0, sizeof(frame.members));
     for (int i = 0; i < mesh->peers.count; i++)
-        if (mesh->links[mesh->peers.members[i]].line)
+        if (mesh->links[mesh->peers.members[i]].connection)
             ls_set_bit(frame.members, mesh->peers.members[i]);
     frame.tag = mesh->peers.fit;
     mesh->asked = true;
@@ -142,7 +141,7 @@ static bool is_announced(const ls_mesh *mesh)
 static bool is_alone(const ls_mesh *mesh)
 {
     for (int i = 0; i < mesh->peers.count; i++)
-        if (mesh->links[mesh->peers.members[i]].line && !mesh->lost[mesh->peers.members[i]])
+        if (mesh->links[mesh->peers.members[i]].connection && !mesh->lost[mesh->peers.members[i]])
             return false;
     return true;
 }

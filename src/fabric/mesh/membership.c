@@ -2,15 +2,14 @@
  * sorted by the generation in which they joined, then by rank.
  *
  * A collective (a run, or a call that all workers make) ends with a commit. A worker that has all
- * its data sends READY to the coordinator. When all members are READY, the coordinator sends COMMIT
- * and the workers continue. So no worker is more than one commit ahead.
+ * its data sends READY to the coordinator, which sends COMMIT when all members are READY. So no
+ * worker is more than one commit ahead.
  *
  * When a worker is lost, the remaining members abandon the collective and send each other their
  * progress and the workers they have lost (STATE). The first of them announces the remaining
  * members, and whether the collective is committed: it is if one of them saw COMMIT, or all are
- * READY. Otherwise all begin it again. (A worker that saw COMMIT knows that all were READY, so
- * every member has the data.) Workers never have to agree on values: repeating a collective gives
- * the same bits. */
+ * READY, as then every member has the data. Otherwise all repeat it, with the same bits: so workers
+ * never have to agree on values. */
 #include <string.h>
 
 #include "base/text.h"
@@ -64,7 +63,7 @@ ls_status ls_mesh_beat(ls_mesh *mesh)
     mesh->beat = now;
     ls_frame beat = ls_mesh_frame(mesh, LS_FRAME_BEAT, "");
     for (int r = 0; r < mesh->peers.size; r++)
-        if (mesh->links[r].line && mesh->links[r].out_count == 0)
+        if (mesh->links[r].connection && mesh->links[r].out_count == 0)
             LS_TRY(ls_mesh_send(mesh, r, &beat));
     ls_mesh_push(mesh);
     return LS_OK;
@@ -72,19 +71,19 @@ ls_status ls_mesh_beat(ls_mesh *mesh)
 
 double ls_mesh_heard(const ls_mesh *mesh, int rank)
 {
-    double heard = mesh->links[rank].heard, beat = mesh->beats ? ls_heartbeat_heard(mesh->beats, rank) : 0;
+    double heard = mesh->links[rank].heard, beat = mesh->heartbeat ? ls_heartbeat_heard(mesh->heartbeat, rank) : 0;
     return beat > heard ? beat : heard;
 }
 
-/* Marks silent members as lost, except peers that this worker stopped reading (LS_HOLDS). */
+/* Except peers that this worker stopped reading (LS_HOLDS). */
 static void check_silence(ls_mesh *mesh, double now)
 {
     char why[64];
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         const ls_link *link = &mesh->links[r];
-        double limit = mesh->silence_limit + (mesh->beats ? ls_heartbeat_patience(mesh->beats, r) : 0);
-        if (r == mesh->peers.rank || !link->line || link->reading == LS_HOLDS || mesh->lost[r] ||
+        double limit = mesh->silence_limit + (mesh->heartbeat ? ls_heartbeat_patience(mesh->heartbeat, r) : 0);
+        if (r == mesh->peers.rank || !link->connection || link->reading == LS_HOLDS || mesh->lost[r] ||
             now - ls_mesh_heard(mesh, r) <= limit)
             continue;
         snprintf(why, sizeof(why), "it was silent for %.2g s", limit);
@@ -92,23 +91,23 @@ static void check_silence(ls_mesh *mesh, double now)
     }
 }
 
-/* A reset heartbeat connection to a running worker counts as a broken connection. */
+/* A reset heartbeat connection to a running worker counts as broken. */
 static void check_heartbeats(ls_mesh *mesh)
 {
-    for (int i = 0; mesh->beats && i < mesh->peers.count; i++) {
+    for (int i = 0; mesh->heartbeat && i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
-        if (r == mesh->peers.rank || !mesh->links[r].line || !mesh->links[r].lives || mesh->lost[r] ||
-            ls_heartbeat_how_ended(mesh->beats, r) != LS_CONNECTION_BROKEN)
+        if (r == mesh->peers.rank || !mesh->links[r].connection || !mesh->links[r].has_heartbeat || mesh->lost[r] ||
+            ls_heartbeat_how_ended(mesh->heartbeat, r) != LS_CONNECTION_BROKEN)
             continue;
         ls_mesh_hang_up(mesh, r);
         ls_mesh_lose(mesh, r, LS_LOST_BROKEN, "its heartbeat connection broke");
     }
 }
 
-/* Returns whether this process was stopped for so long that others may have lost it. */
+/* Returns whether this process was stopped so long that others may have lost it. */
 static bool was_held_up(ls_mesh *mesh, double late)
 {
-    return mesh->beats ? ls_heartbeat_slept(mesh->beats) : late > mesh->silence_limit;
+    return mesh->heartbeat ? ls_heartbeat_slept(mesh->heartbeat) : late > mesh->silence_limit;
 }
 
 static void note_sleep(ls_mesh *mesh)
@@ -131,14 +130,13 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
     }
     check_silence(mesh, now);
     check_heartbeats(mesh);
-    return mesh->beats ? LS_OK : ls_mesh_beat(mesh);
+    return mesh->heartbeat ? LS_OK : ls_mesh_beat(mesh);
 }
 
 /* ---- Receiving ---- */
 
-/* Every member forwards an announcement before it sends anything else in that generation. So a
- * STATE of a later generation comes from a faster worker, and is kept until this one has caught
- * up. */
+/* Every member forwards an announcement before anything else of that generation. So a STATE of a
+ * later generation comes from a faster worker, and is kept until this one has caught up. */
 static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     if (frame->generation < mesh->peers.generation)
@@ -147,9 +145,9 @@ static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
     if (frame->generation > mesh->peers.generation)
         return;
     if (ls_has_bit(frame->members, mesh->peers.rank))
-        ls_mesh_lose(mesh, rank, LS_LOST_SILENT, "it has lost this one");
+        ls_mesh_lose(mesh, rank, LS_LOST_SILENT, "it considers this worker lost");
     if (!mesh->regroup)
-        snprintf(mesh->why, sizeof(mesh->why), "worker %d has lost another one", rank);
+        snprintf(mesh->why, sizeof(mesh->why), "worker %d has lost another worker", rank);
     mesh->regroup = true;
 }
 
@@ -186,7 +184,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
     case LS_FRAME_ANNOUNCE:
         if (frame->generation == mesh->peers.generation + 1) {
             if (!mesh->regroup)
-                snprintf(mesh->why, sizeof(mesh->why), "worker %d says that the members have changed", rank);
+                snprintf(mesh->why, sizeof(mesh->why), "worker %d reports that the members have changed", rank);
             mesh->announced = *frame;
             mesh->regroup = true;
         }
@@ -227,16 +225,17 @@ static ls_status compare_hashes(const ls_mesh *mesh, const ls_frame *said, const
     for (int i = 0; i < p->count; i++)
         if (memcmp(said[p->members[i]].hash, said[best].hash, sizeof(said->hash)) != 0)
             ls_text_add(&names, " %d", p->members[i]);
-    ls_status status = ls_fail(LS_ERR_PEER,
-                               "workers have other bits: of %d workers, %d have the hash %016llx%016llx at \"%s\", but "
-                               "not worker%s",
-                               p->count, most, (unsigned long long)said[best].hash[0],
-                               (unsigned long long)said[best].hash[1], what, ls_text_get(&names));
+    ls_status status =
+        ls_fail(LS_ERR_PEER,
+                "workers disagree on the results: of %d workers, %d have the hash %016llx%016llx at \"%s\", but "
+                "not worker%s",
+                p->count, most, (unsigned long long)said[best].hash[0], (unsigned long long)said[best].hash[1], what,
+                ls_text_get(&names));
     ls_text_free(&names);
     return status;
 }
 
-/* Fails if a worker has begun another exchange: it will never be READY. */
+/* A worker that has begun another exchange will never be READY. */
 static ls_status check_ahead(const ls_mesh *mesh, const char *what)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
@@ -246,8 +245,7 @@ static ls_status check_ahead(const ls_mesh *mesh, const char *what)
         if (r == mesh->peers.rank || mesh->readies[r].kind || link->reading != LS_HOLDS ||
             link->in.generation != mesh->peers.generation)
             continue;
-        return ls_fail(LS_ERR_PEER,
-                       "workers do not do the same: worker %d is at the end of \"%s\", worker %d at \"%s\"",
+        return ls_fail(LS_ERR_PEER, "workers diverged: worker %d is at the end of \"%s\", worker %d at \"%s\"",
                        mesh->peers.rank, what, r, ls_frame_says(&link->in, theirs));
     }
     return LS_OK;
@@ -292,7 +290,7 @@ static void end_collective(ls_mesh *mesh)
     mesh->slept = mesh->slept && mesh->slept_in == mesh->number;
     mesh->number++;
     mesh->ready = mesh->committed = false;
-    mesh->outside = 0;
+    mesh->own_work = 0;
     mesh->peers.requests &= ~mesh->peers.granted;
     memset(mesh->readies, 0, (size_t)mesh->peers.size * sizeof(*mesh->readies));
 }
@@ -302,12 +300,11 @@ static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_READY, what);
     memcpy(frame.hash, mesh->hash, sizeof(frame.hash));
     frame.requests = mesh->peers.requests;
-    frame.tag = (uint64_t)(mesh->outside * 1e9);
+    frame.tag = (uint64_t)(mesh->own_work * 1e9);
     return frame;
 }
 
-/* Returns whether the coordinator admits a joining worker in place of a commit; fills in the
- * announcement. */
+/* Admits a joining worker in place of a commit. */
 static bool takes_in(ls_mesh *mesh, ls_frame *announcement)
 {
     if (mesh->waits_until == 0)
@@ -328,7 +325,7 @@ static bool is_too_few(const ls_mesh *mesh)
     return mesh->waits_until > 0 && ls_peers_workers(&mesh->peers) < mesh->peers.least;
 }
 
-/* Acts as coordinator when all are READY. *decided: false while it waits for joining workers. */
+/* *decided: false while the coordinator waits for joining workers. */
 static ls_status decide(ls_mesh *mesh, const char *what, bool *decided)
 {
     ls_frame announcement;
@@ -446,7 +443,7 @@ static ls_frame state_frame(const ls_mesh *mesh)
     return frame;
 }
 
-/* Sends STATE to all members, also silent ones. Replaces an older STATE that is still unsent. */
+/* Silent members get it, too. Replaces an older STATE that is still unsent. */
 static ls_status tell_state(ls_mesh *mesh)
 {
     ls_frame state = state_frame(mesh);
@@ -466,7 +463,7 @@ static ls_status tell_state(ls_mesh *mesh)
     return LS_OK;
 }
 
-/* Returns whether another worker still hears the lost worker `rank`, or no other is left to ask. */
+/* Returns whether another worker still hears worker `rank`, or none is left to ask. */
 static bool may_be_heard(const ls_mesh *mesh, int rank)
 {
     const ls_peers *p = &mesh->peers;
@@ -482,7 +479,7 @@ static bool may_be_heard(const ls_mesh *mesh, int rank)
 }
 
 /* Returns whether a broken connection is likely to come back: to a worker which others still hear,
- * or between two others. A worker that all have lost gets RECONNECT_MOMENT seconds: all its
+ * or between two others. A worker that all have lost gets RECONNECT_MOMENT seconds, as all its
  * connections may have broken together. */
 static bool should_await_reconnection(const ls_mesh *mesh)
 {
@@ -503,9 +500,9 @@ static bool should_await_reconnection(const ls_mesh *mesh)
 }
 
 /* Returns whether this worker, the first that remains, may announce: all remaining members have
- * sent STATE. All of them have lost the earlier members that this one has lost, else one of those
- * announces. Any two workers have both lost each other or neither: if only one reports it, the
- * other will follow, or is dead and will be noticed. */
+ * sent STATE and have lost the earlier members, too, else one of those announces. Any two workers
+ * have both lost each other or neither: if only one reports it, the other will follow, or is dead.
+ * */
 static bool may_announce(ls_mesh *mesh)
 {
     const ls_peers *p = &mesh->peers;
@@ -532,17 +529,17 @@ static void part_enemies(ls_mesh *mesh)
         for (int k = i + 1; k < p->count; k++) {
             int a = p->members[i], b = p->members[k];
             if (a != p->rank && !mesh->lost[a] && !mesh->lost[b] && ls_has_bit(mesh->states[a].members, b))
-                ls_mesh_lose(mesh, b, LS_LOST_SILENT, "its connection to another one ended");
+                ls_mesh_lose(mesh, b, LS_LOST_SILENT, "its connection to another worker ended");
         }
 }
 
 /* ---- Quorum ---- */
 
-/* Returns whether a process has certainly ended: its kernel closed the heartbeat connection, or it
- * ran on this machine and its pid is free, or the launcher saw it end. */
+/* Returns whether a process has certainly ended: its kernel closed the heartbeat connection, its
+ * pid on this machine is free, or the launcher saw it end. */
 static bool is_proven_dead(ls_mesh *mesh, int rank)
 {
-    return (mesh->beats && ls_heartbeat_how_ended(mesh->beats, rank) == LS_CONNECTION_DIED) ||
+    return (mesh->heartbeat && ls_heartbeat_how_ended(mesh->heartbeat, rank) == LS_CONNECTION_DIED) ||
            ls_process_has_ended(&mesh->processes[rank]) || ls_handshake_launcher_saw_end(mesh->handshake, rank);
 }
 
@@ -583,8 +580,8 @@ static bool is_reconnecting(const ls_mesh *mesh)
     return any && mesh->table->now(mesh->transport) - mesh->regroups_since < mesh->silence_limit;
 }
 
-/* Fails unless this side has a quorum of both the members and the last confirmed ones. A worker
- * that fails here writes nothing more. */
+/* This side needs a quorum of the members and of the last confirmed ones. A worker that fails here
+ * writes nothing more. */
 static ls_status check_quorum(ls_mesh *mesh)
 {
     uint64_t members[LS_MAX_CLUSTER / 64] = { 0 };
@@ -601,10 +598,11 @@ static ls_status check_quorum(ls_mesh *mesh)
         return LS_OK;
     mesh->leaves = true;
     ls_peers_depose(&mesh->peers);
-    return ls_fail(LS_ERR_PEER,
-                   "%s; only %d of %d workers are on this side, and the others may go on: this worker ends and writes "
-                   "nothing more",
-                   mesh->why, here, mesh->peers.count);
+    return ls_fail(
+        LS_ERR_PEER,
+        "%s; only %d of %d workers are on this side, and the others may continue; this worker ends and writes "
+        "nothing more",
+        mesh->why, here, mesh->peers.count);
 }
 
 static ls_status announce(ls_mesh *mesh)
@@ -648,16 +646,16 @@ static void report(const ls_mesh *mesh, const ls_frame *frame, int new_member, i
         ls_log_always(mesh->log, "worker %d joins; %d of %d go on", new_member, p->count, p->size);
     else if (mesh->log && new_member < 0)
         ls_log_write(mesh->log, LS_LOG_WARNING, "%s; %d of %d go on%s", mesh->why, p->count, p->size,
-                     frame->number > mesh->number ? "" : ", and begin again what was not finished");
+                     frame->number > mesh->number ? "" : ", and repeat the unfinished step");
 }
 
-ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame)
+ls_status ls_mesh_forward(ls_mesh *mesh, int rank, ls_frame frame)
 {
     frame.from = (uint32_t)mesh->peers.rank;
     return ls_mesh_send(mesh, rank, &frame);
 }
 
-/* Sends the announcement to workers that are not members any more, and disconnects. */
+/* Informs workers that are not members any more, and disconnects. */
 static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
@@ -665,13 +663,12 @@ static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
         if (ls_has_bit(frame->members, r))
             continue;
         mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_SILENT;
-        LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
+        LS_TRY(ls_mesh_forward(mesh, r, *frame));
         ls_mesh_hang_up(mesh, r);
     }
     return LS_OK;
 }
 
-/* Returns the worker that was not a member yet, or -1. */
 static int find_new(const ls_mesh *mesh, const ls_frame *frame)
 {
     for (int r = 0; r < mesh->peers.size; r++)
@@ -703,14 +700,14 @@ ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *frame, int *ne
         int r = p->members[i];
         mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].generation == p->generation);
         if (r != p->rank && (frame->from != (uint32_t)p->rank || r == *new_member))
-            LS_TRY(ls_mesh_pass_on(mesh, r, *frame));
+            LS_TRY(ls_mesh_forward(mesh, r, *frame));
     }
     ls_mesh_push(mesh);
     memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));
     return LS_OK;
 }
 
-/* Puts the announcement into effect; fails with peers.again if the collective must be repeated. */
+/* Fails with peers.again if the collective must be repeated. */
 static ls_status adopt(ls_mesh *mesh)
 {
     int new_member;
@@ -720,11 +717,11 @@ static ls_status adopt(ls_mesh *mesh)
     if (mesh->leaves) {
         ls_peers_depose(p);
         return ls_fail(LS_ERR_PEER,
-                       "the other workers go on without worker %d of %d: they did not hear of it for a while", p->rank,
-                       p->size);
+                       "the other workers go on without worker %d of %d: they did not hear from it for a while",
+                       p->rank, p->size);
     }
     if (frame.number > mesh->number + 1 || (frame.number > mesh->number && !mesh->ready) || frame.number < mesh->number)
-        return ls_fail(LS_ERR_PEER, "worker %d announced %llu as the next to do, worker %d is at %llu", frame.from,
+        return ls_fail(LS_ERR_PEER, "worker %d announced collective %llu, but worker %d is at %llu", frame.from,
                        (unsigned long long)frame.number, p->rank, (unsigned long long)mesh->number);
     int before = p->count;
     LS_TRY(ls_mesh_begin_generation(mesh, &frame, &new_member));
@@ -739,7 +736,7 @@ static ls_status adopt(ls_mesh *mesh)
     return ls_fail(LS_ERR_PEER, "%s", new_member >= 0 ? "a worker joins" : mesh->why);
 }
 
-/* Returns whether all lost members sent LEFT: the job may be ending. */
+/* If all lost members sent LEFT, the job may be ending. */
 static bool all_took_leave(const ls_mesh *mesh)
 {
     for (int i = 0; i < mesh->peers.count; i++)

@@ -1,5 +1,5 @@
-/* Sends and receives frames. A thread that waits serves all connections at once, so frames of any
- * size pass each other without deadlock, and nothing is allocated. */
+/* Sends and receives frames. A waiting thread serves all connections at once, so frames of any size
+ * pass each other without deadlock, and nothing is allocated. */
 #include "fabric/mesh/mesh.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     pthread_mutex_init(&mesh->mutex, NULL);
     mesh->links = calloc(size, sizeof(*mesh->links));
     mesh->wants = calloc(size, sizeof(*mesh->wants));
-    mesh->alive = calloc(size, sizeof(*mesh->alive));
+    mesh->heartbeats = calloc(size, sizeof(*mesh->heartbeats));
     mesh->members = calloc(size, sizeof(*mesh->members));
     mesh->readies = calloc(size, sizeof(*mesh->readies));
     mesh->states = calloc(size, sizeof(*mesh->states));
@@ -58,7 +58,7 @@ ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out)
     atomic_store(&mesh->waits_for, -1);
     mesh->join_limit = options->join_limit > 0 ? options->join_limit : 30;
     mesh->silence_limit = options->silence_limit > 0 ? options->silence_limit : 1;
-    if (!mesh->links || !mesh->wants || !mesh->alive || !mesh->members || !mesh->readies || !mesh->states ||
+    if (!mesh->links || !mesh->wants || !mesh->heartbeats || !mesh->members || !mesh->readies || !mesh->states ||
         !mesh->lost || !mesh->processes || !mesh->since || !mesh->joins || !mesh->seconds || !mesh->weights) {
         ls_mesh_free(mesh);
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of %d workers", options->size);
@@ -79,20 +79,20 @@ void ls_mesh_free(ls_mesh *mesh)
     if (!mesh)
         return;
     for (int r = 0; mesh->links && r < mesh->peers.size; r++)
-        if (mesh->links[r].line)
-            mesh->table->hang_up(mesh->links[r].line);
-    ls_heartbeat_stop(mesh->beats);
+        if (mesh->links[r].connection)
+            mesh->table->hang_up(mesh->links[r].connection);
+    ls_heartbeat_stop(mesh->heartbeat);
     /* All NULL if the heartbeat thread owned them. */
-    for (int r = 0; mesh->alive && r < mesh->peers.size; r++)
-        if (mesh->alive[r])
-            mesh->table->hang_up(mesh->alive[r]);
+    for (int r = 0; mesh->heartbeats && r < mesh->peers.size; r++)
+        if (mesh->heartbeats[r])
+            mesh->table->hang_up(mesh->heartbeats[r]);
     ls_handshake_close(mesh->handshake);
     if (mesh->transport)
         mesh->table->close(mesh->transport);
     pthread_mutex_destroy(&mesh->mutex);
     free(mesh->links);
     free(mesh->wants);
-    free(mesh->alive);
+    free(mesh->heartbeats);
     free(mesh->members);
     free(mesh->readies);
     free(mesh->states);
@@ -132,22 +132,24 @@ void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame)
         ls_set_bit(frame->members, mesh->peers.members[i]);
 }
 
-void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *line)
+void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *connection)
 {
-    bool lives = mesh->links[rank].lives;
-    mesh->links[rank] = (ls_link){ .line = line, .lives = lives, .heard = mesh->table->now(mesh->transport) };
+    bool has_heartbeat = mesh->links[rank].has_heartbeat;
+    mesh->links[rank] = (ls_link){ .connection = connection,
+                                   .has_heartbeat = has_heartbeat,
+                                   .heard = mesh->table->now(mesh->transport) };
     mesh->lost[rank] = LS_NOT_LOST;
     mesh->changes++;
     mesh->readies[rank] = mesh->states[rank] = mesh->joins[rank] = (ls_frame){ 0 };
 }
 
-void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_connection *line)
+void ls_mesh_add_heartbeat(ls_mesh *mesh, int rank, ls_connection *connection)
 {
-    mesh->links[rank].lives = true;
-    if (mesh->beats)
-        ls_heartbeat_add(mesh->beats, rank, line);
+    mesh->links[rank].has_heartbeat = true;
+    if (mesh->heartbeat)
+        ls_heartbeat_add(mesh->heartbeat, rank, connection);
     else
-        mesh->alive[rank] = line;
+        mesh->heartbeats[rank] = connection;
 }
 
 /* ---- Sending ---- */
@@ -163,7 +165,7 @@ static void begin_frame(ls_link *link)
 ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     ls_link *link = &mesh->links[rank];
-    if (!link->line || link->deaf)
+    if (!link->connection || link->write_failed)
         return LS_OK; /* reading will find the end of the connection */
     if (link->out_count == LS_MOST_QUEUED)
         return ls_fail(LS_ERR_INTERNAL, "%d frames wait for worker %d", link->out_count, rank);
@@ -175,7 +177,7 @@ ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame)
 
 bool ls_mesh_is_sent(const ls_link *link)
 {
-    return !link->line || link->deaf || link->out_count == 0;
+    return !link->connection || link->write_failed || link->out_count == 0;
 }
 
 const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *frame)
@@ -186,7 +188,6 @@ const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *f
     return NULL;
 }
 
-/* Lists the parts between two workers, starting at `offset` in `piece`. */
 static int list_pieces(const ls_exchange_at *at, int from, int to, size_t piece, size_t offset, struct iovec *parts,
                        int n)
 {
@@ -243,15 +244,15 @@ static int list_out(const ls_mesh *mesh, int rank, struct iovec *parts)
                               : n;
 }
 
-/* If writing fails, the peer is gone or sent its reason earlier: reading finds out. */
+/* If writing fails, reading finds out why. */
 static void write_some(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
-    while (link->out_count > 0 && !link->deaf) {
+    while (link->out_count > 0 && !link->write_failed) {
         struct iovec parts[MOST_PARTS];
         size_t moved = 0;
-        link->deaf = mesh->table->write(link->line, parts, list_out(mesh, rank, parts), &moved) != LS_OK;
-        if (link->deaf || moved == 0)
+        link->write_failed = mesh->table->write(link->connection, parts, list_out(mesh, rank, parts), &moved) != LS_OK;
+        if (link->write_failed || moved == 0)
             return;
         size_t head = sizeof(ls_frame) - link->out_head;
         head = head < moved ? head : moved;
@@ -269,23 +270,23 @@ static void write_some(ls_mesh *mesh, int rank)
 void ls_mesh_push(ls_mesh *mesh)
 {
     for (int r = 0; r < mesh->peers.size; r++)
-        if (mesh->links[r].line)
+        if (mesh->links[r].connection)
             write_some(mesh, r);
 }
 
 void ls_mesh_hang_up(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
-    link->lives = false;
-    if (!mesh->beats && mesh->alive[rank]) { /* else the heartbeat thread notices the end itself */
-        mesh->table->hang_up(mesh->alive[rank]);
-        mesh->alive[rank] = NULL;
+    link->has_heartbeat = false;
+    if (!mesh->heartbeat && mesh->heartbeats[rank]) { /* else the heartbeat thread notices the end itself */
+        mesh->table->hang_up(mesh->heartbeats[rank]);
+        mesh->heartbeats[rank] = NULL;
     }
-    if (!link->line)
+    if (!link->connection)
         return;
     write_some(mesh, rank); /* frames still in the queue */
-    mesh->table->hang_up(link->line);
-    link->line = NULL;
+    mesh->table->hang_up(link->connection);
+    link->connection = NULL;
 }
 
 /* ---- Receiving ---- */
@@ -321,7 +322,7 @@ static ls_status begin_body(ls_mesh *mesh, int rank)
     return LS_OK;
 }
 
-/* Handles a frame from a worker that is not a member: only JOIN and BEAT are allowed. */
+/* Only JOIN and BEAT are allowed. */
 static void take_joining_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -335,7 +336,6 @@ static void take_joining_head(ls_mesh *mesh, int rank)
     ls_mesh_lose(mesh, rank, LS_LOST_LEFT, "");
 }
 
-/* The frame may close its connection. */
 static ls_status take_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
@@ -364,7 +364,6 @@ static int list_in(const ls_mesh *mesh, int rank, char *sink, size_t room, struc
     return 1;
 }
 
-/* Reads once; *more: there may be more to read. */
 static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
 {
     ls_link *link = &mesh->links[rank];
@@ -372,12 +371,12 @@ static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
     char sink[16384];
     size_t moved = 0;
     *more = false;
-    if (mesh->table->read(link->line, parts, list_in(mesh, rank, sink, sizeof(sink), parts), &moved) != LS_OK) {
+    if (mesh->table->read(link->connection, parts, list_in(mesh, rank, sink, sizeof(sink), parts), &moved) != LS_OK) {
         static const ls_absence absences[] = { [LS_CONNECTION_CLOSED] = LS_LOST_BROKEN,
                                                [LS_CONNECTION_DIED] = LS_LOST_DEAD,
                                                [LS_CONNECTION_GONE] = LS_LOST_ENDED,
                                                [LS_CONNECTION_BROKEN] = LS_LOST_BROKEN };
-        ls_connection_end how = ls_connection_how_ended(mesh->table, link->line);
+        ls_connection_end how = ls_connection_how_ended(mesh->table, link->connection);
         ls_mesh_hang_up(mesh, rank);
         ls_mesh_lose(mesh, rank, absences[how], ls_last_error());
         return LS_OK;
@@ -400,7 +399,7 @@ static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
 static ls_status read_some(ls_mesh *mesh, int rank)
 {
     bool more = true;
-    while (more && mesh->links[rank].line && mesh->links[rank].reading != LS_HOLDS)
+    while (more && mesh->links[rank].connection && mesh->links[rank].reading != LS_HOLDS)
         LS_TRY(read_part(mesh, rank, &more));
     return LS_OK;
 }
@@ -413,8 +412,10 @@ ls_status ls_mesh_turn(ls_mesh *mesh, double seconds)
     int ranks[LS_MAX_CLUSTER];
     for (int r = 0; r < size; r++) {
         ls_link *link = &mesh->links[r];
-        ls_want want = { .line = link->line, .read = link->reading != LS_HOLDS, .write = !ls_mesh_is_sent(link) };
-        if (!link->line || (!want.read && !want.write))
+        ls_want want = { .connection = link->connection,
+                         .read = link->reading != LS_HOLDS,
+                         .write = !ls_mesh_is_sent(link) };
+        if (!link->connection || (!want.read && !want.write))
             continue;
         ranks[count] = r;
         mesh->wants[count++] = want;
@@ -422,7 +423,7 @@ ls_status ls_mesh_turn(ls_mesh *mesh, double seconds)
     LS_TRY(mesh->table->wait(mesh->transport, mesh->wants, count, seconds));
     for (int i = 0; i < count; i++) {
         ls_link *link = &mesh->links[ranks[i]];
-        if (!mesh->wants[i].ready || !link->line)
+        if (!mesh->wants[i].ready || !link->connection)
             continue;
         if (mesh->wants[i].write)
             write_some(mesh, ranks[i]);
@@ -431,15 +432,15 @@ ls_status ls_mesh_turn(ls_mesh *mesh, double seconds)
     return LS_OK;
 }
 
-ls_status ls_mesh_look_again(ls_mesh *mesh)
+ls_status ls_mesh_resume_held(ls_mesh *mesh)
 {
     for (int r = 0; r < mesh->peers.size; r++)
-        if (mesh->links[r].line && mesh->links[r].reading == LS_HOLDS)
+        if (mesh->links[r].connection && mesh->links[r].reading == LS_HOLDS)
             LS_TRY(begin_body(mesh, r));
     return LS_OK;
 }
 
-/* Drops frames of pieces that are not partly sent. */
+/* Keeps frames that are partly sent. */
 static void abandon_out(ls_link *link)
 {
     bool begun = link->out_head > 0;
@@ -469,15 +470,15 @@ void ls_mesh_abandon(ls_mesh *mesh)
 
 /* ---- The end ---- */
 
-/* Sends a last frame to all workers and disconnects. A worker with unsent frames may not get it. */
-static void say_and_hang_up(ls_mesh *mesh, const ls_frame *frame)
+/* A worker with unsent frames may not get it. */
+static void send_last_frame(ls_mesh *mesh, const ls_frame *frame)
 {
     ls_mesh_abandon(mesh);
     for (int r = 0; r < mesh->peers.size; r++) {
         ls_link *link = &mesh->links[r];
-        if (!link->line)
+        if (!link->connection)
             continue;
-        (void)ls_mesh_send(mesh, r, frame); /* on failure the peer sees the connection end */
+        (void)ls_mesh_send(mesh, r, frame); /* the peer sees the connection end */
         ls_mesh_hang_up(mesh, r);
     }
 }
@@ -486,14 +487,13 @@ ls_status ls_mesh_enter(ls_mesh *mesh)
 {
     pthread_mutex_lock(&mesh->mutex);
     if (mesh->left > 0)
-        mesh->outside += mesh->table->now(mesh->transport) - mesh->left;
+        mesh->own_work += mesh->table->now(mesh->transport) - mesh->left;
     LS_TRY(ls_error_give(&mesh->over));
     if (mesh->peers.joins)
-        return ls_fail(
-            LS_ERR_STATE,
-            "worker %d came to a job that runs: it can be let in by ls_fit, and can do nothing together with "
-            "the others before",
-            mesh->peers.rank);
+        return ls_fail(LS_ERR_STATE,
+                       "worker %d joins a running job: it must call ls_fit, and can call nothing else together with "
+                       "the other workers before",
+                       mesh->peers.rank);
     return LS_OK;
 }
 
@@ -502,7 +502,7 @@ ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
     if (status != LS_OK && !mesh->peers.again && mesh->over.status == LS_OK) {
         ls_error_keep(&mesh->over, status);
         ls_frame frame = ls_mesh_frame(mesh, mesh->leaves ? LS_FRAME_LEFT : LS_FRAME_OVER, ls_last_error());
-        say_and_hang_up(mesh, &frame);
+        send_last_frame(mesh, &frame);
     }
     if (mesh->over.status != LS_OK)
         status = ls_error_give(&mesh->over);
@@ -515,13 +515,13 @@ ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
 void ls_mesh_leave(ls_mesh *mesh, const char *why)
 {
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_LEFT, why);
-    say_and_hang_up(mesh, &frame);
+    send_last_frame(mesh, &frame);
 }
 
 void ls_mesh_end(ls_mesh *mesh, const char *why)
 {
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_OVER, why);
-    say_and_hang_up(mesh, &frame);
+    send_last_frame(mesh, &frame);
 }
 
 void ls_mesh_close(ls_mesh *mesh)

@@ -29,34 +29,33 @@
 typedef enum ls_reading { LS_READS_HEAD, LS_HOLDS, LS_TAKES, LS_SKIPS } ls_reading;
 
 /* How a worker was lost. With BROKEN and SILENT it may still run and consider this worker lost;
- * with ENDED only if this process was stopped for a while (ls_mesh.slept). */
+ * with ENDED only after this process was stopped (ls_mesh.slept). */
 typedef enum ls_absence {
     LS_NOT_LOST,
     LS_LOST_LEFT, /* it sent LEFT, or is not a member yet */
     LS_LOST_DEAD,
     /* It ended, or closed the connection because this worker was silent. */
     LS_LOST_ENDED,
-    /* The connection broke or closed without LEFT; members try to reconnect. */
+    /* Its connection ended without LEFT; members try to reconnect. */
     LS_LOST_BROKEN,
-    LS_LOST_SILENT, /* it sent nothing for too long, or has lost this worker */
+    LS_LOST_SILENT, /* for too long, or it has lost this worker */
 } ls_absence;
 
 /* Traffic with one worker. */
 typedef struct ls_link {
-    ls_connection *line; /* NULL: this worker itself, or not connected */
-    bool lives;          /* there is a heartbeat connection */
-    double heard;        /* time of the last byte received */
-    /* Writing failed. Reading goes on: the peer may have sent the reason. */
-    bool deaf;
+    ls_connection *connection; /* NULL: not connected */
+    bool has_heartbeat;
+    double heard; /* when the last byte arrived */
+    /* Reading continues: the peer may have sent the reason. */
+    bool write_failed;
 
-    /* Read next: a head; or the body of `in`, which must wait (HOLDS), goes to the pieces
-     * (TAKES) or is dropped (SKIPS). */
+    /* HOLDS: the body of `in` must wait. TAKES: it goes to the pieces. SKIPS: it is dropped. */
     ls_reading reading;
     ls_frame in;
-    size_t in_head;           /* bytes of `in` received */
-    uint64_t in_left;         /* bytes of the body to come */
-    size_t in_piece, in_from; /* piece and offset for the next bytes */
-    uint64_t taken;           /* last exchange received in this generation */
+    size_t in_head; /* bytes of `in` received */
+    uint64_t in_left;
+    size_t in_piece, in_from; /* where the next bytes go */
+    uint64_t taken;           /* last exchange of this generation */
 
     ls_frame out[LS_MOST_QUEUED]; /* the first is being sent */
     int out_count;
@@ -74,8 +73,7 @@ typedef struct ls_exchange_at {
     ls_frame head;
 } ls_exchange_at;
 
-/* Exchanges in progress: one that the caller waits for, and one posted earlier. Their frames are
- * sent in order. */
+/* Exchanges in progress: the one that the caller waits for, and a posted one, sent in order. */
 typedef enum ls_under_way { LS_WAITED_FOR, LS_POSTED, LS_MOST_UNDER_WAY } ls_under_way;
 
 typedef struct ls_handshake ls_handshake;
@@ -89,125 +87,122 @@ typedef struct ls_mesh {
     double join_limit, silence_limit;
     ls_link *links; /* by rank */
     ls_want *wants;
-    ls_connection **alive;   /* by rank: heartbeat connections */
-    ls_heartbeat *beats;     /* NULL: workers send BEAT frames while they wait */
-    ls_handshake *handshake; /* also serves workers that join later */
-    bool begun;              /* this worker is a member */
-    int *members;            /* earliest member first, then lowest rank */
-    uint32_t *since;         /* by rank: generation in which it became a member */
-    double *seconds;         /* by rank; published as peers.seconds */
-    uint32_t *weights;       /* published as peers.weights */
-    /* Seconds of this worker's own work in this collective: between calls of the mesh. */
-    double outside;
-    double left;          /* when the last call returned; 0: none yet */
+    ls_connection **heartbeats; /* by rank: heartbeat connections */
+    ls_heartbeat *heartbeat;    /* NULL: waiting workers send BEAT frames */
+    ls_handshake *handshake;
+    bool begun;        /* this worker is a member */
+    int *members;      /* earliest first, then lowest rank */
+    uint32_t *since;   /* by rank: generation in which it joined */
+    double *seconds;   /* by rank; published as peers.seconds */
+    uint32_t *weights; /* published as peers.weights */
+    /* Seconds of this worker's own work in this collective. */
+    double own_work;
+    double left;          /* when the last call returned; 0: none */
     atomic_int waits_for; /* published as peers.waits_for */
     ls_exchange_at at[LS_MOST_UNDER_WAY];
     uint64_t sequence;
 
-    uint64_t number; /* number of the current collective */
-    bool ready;      /* this worker has all its data */
-    bool committed;  /* all members were READY for it */
+    uint64_t number; /* of the current collective */
+    bool ready;      /* it has all its data */
+    bool committed;  /* all members were READY */
     uint64_t hash[2];
-    ls_frame *readies;        /* by rank: its last READY or MET; kind 0: none */
-    ls_frame *states;         /* by rank: its last STATE; kind 0: none */
-    ls_frame announced;       /* kind 0: none */
-    ls_absence *lost;         /* by rank */
-    unsigned changes;         /* counts changes of `lost` */
-    ls_process_id *processes; /* by rank, from its HELLO */
-    /* Members of the last generation with a commit. Until the present one has a commit, a side
-     * needs a quorum of both to continue: the announcement may have reached this side only. */
+    ls_frame *readies;  /* by rank: last READY or MET; kind 0: none */
+    ls_frame *states;   /* by rank: last STATE */
+    ls_frame announced; /* kind 0: none */
+    ls_absence *lost;   /* by rank */
+    unsigned changes;   /* counts changes of `lost` */
+    ls_process_id *processes;
+    /* Members of the last generation with a commit. Until the present one has one, a side needs a
+     * quorum of both: the announcement may have reached this side only. */
     uint64_t confirmed[LS_MAX_CLUSTER / 64];
     bool quorum;     /* this side may continue */
-    bool reconnects; /* a connection is broken and may come back */
-    /* When regrouping began; broken connections get the silence limit to come back. */
+    bool reconnects; /* a broken connection may come back */
+    /* When regrouping began. Broken connections have the silence limit to come back. */
     double regroups_since;
-    ls_frame *joins;    /* by rank: its JOIN; kind 0: none */
-    double waits_until; /* deadline for joining workers; 0: do not wait */
+    ls_frame *joins;    /* by rank: its JOIN */
+    double waits_until; /* deadline for joining workers; 0: none */
     bool asked;         /* joining worker: JOIN is sent */
     /* Joining worker: when it last sent JOIN or received MEMBERS. */
-    double told;
+    double asked_at;
     uint64_t their_fit; /* joining worker: fit of the members; 0: unknown */
-    /* Joining worker: ranks that sent the announcement, a bit set. */
+    /* Joining worker: ranks that sent the announcement. */
     uint64_t heard_from[LS_MAX_CLUSTER / 64];
-    /* This process was stopped, so that others may have lost it. A commit of the collective in which it woke up may
-     * have been decided before: only the next one shows that the others still count on it. */
+    /* This process was stopped, so others may have lost it. The commit of the collective in which
+     * it woke up may be older: only the next one shows that the others still count on it. */
     bool slept;
     uint64_t slept_in; /* number of that collective */
-    double beat;       /* when BEAT was last sent */
-    char why[160];     /* first loss that made the members regroup */
-    bool regroup;      /* a member is lost, or the members have changed */
-    bool leaves;       /* a failure is this worker's only: the others continue */
-    ls_error over;     /* why the mesh ended; status LS_OK: it has not */
+    double beat;
+    char why[160]; /* first loss that made the members regroup */
+    bool regroup;  /* members were lost or changed */
+    bool leaves;   /* a failure does not end the others */
+    ls_error over; /* why the mesh ended */
 } ls_mesh;
 
-/* Connects to the other workers. about: library version and bit class, which must be equal on all.
- * number: of this cluster in the process; contexts with different numbers do not meet. */
+/* Connects to the other workers. about: library version and bit class, equal on all. number: of
+ * this cluster in the process; contexts with different numbers do not meet. */
 ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char *about, ls_logger *log, ls_mesh **out);
 void ls_mesh_close(ls_mesh *mesh); /* sends LEFT to the others */
 
 /* ---- handshake.c, agreement.c ---- */
 
-/* Advances all handshakes without waiting. */
+/* Advances all handshakes. */
 ls_status ls_handshake_visit(ls_handshake *handshake);
 /* Sets the members that a joining worker knows; disconnects from others. */
 void ls_handshake_learn(ls_handshake *handshake, const ls_frame *members);
 bool ls_handshake_has_met(const ls_handshake *handshake, const uint64_t *members);
-/* Returns whether the launcher saw the worker end for good. */
 bool ls_handshake_launcher_saw_end(const ls_handshake *handshake, int rank);
 /* Handles MET or BEGIN. */
 void ls_handshake_hear(ls_handshake *handshake, int rank, const ls_frame *frame);
-/* Reports to the launcher, once, that this worker is the chief. */
+/* Tells the launcher once that this worker is the chief. */
 void ls_handshake_say_chief(ls_handshake *handshake);
 void ls_handshake_close(ls_handshake *handshake);
 
 /* ---- mesh.c ---- */
 
-/* Creates a mesh without connections; ls_mesh_free sends no LEFT. */
+/* ls_mesh_free sends no LEFT. */
 ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out);
 void ls_mesh_free(ls_mesh *mesh);
 
 ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what);
 void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame);
 
-/* Installs the data or heartbeat connection to a worker. */
-void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *line);
-void ls_mesh_hear_life(ls_mesh *mesh, int rank, ls_connection *line);
+/* Install the data or the heartbeat connection to a worker. */
+void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *connection);
+void ls_mesh_add_heartbeat(ls_mesh *mesh, int rank, ls_connection *connection);
 
 /* Copies frame->what, made printable. */
 const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT]);
 
-/* Queues a frame for a worker; does nothing if it is not connected. */
+/* Queues a frame; does nothing if the worker is not connected. */
 ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame);
 
-/* Writes what can be written without waiting. */
 void ls_mesh_push(ls_mesh *mesh);
 
-/* Waits at most `seconds` until bytes can be moved, and moves them. */
+/* Moves bytes; waits at most `seconds` until some can be moved. */
 ls_status ls_mesh_turn(ls_mesh *mesh, double seconds);
 
-/* Ends the exchanges in progress: pads partly sent frames with zeros, skips incoming ones. */
+/* Ends the exchanges in progress: pads partly sent frames, skips incoming ones. */
 void ls_mesh_abandon(ls_mesh *mesh);
 
-/* Resumes frames that were held for the exchange that has begun. */
-ls_status ls_mesh_look_again(ls_mesh *mesh);
+/* Resumes frames held for the exchange that has begun. */
+ls_status ls_mesh_resume_held(ls_mesh *mesh);
 
-/* Closes the connection to a worker, after writing what it accepts at once. */
+/* Closes the connection after writing what it accepts at once. */
 void ls_mesh_hang_up(ls_mesh *mesh, int rank);
 
-/* Returns whether all frames for a worker are sent, or cannot be. */
+/* Returns whether all frames are sent, or cannot be. */
 bool ls_mesh_is_sent(const ls_link *link);
 
-/* Returns the exchange that a PIECES frame belongs to, or NULL. */
 const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *frame);
 
-/* Begin and end every call of a run; they lock and unlock the mutex. A failure without peers.again
- * ends the mesh: ls_mesh_exit sends the reason to all, and each later call fails with it. */
+/* Begin and end every call of a run, with the mutex. A failure without peers.again ends the mesh:
+ * ls_mesh_exit sends the reason to all, and later calls fail with it. */
 ls_status ls_mesh_enter(ls_mesh *mesh);
 ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status);
 
-/* Sends LEFT to all and disconnects; the others continue. */
+/* Sends LEFT and disconnects: the others continue. */
 void ls_mesh_leave(ls_mesh *mesh, const char *why);
-/* Sends OVER to all and disconnects; no worker continues. */
+/* Sends OVER and disconnects: no worker continues. */
 void ls_mesh_end(ls_mesh *mesh, const char *why);
 
 /* ---- collective.c ---- */
@@ -217,7 +212,6 @@ ls_status ls_mesh_post(ls_peers *peers, uint64_t tag, const char *what, const ls
 ls_status ls_mesh_settle(ls_peers *peers);
 void ls_mesh_move_on(ls_peers *peers);
 
-/* Returns whether worker `from` sends the piece to worker `to`. */
 static inline bool ls_piece_goes(const ls_piece *piece, int from, int to)
 {
     return piece->from == from && (piece->to == LS_ALL_WORKERS || piece->to == to);
@@ -233,53 +227,49 @@ void ls_mesh_give_up(ls_peers *peers);
 void ls_mesh_end_all(ls_peers *peers);
 
 void ls_mesh_set_members(ls_mesh *mesh, const uint64_t *bits);
-/* Call after a commit: all members have adopted this generation, none acts on an older one. */
+/* Call after a commit: then no member acts on an older generation. */
 void ls_mesh_confirm_members(ls_mesh *mesh);
 
-/* Sends READY; the coordinator waits for all members, then commits or admits a joining worker. */
+/* The coordinator waits until all are READY, then commits or admits a joining worker. */
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what);
 
-/* Forwards a frame of another worker to `rank`. */
-ls_status ls_mesh_pass_on(ls_mesh *mesh, int rank, ls_frame frame);
+ls_status ls_mesh_forward(ls_mesh *mesh, int rank, ls_frame frame);
 
-/* Puts an announcement into effect and forwards it to all members. *new_member: the new member, or
- * -1. */
+/* Puts an announcement into effect and forwards it. *new_member: its rank, or -1. */
 ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *announcement, int *new_member);
 
 /* Handles a frame without a body. */
 ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);
 
-/* Records a worker as lost; keeps its connection. If it is a member, the members regroup. */
+/* Keeps the connection. The loss of a member makes the others regroup. */
 void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why);
 
-/* Wait for a condition that the caller checks: ls_mesh_wait_begins once, then ls_mesh_wait in a
- * loop. Silent members are lost. */
+/* Wait for a condition that the caller checks, in a loop after ls_mesh_wait_begins. Silent members
+ * are lost. */
 void ls_mesh_wait_begins(ls_mesh *mesh);
 ls_status ls_mesh_wait(ls_mesh *mesh);
 
-/* Returns when a byte last arrived from a worker. */
 double ls_mesh_heard(const ls_mesh *mesh, int rank);
 
-/* Sends BEAT to all workers if it is due. */
+/* Sends BEAT to all if it is due. */
 ls_status ls_mesh_beat(ls_mesh *mesh);
 
-/* Agrees with the remaining members on the membership. LS_OK: the current collective is committed.
- * Failure with peers.again: all begin it again. */
+/* Agrees with the remaining members. LS_OK: the current collective is committed. Failure with
+ * peers.again: all repeat it. */
 ls_status ls_mesh_regroup(ls_mesh *mesh);
 
 /* ---- late_join.c ---- */
 
-/* Makes this worker a joining worker of a job with these members. */
-void ls_mesh_come_later(ls_mesh *mesh, const uint64_t *members, uint32_t generation);
+/* Makes this worker a joining worker of a running job. */
+void ls_mesh_start_joining(ls_mesh *mesh, const uint64_t *members, uint32_t generation);
 
 ls_status ls_mesh_join(ls_peers *peers, ls_answer *answer);
 ls_status ls_mesh_welcome(ls_peers *peers);
 
-/* For the coordinator: returns a worker that can join now, or -1. Sends MEMBERS to workers whose
- * JOIN is outdated. */
+/* Returns a worker that the coordinator can admit, or -1. Sends MEMBERS if a JOIN is outdated. */
 int ls_mesh_find_joining(ls_mesh *mesh);
 
-/* Handle a frame from a joining worker; as a joining worker, a frame from a member. */
+/* Handle a frame of a joining worker; as a joining worker, of a member. */
 void ls_mesh_hear_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
 void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
 

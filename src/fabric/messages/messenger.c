@@ -1,5 +1,5 @@
-/* The messenger's thread (messenger.h). Only this thread uses connections; others put messages into
- * queues, under the mutex, and wake it by `bell`. */
+/* The messenger's thread. Only it uses connections; others fill queues under the mutex and wake it
+ * by `bell`. */
 #include "fabric/messages/messenger.h"
 
 #include <errno.h>
@@ -15,10 +15,10 @@
 #include "base/thread.h"
 
 #define HELLO_LIMIT  10.0 /* seconds for a HELLO */
-#define CALL_AGAIN   0.05 /* seconds until a missing process is called again */
+#define CALL_AGAIN   0.05 /* seconds until a process is called again */
 #define BEAT_EVERY   0.1  /* seconds between heartbeats */
 #define FLUSH_LIMIT  2.0  /* seconds to send the queues when closing */
-#define MOST_WAITING 64   /* messages of one process not received yet; above it stops reading */
+#define MOST_WAITING 64   /* unreceived messages of a process; above it stops reading */
 #define SILENCE      1.0  /* seconds, by default */
 
 /* ---- Connections ---- */
@@ -26,19 +26,19 @@
 typedef struct item {
     struct item *next;
     ls_frame frame;     /* to send */
-    ls_message message; /* received: all of it; to send: its body only */
+    ls_message message; /* to send: its body only */
 } item;
 
 typedef struct queue {
     item *first, **last;
 } queue;
 
-/* The connection to a process; HELLOs have been exchanged. */
+/* A connection after its handshake. */
 typedef struct peer {
     ls_connection *at;  /* NULL: none */
-    double heard, said; /* when bytes were last received and sent */
+    double heard, said; /* when bytes last moved */
     ls_frame in;
-    size_t in_done; /* bytes of head and body received */
+    size_t in_done;
     ls_payload *body;
     item *out; /* being sent */
     size_t out_done;
@@ -66,12 +66,12 @@ struct ls_messenger {
 
     pthread_mutex_t mutex;
     pthread_cond_t come;
-    /* Guarded by the mutex, with all fields that follow: */
+    /* Guarded by the mutex, as all that follows: */
     queue out[LS_MAX_CLUSTER], in;
     bool reachable[LS_MAX_CLUSTER];
     int waiting[LS_MAX_CLUSTER]; /* by rank: messages in `in` and `arrived` */
     bool over;                   /* the thread has ended */
-    char why[300];               /* why the last failed connection failed; "": none */
+    char why[300];               /* why the last connection failed */
 };
 
 static void put(queue *q, item *i)
@@ -137,7 +137,8 @@ ls_status ls_messenger_send(ls_messenger *m, const ls_message *message)
 {
     item *i = NULL;
     if (message->rank < 0 || message->rank >= m->cluster.size)
-        return ls_fail(LS_ERR_INTERNAL, "a message to process %d of %d", message->rank, m->cluster.size);
+        return ls_fail(LS_ERR_INTERNAL, "a message to process %d of %d, which does not exist", message->rank,
+                       m->cluster.size);
     LS_TRY(make_item(m, LS_FRAME_MESSAGE, message->body, &i));
     i->frame.tag = (uint64_t)message->kind;
     memcpy(i->frame.numbers, message->numbers, sizeof(i->frame.numbers));
@@ -226,7 +227,6 @@ static void lose(ls_messenger *m, int rank, const char *why)
 
 /* ---- Receiving ---- */
 
-/* Reads one frame as far as possible; *whole: it is complete. */
 static ls_status pull(ls_messenger *m, int rank, bool *whole)
 {
     peer *p = &m->peers[rank];
@@ -272,8 +272,8 @@ static bool is_heard(ls_messenger *m, int rank)
     return out;
 }
 
-/* After a failed write, reads before it ends the connection: the last message may have the
- * reason. */
+/* After a failed write the last message may have the reason: reads before it ends the connection.
+ * */
 static void move_peer(ls_messenger *m, int rank)
 {
     ls_error ended;
@@ -331,7 +331,7 @@ static bool is_late(const ls_messenger *m, const ls_hello *h)
     return now(m) - h->since > HELLO_LIMIT;
 }
 
-/* Continues a call of this process. If the other side belongs to another job, it is not called again. */
+/* A process of another job is not called again. */
 static void move_call(ls_messenger *m, int rank)
 {
     ls_hello *h = &m->hellos.calls[rank];
@@ -361,7 +361,7 @@ static void log_refused(const ls_messenger *m, const char *why)
         ls_log_write(m->options.log, LS_LOG_WARNING, "refused a connection: %s", why);
 }
 
-/* Continues the handshake with a caller: replies, then compares; *gone: it is over. */
+/* Replies before comparing; *gone: the handshake is over. */
 static void move_caller(ls_messenger *m, int index, bool *gone)
 {
     ls_hello *h = &m->hellos.callers[index];
@@ -417,7 +417,6 @@ static void look_for_silence(ls_messenger *m)
     }
 }
 
-/* Records and logs callers that the transport refused. */
 static void note_refused(ls_messenger *m)
 {
     char why[300];
@@ -433,7 +432,7 @@ static void note_refused(ls_messenger *m)
         ls_log_write(m->options.log, LS_LOG_INFO, "refused a connection: %s", why);
 }
 
-/* Passes the messages of this turn to options.hear first, else to the queue `in`. */
+/* Offers the messages to options.hear first. */
 static void hand_over(ls_messenger *m)
 {
     for (item *i; (i = take(&m->arrived)) != NULL;) {
@@ -465,10 +464,11 @@ static int list_wants(ls_messenger *m)
 {
     int count = 0;
     m->wants[count++] = (ls_want){ .bell = m->bell, .read = true };
-    m->wants[count++] = (ls_want){ .line = NULL };
+    m->wants[count++] = (ls_want){ .connection = NULL };
     for (int r = 0; r < m->cluster.size; r++)
         if (m->peers[r].at)
-            m->wants[count++] = (ls_want){ .line = m->peers[r].at, .read = is_heard(m, r), .write = has_more(m, r) };
+            m->wants[count++] =
+                (ls_want){ .connection = m->peers[r].at, .read = is_heard(m, r), .write = has_more(m, r) };
     return ls_hellos_list(&m->hellos, m->wants, count);
 }
 
@@ -554,7 +554,7 @@ ls_status ls_messenger_open(const ls_messenger_options *options, ls_messenger **
     m->bell = -1;
     ls_cond_init(&m->come);
     pthread_mutex_init(&m->mutex, NULL);
-    *out = m; /* before the thread starts, as options.hear may send */
+    *out = m; /* options.hear may send */
     ls_status status = start(m);
     if (status == LS_OK)
         return LS_OK;

@@ -51,7 +51,7 @@ typedef struct ls_messenger_options {
     int number;        /* number of this cluster in the process */
     const char *about; /* must be equal on both sides */
     int64_t hello[LS_MESSAGE_NUMBERS];
-    /* By rank: processes that this one calls until they answer. They must not call this one. */
+    /* By rank: processes that this one calls, and which must not call it. */
     bool calls[LS_MAX_CLUSTER];
     size_t most; /* largest body that may arrive, in bytes */
     /* Gets every message first, in the messenger's thread; true: it took message and body. May be
@@ -65,16 +65,15 @@ ls_status ls_messenger_open(const ls_messenger_options *options, ls_messenger **
 /* Delivers queued messages first, at most 2 seconds. */
 void ls_messenger_close(ls_messenger *messenger);
 
-/* Queues a message; keeps a reference to its body until it is sent. Drops it if the process is not
- * connected: send again after LS_MESSAGE_MET. Thread-safe. */
+/* Queues a message and keeps its body until it is sent. Drops it if the process is not connected:
+ * send again after LS_MESSAGE_MET. Thread-safe. */
 ls_status ls_messenger_send(ls_messenger *messenger, const ls_message *message);
 
-/* Reason why the last connection failed before a process was met, such as a wrong key: "" or "; the
- * last failed connection: ...", to append to an error message. */
+/* Why the last connection failed, such as a wrong key: "" or "; the last failed connection: ...",
+ * to append to an error message. */
 #define LS_MESSENGER_WHY 400
 void ls_messenger_why(ls_messenger *messenger, char text[LS_MESSENGER_WHY]);
 
-/* Waits at most `seconds` for the next message; *got: there is one. */
 ls_status ls_messenger_receive(ls_messenger *messenger, double seconds, ls_message *out, bool *got);
 
 #endif

@@ -160,7 +160,7 @@ int ls_hellos_list(const ls_hellos *all, ls_want *wants, int count)
     for (int i = 0; i < all->call_count + all->caller_count; i++) {
         const ls_hello *h = i < all->call_count ? &all->calls[i] : &all->callers[i - all->call_count];
         if (h->at)
-            wants[count++] = (ls_want){ .line = h->at, .read = true, .write = h->speaks && !is_sent(h) };
+            wants[count++] = (ls_want){ .connection = h->at, .read = true, .write = h->speaks && !is_sent(h) };
     }
     return count;
 }

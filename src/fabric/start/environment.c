@@ -11,7 +11,7 @@
 #include "fabric/transport/mpi.h"
 #include "fabric/transport/transport.h"
 
-/* `options` has the rendezvous, if one is known; settle() removes it if it is not needed. */
+/* resolve_rendezvous() removes the rendezvous if it is not needed. */
 typedef struct found {
     ls_cluster_options options;
     bool mpi;                /* Open MPI's mpirun started the workers */
@@ -27,7 +27,7 @@ static const char *get(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-/* Reads a variable that must be set because its companion is. */
+/* It must be set because its companion is. */
 static ls_status need(const char *name, const char *companion, const char **out)
 {
     *out = get(name);
@@ -61,12 +61,11 @@ static ls_status read_seconds(const char *name, double *out)
     if (!text)
         return LS_OK;
     if (!ls_parse_f64(text, &value) || !(value > 0 && value <= 1e6))
-        return ls_fail(LS_ERR_INVALID, "%s=%s: expected seconds above 0", name, text);
+        return ls_fail(LS_ERR_INVALID, "%s=%s: expected a number of seconds above 0", name, text);
     *out = value;
     return LS_OK;
 }
 
-/* The limits apply with any launcher. */
 static ls_status read_limits(ls_cluster_options *out)
 {
     LS_TRY(read_seconds("LOCKSTEP_JOIN_LIMIT", &out->join_limit));
@@ -77,7 +76,7 @@ static ls_status read_limits(ls_cluster_options *out)
 static ls_status set_job(ls_cluster_options *out, const char *variable, const char *job)
 {
     if (strlen(job) >= sizeof(out->job))
-        return ls_fail(LS_ERR_INVALID, "%s: a job's name of %zu characters; %zu are possible", variable, strlen(job),
+        return ls_fail(LS_ERR_INVALID, "%s: the job's name has %zu characters; the limit is %zu", variable, strlen(job),
                        sizeof(out->job) - 1);
     snprintf(out->job, sizeof(out->job), "%s", job);
     return LS_OK;
@@ -97,7 +96,7 @@ static void be_elsewhere(found *f, const char *format, ...)
     f->elsewhere = true;
 }
 
-/* Reads a launcher's count of workers on this machine; *here: it is all of them. */
+/* *here: all workers are on this machine. */
 static ls_status count_here(found *f, const char *name, bool *here)
 {
     const char *text = get(name);
@@ -138,12 +137,12 @@ static ls_status read_text(const char *name, char *out, size_t room)
     if (!text)
         return LS_OK;
     if (strlen(text) >= room)
-        return ls_fail(LS_ERR_INVALID, "%s: %zu characters; %zu are possible", name, strlen(text), room - 1);
+        return ls_fail(LS_ERR_INVALID, "%s has %zu characters; the limit is %zu", name, strlen(text), room - 1);
     snprintf(out, room, "%s", text);
     return LS_OK;
 }
 
-/* Reads the variables that apply with any launcher. */
+/* These apply with any launcher. */
 static ls_status read_own(ls_cluster_options *out)
 {
     const char *rendezvous = get(LS_RENDEZVOUS_VARIABLE);
@@ -164,8 +163,8 @@ static ls_status read_servers(ls_cluster_options *out)
     return text && out->size > 1 ? read_int("LOCKSTEP_SERVERS", text, 0, out->size - 1, &out->servers) : LS_OK;
 }
 
-/* Removes the rendezvous if all workers are on this machine, unless the user asked for it. */
-static ls_status settle(found *f)
+/* Keeps it for workers on one machine only if the user asked for it. */
+static ls_status resolve_rendezvous(found *f)
 {
     ls_cluster_options *o = &f->options;
     const char *rendezvous = get(LS_RENDEZVOUS_VARIABLE);
@@ -178,14 +177,13 @@ static ls_status settle(found *f)
     if (strcmp(o->transport, ls_transport_mpi.name) == 0)
         return LS_OK; /* MPI finds the other workers itself */
     if (f->elsewhere && (strcmp(o->transport, "shm") == 0 || strcmp(o->transport, "unix") == 0))
-        return ls_fail(LS_ERR_INVALID, "%s, which LOCKSTEP_TRANSPORT=%s does not reach", f->elsewhere_why,
-                       o->transport);
+        return ls_fail(LS_ERR_INVALID, "%s, which LOCKSTEP_TRANSPORT=%s cannot reach", f->elsewhere_why, o->transport);
     if (f->elsewhere && !o->key_file[0])
         return ls_fail(LS_ERR_UNSUPPORTED, "%s, and " LS_NEEDS_KEY, f->elsewhere_why);
     if (f->elsewhere && !o->rendezvous[0])
         return ls_fail(LS_ERR_INVALID,
-                       "%s, and who started them does not say where worker 0 is: say it by "
-                       "LOCKSTEP_RENDEZVOUS=tcp://host:port, or name a shared folder, file:///folder",
+                       "%s, and the launcher does not say where worker 0 is: set LOCKSTEP_RENDEZVOUS=tcp://host:port, "
+                       "or LOCKSTEP_RENDEZVOUS=file:///folder for a folder that all workers share",
                        f->elsewhere_why);
     if (!f->elsewhere && !asked && strcmp(o->transport, "tcp") != 0)
         o->rendezvous[0] = o->listen[0] = '\0';
@@ -194,8 +192,8 @@ static ls_status settle(found *f)
 
 /* ---- lockstep launch and ls_spawn ---- */
 
-/* LOCKSTEP_ELASTIC=2:8: the cluster begins with its size, may shrink to 2 and grow to 8 workers,
- * with ranks up to 7. Parameter servers are not counted; with one of them, ranks go up to 8. */
+/* LOCKSTEP_ELASTIC=2:8: the cluster may shrink to 2 and grow to 8 workers, with ranks up to 7.
+ * Parameter servers are not counted; with one of them, ranks go up to 8. */
 static ls_status read_elastic(ls_cluster_options *out)
 {
     const char *text = get("LOCKSTEP_ELASTIC");
@@ -205,11 +203,10 @@ static ls_status read_elastic(ls_cluster_options *out)
     const int workers = out->size - out->servers;
     if (!ls_parse_pair(text, &least, &most) || least < 1 || most < workers || least > workers ||
         most > LS_MAX_CLUSTER - out->servers)
-        return ls_fail(
-            LS_ERR_INVALID,
-            "LOCKSTEP_ELASTIC=%s: expected the least and the most workers, as in 2:8, and " LS_WORLD_SIZE_VARIABLE
-            ", %d%s, between; up to %d are possible",
-            text, workers, out->servers ? " without the servers" : "", LS_MAX_CLUSTER - out->servers);
+        return ls_fail(LS_ERR_INVALID,
+                       "LOCKSTEP_ELASTIC=%s: expected the smallest and the largest number of workers, as in 2:8, "
+                       "with " LS_WORLD_SIZE_VARIABLE ", %d%s, between them; the limit is %d",
+                       text, workers, out->servers ? " without the servers" : "", LS_MAX_CLUSTER - out->servers);
     out->begin = out->size;
     out->least = (int)least;
     out->size = (int)most + out->servers;
@@ -245,7 +242,7 @@ ls_status ls_cluster_own_environment(ls_cluster_options *out)
 
 /* An indexed Job of Kubernetes has JOB_COMPLETION_INDEX in place of RANK. torchrun listens at
  * MASTER_PORT itself, so Lockstep uses the next port. Without a count of the workers here, but with
- * a key, a MASTER_ADDR that is not loopback is taken to serve other machines. */
+ * a key, a MASTER_ADDR that is not loopback serves other machines. */
 static ls_status read_torchrun(found *f)
 {
     const char *host, *port;
@@ -292,7 +289,7 @@ static ls_status count_tasks(found *f, const ls_json_at *cluster, const char *ty
         return LS_OK;
     LS_TRY(ls_json_is_array(&list));
     if (ls_json_count(&list) > LS_MAX_CLUSTER)
-        return ls_json_fail(&list, LS_ERR_INVALID, "%zu workers; up to %d are possible", ls_json_count(&list),
+        return ls_json_fail(&list, LS_ERR_INVALID, "%zu workers; the limit is %d", ls_json_count(&list),
                             LS_MAX_CLUSTER);
     for (size_t i = 0; i < ls_json_count(&list); i++) {
         LS_TRY(ls_json_element(&list, i, &element));
@@ -345,14 +342,14 @@ static ls_status read_task(found *f, const ls_json_at *root, const ls_json_at *c
         return ls_json_fail(&at, LS_ERR_INVALID, "%lld, but the cluster has %d of type \"%s\"", (long long)index, count,
                             type);
     if (servers > 0 && chiefs + workers == 0)
-        return ls_json_fail(cluster, LS_ERR_INVALID, "%d parameter servers (\"ps\"), and neither chief nor worker",
+        return ls_json_fail(cluster, LS_ERR_INVALID, "%d parameter servers (\"ps\"), but neither a chief nor a worker",
                             servers);
     out->rank = (int)index + (chief ? 0 : server ? chiefs + workers : chiefs);
     out->size = chiefs + workers + servers;
     out->servers = servers;
     return out->size <= LS_MAX_CLUSTER
                ? find_listen(f, cluster, type, (int)index)
-               : ls_json_fail(root, LS_ERR_INVALID, "%d workers; up to %d are possible", out->size, LS_MAX_CLUSTER);
+               : ls_json_fail(root, LS_ERR_INVALID, "%d workers; the limit is %d", out->size, LS_MAX_CLUSTER);
 }
 
 static ls_status read_tf_root(found *f, const ls_json_at *root, ls_text *job)
@@ -503,8 +500,8 @@ static ls_status read_any(found *f, const char **by)
         return read_pmi(f);
     *by = NULL;
     if (get("PMIX_RANK"))
-        return ls_fail(LS_ERR_UNSUPPORTED, "PMIX_RANK is set, but how many workers there are is in no variable: say it "
-                                           "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+        return ls_fail(LS_ERR_UNSUPPORTED, "PMIX_RANK is set, but no variable has the number of workers: set RANK, "
+                                           "WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
     return LS_OK;
 }
 
@@ -513,11 +510,11 @@ ls_status ls_cluster_environment(ls_cluster_options *out)
     found f = { .options = { .size = 1 } };
     const char *by;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_cluster_environment: no place for what it says was given");
+        return ls_fail(LS_ERR_INVALID, "ls_cluster_environment: the options to fill in are NULL");
     LS_TRY(ls_cluster_own_environment(&f.options));
     if (!f.options.job[0]) {
         LS_TRY(read_any(&f, &by));
-        LS_TRY(settle(&f));
+        LS_TRY(resolve_rendezvous(&f));
     }
     *out = f.options;
     return LS_OK;

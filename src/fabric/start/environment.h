@@ -8,8 +8,8 @@
 /* Reads Lockstep's own variables; size 1 if they are not set. */
 ls_status ls_cluster_own_environment(ls_cluster_options *out);
 
-/* Returns the variable of another launcher that describes a cluster, and fills in rank and size.
- * NULL: there is none, or it cannot be read. */
+/* Returns the variable of another launcher that describes a cluster, and fills in rank and size; or
+ * NULL. */
 const char *ls_cluster_described(ls_cluster_options *out);
 
 /* Environment variables that a launcher sets for a worker. */

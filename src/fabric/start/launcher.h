@@ -18,16 +18,14 @@
 
 #define LS_LAUNCHER_VARIABLE "LOCKSTEP_LAUNCHER"
 
-/* -1: this worker was not started by a launcher, or the file cannot be read. */
+/* -1: there is no launcher or file. */
 int ls_launcher_open(const ls_cluster_options *options);
 
-/* Reads the ranks that have ended, as a bit set. */
 void ls_launcher_read(int fd, uint64_t gone[LS_MAX_CLUSTER / 64]);
 
-/* Records that this process is the chief from now on. */
 void ls_launcher_say_chief(const ls_cluster_options *options);
 
-/* Reads whether a worker has ended; opens and closes the file. */
+/* Opens and closes the file. */
 bool ls_launcher_has_seen_end(const ls_cluster_options *options, int rank);
 
 #endif

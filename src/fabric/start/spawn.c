@@ -42,11 +42,14 @@ static ls_status check_moment(void)
 {
     int opened = ls_contexts_opened(), threads = count_threads();
     if (opened > 0)
-        return ls_fail(LS_ERR_STATE, "ls_spawn: this process has opened %d context%s before; spawn first", opened,
-                       opened == 1 ? "" : "s");
+        return ls_fail(LS_ERR_STATE,
+                       "ls_spawn: this process has opened %d context%s already; call ls_spawn before opening one",
+                       opened, opened == 1 ? "" : "s");
     if (threads > 1)
         return ls_fail(LS_ERR_STATE,
-                       "ls_spawn: this process has %d threads, and only one of them would be in the workers", threads);
+                       "ls_spawn: this process has %d threads, and a worker would have only one of them; call ls_spawn "
+                       "before starting threads",
+                       threads);
     return LS_OK;
 }
 
@@ -148,7 +151,7 @@ static ls_status wait_for_all(child *list, int count, ls_status status)
             if (ended == 0 || (ended < 0 && errno == EINTR))
                 continue;
             list[i].pid = 0;
-            status = ended < 0 ? ls_fail(LS_ERR_PEER, "ls_spawn: somebody else waited for worker %d", i)
+            status = ended < 0 ? ls_fail(LS_ERR_PEER, "ls_spawn: another part of the program waited for worker %d", i)
                                : tell_failure(&list[i], i, how);
             if (status != LS_OK && first.status == LS_OK) {
                 ls_error_keep(&first, status);
@@ -171,9 +174,9 @@ ls_status ls_spawn(int count, ls_worker_function function, void *user)
     uint64_t random = 0;
     char job[64];
     if (!function)
-        return ls_fail(LS_ERR_INVALID, "ls_spawn: there is no function for the workers");
+        return ls_fail(LS_ERR_INVALID, "ls_spawn: the function for the workers is NULL");
     if (count < 1 || count > LS_MAX_CLUSTER)
-        return ls_fail(LS_ERR_INVALID, "ls_spawn: %d workers; 1 to %d are possible", count, LS_MAX_CLUSTER);
+        return ls_fail(LS_ERR_INVALID, "ls_spawn: %d workers; must be 1 to %d", count, LS_MAX_CLUSTER);
     LS_TRY(check_moment());
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != (ssize_t)sizeof(random))
         random = (uint64_t)(1e9 * ls_clock_now());

@@ -138,7 +138,7 @@ ls_status ls_address_towards(const ls_address *there, ls_address *out)
     if (fd >= 0)
         close(fd);
     if (!known)
-        return ls_fail(LS_ERR_PEER, "there is no way to %s: %s", ls_address_print(there, text), strerror(error));
+        return ls_fail(LS_ERR_PEER, "no route to %s: %s", ls_address_print(there, text), strerror(error));
     ls_address_set_port(&own, 0);
     *out = own;
     return LS_OK;

@@ -26,9 +26,9 @@ typedef struct ls_host_port {
 } ls_host_port;
 bool ls_host_port_read(const char *text, ls_host_port *out);
 
-/* Finds up to `room` addresses of a host. Asks the name service, which may take seconds. */
+/* Finds up to `room` addresses; the name service may take seconds. */
 ls_status ls_address_look_up(const ls_host_port *where, ls_address *out, int room, int *count);
-/* Parses a numeric address; false: it is a name, or empty. */
+/* false: it is a name, or empty. */
 bool ls_address_read(const ls_host_port *where, ls_address *out);
 
 int ls_address_port(const ls_address *a);
@@ -38,12 +38,10 @@ char *ls_address_print(const ls_address *a, char out[LS_ADDRESS_CHARS]);
 
 /* Finds the local address of packets to `there`; port 0. */
 ls_status ls_address_towards(const ls_address *there, ls_address *out);
-/* Lists the addresses by which others may reach this machine; loopback only if there is no
- * other. */
+/* Lists addresses by which others may reach this machine; loopback only if there is no other. */
 int ls_address_own(int port, ls_address *out, int room);
-/* Returns whether one of the host's addresses is this machine's; false if the host is unknown. */
+/* Returns whether the host is this machine; false if unknown. */
 bool ls_host_is_here(const char *host);
-/* Returns whether the host is "localhost" or a numeric loopback address. */
 bool ls_host_is_loopback(const char *host);
 
 /* 16 bytes of an IPv6 address (IPv4: ::ffff:a.b.c.d), then the port; all zero: none. */

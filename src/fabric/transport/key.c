@@ -49,8 +49,7 @@ static ls_status put_in_place(const char *temporary, const char *path)
         return LS_OK;
     if (errno == EEXIST)
         return ls_fail(LS_ERR_STATE,
-                       "'%s' is there already, and a key is not overwritten: remove it first, when no job "
-                       "needs it any more",
+                       "'%s' exists already, and a key is not overwritten: remove it first if no job needs it any more",
                        path);
     return ls_file_fail("make", path, errno);
 }
@@ -76,7 +75,7 @@ ls_status ls_cluster_make_key(const char *path)
 {
     unsigned char key[LS_KEY_BYTES];
     if (!path || !path[0])
-        return ls_fail(LS_ERR_INVALID, "ls_cluster_make_key: no file for the key was given");
+        return ls_fail(LS_ERR_INVALID, "ls_cluster_make_key: the path of the key is missing");
     ls_status status = make_random(path, key);
     if (status == LS_OK)
         status = make_file(path, key);
@@ -94,15 +93,15 @@ static ls_status check_file(const char *path, int fd)
     if (!S_ISREG(s.st_mode))
         return ls_fail(LS_ERR_INVALID, "the key '%s' is not a plain file", path);
     if (s.st_uid != geteuid())
-        return ls_fail(LS_ERR_INVALID, "the key '%s' belongs to user %lu, and this process is of user %lu", path,
+        return ls_fail(LS_ERR_INVALID, "the key '%s' belongs to user %lu, but this process runs as user %lu", path,
                        (unsigned long)s.st_uid, (unsigned long)geteuid());
     if (s.st_mode & 077)
         return ls_fail(LS_ERR_INVALID,
-                       "the key '%s' has mode %04o, so others can read or change it: `chmod 600` it, or make another "
-                       "where they have seen it",
+                       "the key '%s' has mode %04o, so others can read or change it: run `chmod 600` on it, or make a "
+                       "new key if others may have read it",
                        path, (unsigned)(s.st_mode & 07777));
     if (s.st_size != LS_KEY_BYTES)
-        return ls_fail(LS_ERR_INVALID, "the key '%s' has %lld bytes, a key has %d: `lockstep key FILE` makes one", path,
+        return ls_fail(LS_ERR_INVALID, "the key '%s' has %lld bytes instead of %d: `lockstep key FILE` makes one", path,
                        (long long)s.st_size, LS_KEY_BYTES);
     return LS_OK;
 }

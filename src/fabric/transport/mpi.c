@@ -1,12 +1,11 @@
-/* MPI, for workers that mpirun started. Open MPI's library is loaded at run time, not needed at
- * build time; the part of its binary interface in use is declared here. (MPICH has another one; its
- * workers use other transports.)
+/* MPI, for workers that mpirun started. Open MPI's library is loaded at run time; the part of its
+ * binary interface in use is declared here. (MPICH has another one.)
  *
- * A connection is a pair of message streams (message_lines.h) with tags of their own, in a
- * communicator of Lockstep's. A tag has the cluster's number, the connection's number, which the
- * caller chose, and a bit for the direction. Number 0 is for calls.
+ * A connection is a pair of message streams (message_stream.h) with tags of their own, in a
+ * communicator of Lockstep's. A tag has the cluster's number, the connection's, which the caller
+ * chose, and a bit for the direction. Number 0 is for calls.
  *
- * MPI cannot survive the loss of a worker, as mpirun ends the others. So it is not elastic. */
+ * MPI is not elastic: mpirun ends the others when a worker is lost. */
 #include "fabric/transport/mpi.h"
 
 #include <dlfcn.h>
@@ -15,16 +14,16 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "fabric/transport/message_lines.h"
+#include "fabric/transport/message_stream.h"
 
 /* ---- Open MPI's interface ---- */
 
-#define LIBRARY                   "libmpi.so.40" /* Open MPI 1.10 to 5 */
-#define ANY_SOURCE                (-1)
-#define ONE_AT_A_TIME             2 /* MPI_THREAD_SERIALIZED */
-#define LINE_BITS                 12
-#define MOST_CLUSTERS             (1 << 18) /* tags are positive ints */
-#define TAG(number, line, caller) (((unsigned)(number) << LINE_BITS | (unsigned)(line)) << 1 | (caller))
+#define LIBRARY                         "libmpi.so.40" /* Open MPI 1.10 to 5 */
+#define ANY_SOURCE                      (-1)
+#define ONE_AT_A_TIME                   2 /* MPI_THREAD_SERIALIZED */
+#define LINE_BITS                       12
+#define MOST_CLUSTERS                   (1 << 18) /* tags are positive ints */
+#define TAG(number, connection, caller) (((unsigned)(number) << LINE_BITS | (unsigned)(connection)) << 1 | (caller))
 
 typedef void *handle;
 typedef struct mpi_status {
@@ -57,7 +56,7 @@ static struct {
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* around every MPI call */
 static atomic_int lines_open;
 /* Closed connections whose peer never received the last messages. */
-static ls_message_line *unfinished;
+static ls_message_stream *unfinished;
 
 static bool load(void)
 {
@@ -108,8 +107,7 @@ bool ls_mpi_is_there(void)
     return there;
 }
 
-/* Skips MPI_Finalize after the loss of a worker, as it would wait forever; mpirun sees the exit
- * status. */
+/* After the loss of a worker MPI_Finalize would wait forever; mpirun sees the exit status. */
 static void finalize(void)
 {
     if (mpi.ours && atomic_load(&lines_open) == 0 && !unfinished)
@@ -132,45 +130,45 @@ static ls_status start(void)
         atexit(finalize);
     if (provided < ONE_AT_A_TIME)
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "MPI runs for one thread alone (level %d): start it with MPI_THREAD_SERIALIZED, or leave it to "
-                       "this library",
+                       "MPI was initialized for a single thread (level %d): initialize it with MPI_THREAD_SERIALIZED, "
+                       "or let this library initialize it",
                        provided);
     if (mpi.duplicate(mpi.world, &mpi.comm) != 0 || mpi.set_errors(mpi.comm, mpi.return_errors) != 0 ||
         mpi.rank(mpi.comm, &mpi.own_rank) != 0 || mpi.size(mpi.comm, &mpi.own_size) != 0)
-        return ls_fail(LS_ERR_PEER, "MPI has no communicator for us");
+        return ls_fail(LS_ERR_PEER, "MPI cannot duplicate its communicator");
     mpi.started = true;
     return LS_OK;
 }
 
 /* ---- Messages ---- */
 
-/* Without a message: reading and writing report that the connection ended. */
+/* Reading and writing report that the connection ended. */
 static ls_status check(int error)
 {
     return error == 0 ? LS_OK : LS_ERR_PEER;
 }
 
-static ls_status mpi_send(ls_message_line *line, const void *data, size_t bytes, void **request)
+static ls_status mpi_send(ls_message_stream *connection, const void *data, size_t bytes, void **request)
 {
     pthread_mutex_lock(&one);
-    int error = mpi.send(data, (int)bytes, mpi.byte, line->rank, (int)line->out_tag, mpi.comm, request);
+    int error = mpi.send(data, (int)bytes, mpi.byte, connection->rank, (int)connection->out_tag, mpi.comm, request);
     pthread_mutex_unlock(&one);
     return check(error);
 }
 
-static ls_status mpi_receive(ls_message_line *line, void *data, size_t room, void **request)
+static ls_status mpi_receive(ls_message_stream *connection, void *data, size_t room, void **request)
 {
     pthread_mutex_lock(&one);
-    int error = mpi.post(data, (int)room, mpi.byte, line->rank, (int)line->in_tag, mpi.comm, request);
+    int error = mpi.post(data, (int)room, mpi.byte, connection->rank, (int)connection->in_tag, mpi.comm, request);
     pthread_mutex_unlock(&one);
     return check(error);
 }
 
-static ls_status mpi_test(ls_message_line *line, void **request, bool receives, bool *done, size_t *bytes)
+static ls_status mpi_test(ls_message_stream *connection, void **request, bool receives, bool *done, size_t *bytes)
 {
     mpi_status status;
     int flag = 0, count = 0;
-    (void)line;
+    (void)connection;
     pthread_mutex_lock(&one);
     int error = mpi.test(request, &flag, &status);
     if (error == 0 && flag && receives)
@@ -182,10 +180,10 @@ static ls_status mpi_test(ls_message_line *line, void **request, bool receives, 
     return LS_OK;
 }
 
-static void mpi_cancel(ls_message_line *line, void **request)
+static void mpi_cancel(ls_message_stream *connection, void **request)
 {
     mpi_status status;
-    (void)line;
+    (void)connection;
     pthread_mutex_lock(&one);
     if (mpi.cancel(request) == 0)
         mpi.wait(request, &status);
@@ -219,19 +217,19 @@ static ls_status mpi_open(const ls_cluster_options *options, int number, ls_tran
     pthread_mutex_lock(&one);
     ls_status status = load() ? start()
                               : ls_fail(LS_ERR_UNSUPPORTED,
-                                        "the transport mpi needs Open MPI's library (%s), which is not found; other "
-                                        "transports do without",
+                                        "the transport mpi needs Open MPI's library (%s), which was not found; other "
+                                        "transports do not need it",
                                         LIBRARY);
     pthread_mutex_unlock(&one);
     LS_TRY(status);
     if (mpi.own_rank != options->rank || mpi.own_size != options->size)
-        return ls_fail(LS_ERR_INVALID,
-                       "this is worker %d of %d, and rank %d of %d for MPI: over mpi, mpirun starts the workers",
-                       options->rank, options->size, mpi.own_rank, mpi.own_size);
+        return ls_fail(
+            LS_ERR_INVALID,
+            "this is worker %d of %d, but rank %d of %d in MPI: start the workers with mpirun to use the transport mpi",
+            options->rank, options->size, mpi.own_rank, mpi.own_size);
     if (options->least > 0 || (options->begin > 0 && options->begin < options->size))
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "over mpi workers cannot come and go, and LOCKSTEP_ELASTIC asks for it: LOCKSTEP_TRANSPORT=shm "
-                       "(one machine) and tcp can");
+        return ls_fail(LS_ERR_UNSUPPORTED, "the transport mpi does not support LOCKSTEP_ELASTIC, as workers cannot "
+                                           "join or leave: use LOCKSTEP_TRANSPORT=shm (one machine) or tcp");
     if (number >= MOST_CLUSTERS)
         return ls_fail(LS_ERR_UNSUPPORTED, "%d clusters of one process are more than MPI has tags for", number);
     mpi_transport *t = calloc(1, sizeof(*t));
@@ -249,32 +247,32 @@ static void mpi_close(ls_transport *transport)
 
 static void mpi_hang_up(ls_connection *of)
 {
-    ls_message_line *line = (ls_message_line *)of;
+    ls_message_stream *connection = (ls_message_stream *)of;
     atomic_fetch_sub(&lines_open, 1);
-    if (ls_message_line_end(line)) {
-        ls_message_line_free(line);
+    if (ls_message_stream_end(connection)) {
+        ls_message_stream_free(connection);
         return;
     }
     pthread_mutex_lock(&one);
-    line->inner = unfinished; /* MPI still uses its memory */
-    unfinished = line;
+    connection->inner = unfinished; /* MPI still uses its memory */
+    unfinished = connection;
     pthread_mutex_unlock(&one);
 }
 
-static ls_status make_line(ls_transport *transport, int rank, int number, bool caller, ls_connection **out)
+static ls_status make_connection(ls_transport *transport, int rank, int number, bool caller, ls_connection **out)
 {
-    ls_message_line *line;
-    LS_TRY(ls_message_line_make(&ls_transport_mpi, &library, &line));
+    ls_message_stream *connection;
+    LS_TRY(ls_message_stream_make(&ls_transport_mpi, &library, &connection));
     atomic_fetch_add(&lines_open, 1);
-    line->transport = transport;
-    line->rank = rank;
-    line->out_tag = TAG(((mpi_transport *)transport)->number, number, caller);
-    line->in_tag = TAG(((mpi_transport *)transport)->number, number, !caller);
-    if (ls_message_line_open(line) != LS_OK) {
-        mpi_hang_up((ls_connection *)line);
+    connection->transport = transport;
+    connection->rank = rank;
+    connection->out_tag = TAG(((mpi_transport *)transport)->number, number, caller);
+    connection->in_tag = TAG(((mpi_transport *)transport)->number, number, !caller);
+    if (ls_message_stream_open(connection) != LS_OK) {
+        mpi_hang_up((ls_connection *)connection);
         return ls_fail(LS_ERR_PEER, "MPI has no connection to worker %d", rank);
     }
-    *out = (ls_connection *)line;
+    *out = (ls_connection *)connection;
     return LS_OK;
 }
 
@@ -299,7 +297,7 @@ static ls_status mpi_call(ls_transport *transport, int rank, ls_connection **out
         return ls_fail(LS_ERR_PEER, "worker %d was called %d times, and does not answer", rank, t->called[rank]);
     int number = ++t->called[rank];
     LS_TRY(ring(t, rank, number));
-    return make_line(transport, rank, number, true, out);
+    return make_connection(transport, rank, number, true, out);
 }
 
 static ls_status mpi_answer(ls_transport *transport, ls_connection **out)
@@ -316,12 +314,12 @@ static ls_status mpi_answer(ls_transport *transport, ls_connection **out)
     pthread_mutex_unlock(&one);
     if (error != 0 || number < 1 || number >= 1 << LINE_BITS || status.source < 0 || status.source >= LS_MAX_CLUSTER)
         return LS_OK; /* not a valid call */
-    return make_line(transport, status.source, number, false, out);
+    return make_connection(transport, status.source, number, false, out);
 }
 
 static ls_status mpi_wait(ls_transport *transport, ls_want *wants, int count, double seconds)
 {
-    return ls_message_lines_wait(transport, &library, wants, count, seconds);
+    return ls_message_streams_wait(transport, &library, wants, count, seconds);
 }
 
 static double mpi_now(ls_transport *transport)
@@ -339,8 +337,8 @@ const ls_transport_table ls_transport_mpi = {
     .close = mpi_close,
     .call = mpi_call,
     .answer = mpi_answer,
-    .write = ls_message_line_write,
-    .read = ls_message_line_read,
+    .write = ls_message_stream_write,
+    .read = ls_message_stream_read,
     .hang_up = mpi_hang_up,
     .wait = mpi_wait,
     .now = mpi_now,

@@ -42,33 +42,33 @@ static int digit(char c)
     return c <= '9' ? c - '0' : c - 'a' + 10;
 }
 
-ls_status ls_preamble_set_job(ls_preamble *opening, const char *job)
+ls_status ls_preamble_set_job(ls_preamble *preamble, const char *job)
 {
     char hex[65];
     LS_TRY(ls_sha256_of(job, strlen(job), hex));
     for (int i = 0; i < LS_JOB_HASH_BYTES; i++)
-        opening->job[i] = (unsigned char)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+        preamble->job[i] = (unsigned char)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
     return LS_OK;
 }
 
-void ls_preamble_write(const ls_preamble *opening, unsigned char out[LS_PREAMBLE_BYTES])
+void ls_preamble_write(const ls_preamble *preamble, unsigned char out[LS_PREAMBLE_BYTES])
 {
     memset(out, 0, LS_PREAMBLE_BYTES);
     memcpy(out, magic, sizeof(magic));
-    put(out + 8, opening->version, 2);
-    put(out + 10, opening->kind, 2);
-    put(out + 12, opening->number, 4);
-    put(out + 16, opening->from, 4);
-    put(out + 20, opening->to, 4);
-    ls_address_pack(&opening->address, out + 24);
-    memcpy(out + 44, opening->job, LS_JOB_HASH_BYTES);
+    put(out + 8, preamble->version, 2);
+    put(out + 10, preamble->kind, 2);
+    put(out + 12, preamble->number, 4);
+    put(out + 16, preamble->from, 4);
+    put(out + 20, preamble->to, 4);
+    ls_address_pack(&preamble->address, out + 24);
+    memcpy(out + 44, preamble->job, LS_JOB_HASH_BYTES);
 }
 
-ls_reply_code ls_preamble_judge(const unsigned char in[LS_PREAMBLE_BYTES], const ls_preamble *own, ls_preamble *out)
+ls_reply_code ls_preamble_check(const unsigned char in[LS_PREAMBLE_BYTES], const ls_preamble *own, ls_preamble *out)
 {
     *out = (ls_preamble){ .version = 0 };
     if (memcmp(in, magic, sizeof(magic)) != 0)
-        return LS_REPLY_NO_OPENING;
+        return LS_REPLY_NO_PREAMBLE;
     out->version = (uint16_t)get(in + 8, 2);
     if (out->version != LS_WIRE_VERSION)
         return LS_REPLY_OTHER_VERSION;
@@ -80,7 +80,7 @@ ls_reply_code ls_preamble_judge(const unsigned char in[LS_PREAMBLE_BYTES], const
     memcpy(out->job, in + 44, LS_JOB_HASH_BYTES);
     if ((out->kind != LS_PREAMBLE_CALL && out->kind != LS_PREAMBLE_ASK) || out->from >= LS_MAX_CLUSTER || in[42] ||
         in[43])
-        return LS_REPLY_NO_OPENING;
+        return LS_REPLY_NO_PREAMBLE;
     if (memcmp(out->job, own->job, LS_JOB_HASH_BYTES) != 0)
         return LS_REPLY_OTHER_JOB;
     return out->to == own->to && out->number == own->number ? LS_REPLY_WELCOME : LS_REPLY_OTHER_WORKER;
@@ -99,6 +99,6 @@ ls_reply_code ls_reply_read(const unsigned char in[LS_REPLY_BYTES], int *version
     *version = (int)get(in + 8, 2);
     uint32_t code = get(in + 10, 2);
     if (memcmp(in, magic, sizeof(magic)) != 0 || code >= LS_REPLY_CODES)
-        return LS_REPLY_NO_OPENING;
+        return LS_REPLY_NO_PREAMBLE;
     return *version == LS_WIRE_VERSION || code != LS_REPLY_WELCOME ? (ls_reply_code)code : LS_REPLY_OTHER_VERSION;
 }

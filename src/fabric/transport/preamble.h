@@ -1,6 +1,6 @@
-/* The first bytes of a connection, in clear text: 64 from the caller, 16 in reply. They only show
- * whether the two processes belong together. TLS follows; its secret is derived from the job's key
- * and these 64 bytes, so TLS fails if a byte was changed. */
+/* The first bytes of a connection, in clear text: 64 from the caller, 16 in reply, which show
+ * whether the processes belong together. TLS follows, with a secret derived from the job's key and
+ * these 64 bytes: so it fails if one was changed. */
 #ifndef LS_FABRIC_TRANSPORT_PREAMBLE_H
 #define LS_FABRIC_TRANSPORT_PREAMBLE_H
 
@@ -28,22 +28,22 @@ typedef struct ls_preamble {
 
 typedef enum ls_reply_code {
     LS_REPLY_WELCOME,
-    LS_REPLY_NO_OPENING, /* never sent: other programs get no reply */
+    LS_REPLY_NO_PREAMBLE, /* never sent: other programs get no reply */
     LS_REPLY_OTHER_VERSION,
     LS_REPLY_OTHER_JOB,
     LS_REPLY_OTHER_WORKER, /* or another cluster of the same process */
     LS_REPLY_CODES
 } ls_reply_code;
 
-ls_status ls_preamble_set_job(ls_preamble *opening, const char *job);
+ls_status ls_preamble_set_job(ls_preamble *preamble, const char *job);
 
-void ls_preamble_write(const ls_preamble *opening, unsigned char out[LS_PREAMBLE_BYTES]);
-/* Returns the reply of `own` (its to, number and job count) to a preamble. *out: the preamble, as
- * far as it can be read. */
-ls_reply_code ls_preamble_judge(const unsigned char in[LS_PREAMBLE_BYTES], const ls_preamble *own, ls_preamble *out);
+void ls_preamble_write(const ls_preamble *preamble, unsigned char out[LS_PREAMBLE_BYTES]);
+/* Returns the reply of `own` (its to, number and job) to a preamble. *out: what of it can be read.
+ * */
+ls_reply_code ls_preamble_check(const unsigned char in[LS_PREAMBLE_BYTES], const ls_preamble *own, ls_preamble *out);
 
 void ls_reply_write(ls_reply_code code, unsigned char out[LS_REPLY_BYTES]);
-/* LS_REPLY_NO_OPENING: these bytes are not a reply. *version: the peer's. */
+/* LS_REPLY_NO_PREAMBLE: these bytes are not a reply. *version: the peer's. */
 ls_reply_code ls_reply_read(const unsigned char in[LS_REPLY_BYTES], int *version);
 
 #endif

@@ -1,8 +1,8 @@
 /* How workers find each other's addresses.
  *
  * tcp://host:port: worker 0 listens there. The preamble of every call has the caller's address, so
- * worker 0 learns all of them. Others query it over a connection of their own (the desk): 4 bytes
- * with a rank, 22 bytes in reply. Known addresses stay known without worker 0.
+ * worker 0 learns all of them. Others ask it over a connection of their own: 4 bytes with a rank, 22
+ * bytes in reply. Known addresses stay known without worker 0.
  *
  * file:///folder: every worker has a file there with its addresses, one per line. It removes the
  * file when it leaves; a worker that comes back replaces it. */
@@ -18,8 +18,8 @@
 
 #define BACKLOG    512
 #define CONTEXTS   16   /* open contexts of a process; worker 0 has a port for each */
-#define ASK_AGAIN  0.02 /* seconds until worker 0 is queried again for an unknown rank */
-#define CALL_AGAIN 0.05 /* seconds until the desk is called again */
+#define ASK_AGAIN  0.02 /* seconds until worker 0 is asked again */
+#define CALL_AGAIN 0.05 /* seconds until worker 0 is called again */
 #define LOOK_AGAIN 0.2  /* seconds until a name is looked up again */
 #define MOST_FILE  4096
 #define JOIN_LIMIT 30.0 /* seconds to look up names by default */
@@ -33,7 +33,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Parses "tcp://10.0.0.1:2222" or "file:///shared/folder". folder: the folder, "" for tcp. */
+/* folder: "" for tcp. */
 static ls_status read_rendezvous(const ls_cluster_options *o, ls_host_port *where, const char **folder)
 {
     const char *text = o->rendezvous;
@@ -44,11 +44,10 @@ static ls_status read_rendezvous(const ls_cluster_options *o, ls_host_port *wher
     }
     if (begins(text, tcp_scheme) && ls_host_port_read(text + strlen(tcp_scheme), where) && where->port > 0)
         return LS_OK;
-    return ls_fail(
-        LS_ERR_INVALID,
-        "the rendezvous \"%s\" is not a place to meet: expected \"tcp://host:2222\", where worker 0 waits, or "
-        "\"file:///folder\", a folder that all workers share",
-        text);
+    return ls_fail(LS_ERR_INVALID,
+                   "the rendezvous \"%s\" is invalid: expected \"tcp://host:2222\", where worker 0 listens, or "
+                   "\"file:///folder\", a folder that all workers share",
+                   text);
 }
 
 static ls_status read_listen(const ls_cluster_options *o, ls_host_port *where)
@@ -78,7 +77,7 @@ static ls_status listen_at(ls_tcp *tcp, const ls_address *at)
     char text[LS_ADDRESS_CHARS];
     int on = 1, off = 0, fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return ls_fail(LS_ERR_PEER, "no socket for the other workers: %s", strerror(errno));
+        return ls_fail(LS_ERR_PEER, "cannot make a socket for the other workers: %s", strerror(errno));
     /* Connections of an earlier job may still be closing. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (at->any.sa_family == AF_INET6 && ls_address_is_any(at))
@@ -92,13 +91,13 @@ static ls_status listen_at(ls_tcp *tcp, const ls_address *at)
     ls_address_print(at, text);
     if (error == EADDRINUSE)
         return ls_fail(LS_ERR_STATE,
-                       "another process waits at %s already: another job, or another worker %d of this one; choose "
+                       "another process listens at %s already: another job, or another worker %d of this one; choose "
                        "another port",
                        text, tcp->options.rank);
     if (error == EADDRNOTAVAIL)
         return ls_fail(LS_ERR_INVALID, "%s is not an address of this machine, where worker %d runs", text,
                        tcp->options.rank);
-    return ls_fail(LS_ERR_PEER, "cannot wait for the other workers at %s: %s", text, strerror(error));
+    return ls_fail(LS_ERR_PEER, "cannot listen for the other workers at %s: %s", text, strerror(error));
 }
 
 /* Listens at any address if `where` is a name: it may resolve differently on other machines. */
@@ -144,8 +143,8 @@ static ls_status meet_at_address(ls_tcp *tcp, ls_host_port where)
     ls_host_port listen = where;
     if (where.port + CONTEXTS > 65536)
         return ls_fail(LS_ERR_INVALID,
-                       "the rendezvous \"%s\": a port of at most %d is needed, for each context of a "
-                       "process has one more",
+                       "the rendezvous \"%s\": the port must be at most %d, as each further context of a process uses "
+                       "the next port",
                        tcp->options.rendezvous, 65536 - CONTEXTS);
     where.port += number % CONTEXTS;
     if (tcp->options.rank > 0) {
@@ -159,7 +158,7 @@ static ls_status meet_at_address(ls_tcp *tcp, ls_host_port where)
     if (tcp->options.rank == 0)
         listen.port += number % CONTEXTS;
     else if (number > 0)
-        listen.port = 0; /* any port: the others query it */
+        listen.port = 0; /* any port: the others ask for it */
     if (tcp->options.rank == 0 || tcp->options.listen[0])
         LS_TRY(listen_at_name(tcp, &listen));
     else
@@ -211,7 +210,7 @@ static ls_status meet_in_folder(ls_tcp *tcp, const char *folder)
     return publish(tcp);
 }
 
-/* Takes the next address in the worker's file. A file that cannot be read counts as missing. */
+/* Takes the next address in the file. A file that cannot be read counts as missing. */
 static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
 {
     char path[PATH_MAX], *data = NULL, *rest = NULL;
@@ -222,30 +221,30 @@ static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
     file_of(tcp, rank, path);
     if (ls_file_read(path, MOST_FILE, &data, &bytes) != LS_OK)
         return;
-    for (char *line = strtok_r(data, "\n", &rest); line && count < LS_MOST_ADDRESSES;
-         line = strtok_r(NULL, "\n", &rest))
-        if (ls_host_port_read(line, &where) && where.port > 0 && ls_address_read(&where, &list[count]))
+    for (char *connection = strtok_r(data, "\n", &rest); connection && count < LS_MOST_ADDRESSES;
+         connection = strtok_r(NULL, "\n", &rest))
+        if (ls_host_port_read(connection, &where) && where.port > 0 && ls_address_read(&where, &list[count]))
             count++;
     free(data);
     if (count > 0)
-        *out = list[tcp->places[rank].turn++ % count];
+        *out = list[tcp->known[rank].turn++ % count];
 }
 
-/* ---- The desk: queries ---- */
+/* ---- The query: queries ---- */
 
-static void close_desk(ls_tcp *tcp)
+static void close_query(ls_tcp *tcp)
 {
-    ls_tcp_line_free(tcp->desk);
-    tcp->desk = NULL;
-    tcp->told_done = 0;
-    tcp->desk_again = ls_clock_now() + CALL_AGAIN;
+    ls_tcp_connection_free(tcp->query);
+    tcp->query = NULL;
+    tcp->answer_done = 0;
+    tcp->query_again = ls_clock_now() + CALL_AGAIN;
     for (int r = 0; r < LS_MAX_CLUSTER; r++)
-        tcp->places[r].asked = false;
+        tcp->known[r].asked = false;
 }
 
 static ls_address next_meeting(ls_tcp *tcp)
 {
-    return tcp->meeting[tcp->places[0].turn++ % tcp->meeting_count];
+    return tcp->meeting[tcp->known[0].turn++ % tcp->meeting_count];
 }
 
 static uint32_t rank_in(const unsigned char *bytes)
@@ -261,35 +260,36 @@ static void put_rank(unsigned char *bytes, uint32_t rank)
 
 static void ask(ls_tcp *tcp, int rank)
 {
-    tcp_place *place = &tcp->places[rank];
+    tcp_known_address *place = &tcp->known[rank];
     double now = ls_clock_now();
-    if (!tcp->desk && now >= tcp->desk_again) {
+    if (!tcp->query && now >= tcp->query_again) {
         ls_address there = next_meeting(tcp);
-        if (ls_tcp_line_call(tcp, LS_PREAMBLE_ASK, 0, &there, &tcp->desk) != LS_OK)
-            close_desk(tcp);
-        ls_tcp_door_wake(tcp);
+        if (ls_tcp_connection_call(tcp, LS_PREAMBLE_ASK, 0, &there, &tcp->query) != LS_OK)
+            close_query(tcp);
+        ls_tcp_listener_wake(tcp);
     }
-    if (!tcp->desk || place->asked || now < place->ask_again)
+    if (!tcp->query || place->asked || now < place->ask_again)
         return;
-    unsigned char bytes[TCP_ASKED_BYTES];
+    unsigned char bytes[TCP_QUERY_BYTES];
     size_t moved = 0;
     put_rank(bytes, (uint32_t)rank);
-    if (ls_tcp_line_write((ls_connection *)tcp->desk, &(struct iovec){ bytes, sizeof(bytes) }, 1, &moved) != LS_OK ||
+    if (ls_tcp_connection_write((ls_connection *)tcp->query, &(struct iovec){ bytes, sizeof(bytes) }, 1, &moved) !=
+            LS_OK ||
         (moved != 0 && moved != sizeof(bytes)))
-        close_desk(tcp);
+        close_query(tcp);
     else
         place->asked = moved > 0;
 }
 
 static void hear_told(ls_tcp *tcp)
 {
-    uint32_t rank = rank_in(tcp->told);
+    uint32_t rank = rank_in(tcp->answer);
     ls_address address;
-    tcp->told_done = 0;
+    tcp->answer_done = 0;
     if (rank >= LS_MAX_CLUSTER)
         return;
-    tcp_place *place = &tcp->places[rank];
-    ls_address_unpack(tcp->told + 4, &address);
+    tcp_known_address *place = &tcp->known[rank];
+    ls_address_unpack(tcp->answer + 4, &address);
     place->asked = false;
     place->ask_again = ls_clock_now() + ASK_AGAIN;
     if (address.bytes > 0) {
@@ -299,33 +299,34 @@ static void hear_told(ls_tcp *tcp)
     }
 }
 
-static void hear_desk(ls_tcp *tcp)
+static void hear_query(ls_tcp *tcp)
 {
     size_t moved = 1;
-    while (tcp->desk && moved > 0) {
-        struct iovec part = { tcp->told + tcp->told_done, TCP_TOLD_BYTES - tcp->told_done };
-        bool on_its_way = tcp->desk->state < TCP_OPEN;
+    while (tcp->query && moved > 0) {
+        struct iovec part = { tcp->answer + tcp->answer_done, TCP_ANSWER_BYTES - tcp->answer_done };
+        bool on_its_way = tcp->query->state < TCP_OPEN;
         moved = 0;
-        if (ls_tcp_line_read((ls_connection *)tcp->desk, &part, 1, &moved) != LS_OK) {
-            close_desk(tcp);
+        if (ls_tcp_connection_read((ls_connection *)tcp->query, &part, 1, &moved) != LS_OK) {
+            close_query(tcp);
             return;
         }
-        tcp->news |= on_its_way && tcp->desk->state == TCP_OPEN; /* queries are possible now */
-        tcp->told_done += moved;
-        if (tcp->told_done == TCP_TOLD_BYTES)
+        tcp->news |= on_its_way && tcp->query->state == TCP_OPEN; /* queries are possible now */
+        tcp->answer_done += moved;
+        if (tcp->answer_done == TCP_ANSWER_BYTES)
             hear_told(tcp);
     }
 }
 
-/* ---- The desk: replies ---- */
+/* ---- The query: replies ---- */
 
-/* Queries and replies are small: if one does not pass at once, the peer is not reading. */
-static bool answer_one(ls_tcp *tcp, tcp_line *line, bool *again)
+/* These are small: if one does not pass at once, the peer is not reading. */
+static bool answer_one(ls_tcp *tcp, tcp_connection *connection, bool *again)
 {
-    unsigned char asked[TCP_ASKED_BYTES], told[TCP_TOLD_BYTES] = { 0 };
+    unsigned char asked[TCP_QUERY_BYTES], told[TCP_ANSWER_BYTES] = { 0 };
     size_t moved = 0;
     *again = false;
-    if (ls_tcp_line_read((ls_connection *)line, &(struct iovec){ asked, sizeof(asked) }, 1, &moved) != LS_OK)
+    if (ls_tcp_connection_read((ls_connection *)connection, &(struct iovec){ asked, sizeof(asked) }, 1, &moved) !=
+        LS_OK)
         return false;
     if (moved == 0)
         return true;
@@ -333,29 +334,30 @@ static bool answer_one(ls_tcp *tcp, tcp_line *line, bool *again)
     if (moved != sizeof(asked) || rank >= LS_MAX_CLUSTER)
         return false;
     put_rank(told, rank);
-    ls_address_pack(&tcp->places[rank].address, told + 4);
+    ls_address_pack(&tcp->known[rank].address, told + 4);
     *again = true;
-    return ls_tcp_line_write((ls_connection *)line, &(struct iovec){ told, sizeof(told) }, 1, &moved) == LS_OK &&
+    return ls_tcp_connection_write((ls_connection *)connection, &(struct iovec){ told, sizeof(told) }, 1, &moved) ==
+               LS_OK &&
            moved == sizeof(told);
 }
 
-void ls_tcp_desks_step(ls_tcp *tcp)
+void ls_tcp_queries_step(ls_tcp *tcp)
 {
     for (int r = 0; r < LS_MAX_CLUSTER; r++) {
-        bool again = tcp->desks[r] != NULL;
+        bool again = tcp->queries[r] != NULL;
         while (again)
-            if (!answer_one(tcp, tcp->desks[r], &again)) {
-                ls_tcp_line_free(tcp->desks[r]);
-                tcp->desks[r] = NULL;
+            if (!answer_one(tcp, tcp->queries[r], &again)) {
+                ls_tcp_connection_free(tcp->queries[r]);
+                tcp->queries[r] = NULL;
                 again = false;
             }
     }
-    hear_desk(tcp);
+    hear_query(tcp);
 }
 
 /* ---- Rendezvous ---- */
 
-ls_status ls_tcp_meet(ls_tcp *tcp)
+ls_status ls_tcp_rendezvous_open(ls_tcp *tcp)
 {
     ls_host_port where = { .port = 0 };
     const char *folder;
@@ -364,7 +366,7 @@ ls_status ls_tcp_meet(ls_tcp *tcp)
 }
 
 /* Keeps a file with another port: another worker of this rank has replaced it. */
-void ls_tcp_unmeet(ls_tcp *tcp)
+void ls_tcp_rendezvous_close(ls_tcp *tcp)
 {
     char path[PATH_MAX], port[16], *data = NULL;
     ls_address bound = { .bytes = sizeof(bound.v6) };
@@ -380,19 +382,19 @@ void ls_tcp_unmeet(ls_tcp *tcp)
     }
 }
 
-void ls_tcp_learn(ls_tcp *tcp, const ls_preamble *opening)
+void ls_tcp_learn(ls_tcp *tcp, const ls_preamble *preamble)
 {
-    if (opening->from >= LS_MAX_CLUSTER || opening->address.bytes == 0)
+    if (preamble->from >= LS_MAX_CLUSTER || preamble->address.bytes == 0)
         return;
-    tcp_place *place = &tcp->places[opening->from];
-    place->address = opening->address;
+    tcp_known_address *place = &tcp->known[preamble->from];
+    place->address = preamble->address;
     place->stale = false;
     tcp->news = true;
 }
 
 ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out)
 {
-    tcp_place *place = &tcp->places[rank];
+    tcp_known_address *place = &tcp->known[rank];
     *out = (ls_address){ .bytes = 0 };
     if (tcp->folder[0]) {
         find_in_folder(tcp, rank, out);
@@ -401,7 +403,7 @@ ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out)
     } else {
         if (tcp->options.rank > 0 && (place->address.bytes == 0 || place->stale))
             ask(tcp, rank);
-        *out = place->address; /* a stale one, too: worker 0 may be lost, and the worker there again */
+        *out = place->address; /* even a stale one: worker 0 may be lost, and the worker there again */
     }
     return LS_OK;
 }

@@ -1,13 +1,13 @@
 /* Shared memory between processes of one user on one machine: two rings of bytes for each
- * connection, one per direction. The Unix socket stays open: the caller passes the memory over it,
- * a byte on it wakes a sleeping peer, and its end is the end of the connection.
+ * connection. The Unix socket stays open: the caller passes the memory over it, a byte on it wakes a
+ * sleeping peer, and its end is the end of the connection.
  *
  * The peer can write anything into the memory at any time. So each side keeps its own positions in
- * private memory and checks the peer's position against the ring's size each time; all else read
- * from there is payload. The memory is sealed: it cannot shrink.
+ * private memory and checks the peer's position each time; all else read from there is payload. The
+ * memory is sealed: it cannot shrink.
  *
- * A waiting thread first spins for a while, yielding its core, then sleeps. It spins longer if that
- * paid off before. */
+ * A waiting thread spins for a while, yielding its core, then sleeps. It spins longer if that paid
+ * off before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -28,10 +28,10 @@
 
 typedef struct shm_transport {
     const ls_transport_table *table;
-    ls_unix_door door;
+    ls_unix_listener listener;
 } shm_transport;
 
-typedef struct shm_line {
+typedef struct shm_connection {
     const ls_transport_table *table;
     int fd;
     ls_shm_memory *memory; /* NULL: the caller has not passed it yet */
@@ -43,59 +43,59 @@ typedef struct shm_line {
     const char *broken;
     uint64_t sent, got; /* own positions in the rings */
     double spin;        /* seconds to spin */
-} shm_line;
+} shm_connection;
 
-static ls_shm_ring *ring_out(const shm_line *line)
+static ls_shm_ring *ring_out(const shm_connection *connection)
 {
-    return &line->memory->rings[line->caller ? 0 : 1];
+    return &connection->memory->rings[connection->caller ? 0 : 1];
 }
 
-static ls_shm_ring *ring_in(const shm_line *line)
+static ls_shm_ring *ring_in(const shm_connection *connection)
 {
-    return &line->memory->rings[line->caller ? 1 : 0];
+    return &connection->memory->rings[connection->caller ? 1 : 0];
 }
 
-ls_shm_memory *ls_shm_memory_of(const ls_connection *line)
+ls_shm_memory *ls_shm_memory_of(const ls_connection *connection)
 {
-    return ((const shm_line *)line)->memory;
+    return ((const shm_connection *)connection)->memory;
 }
 
-int ls_shm_descriptor(const ls_connection *line)
+int ls_shm_descriptor(const ls_connection *connection)
 {
-    return ((const shm_line *)line)->fd;
+    return ((const shm_connection *)connection)->fd;
 }
 
 /* ---- Creating connections ---- */
 
 static void shm_hang_up(ls_connection *of)
 {
-    shm_line *line = (shm_line *)of;
-    if (line->memory)
-        munmap(line->memory, sizeof(*line->memory));
-    close(line->fd);
-    free(line);
+    shm_connection *connection = (shm_connection *)of;
+    if (connection->memory)
+        munmap(connection->memory, sizeof(*connection->memory));
+    close(connection->fd);
+    free(connection);
 }
 
-static ls_status make_line(int fd, bool caller, shm_line **out)
+static ls_status make_connection(int fd, bool caller, shm_connection **out)
 {
-    shm_line *line = malloc(sizeof(*line));
-    if (!line) {
+    shm_connection *connection = malloc(sizeof(*connection));
+    if (!connection) {
         close(fd);
         return ls_fail(LS_ERR_MEMORY, "no memory for a connection");
     }
-    *line = (shm_line){ .table = &ls_transport_shm, .fd = fd, .caller = caller, .spin = MOST_SPIN };
-    *out = line;
+    *connection = (shm_connection){ .table = &ls_transport_shm, .fd = fd, .caller = caller, .spin = MOST_SPIN };
+    *out = connection;
     return LS_OK;
 }
 
-static bool map(shm_line *line, int file)
+static bool map(shm_connection *connection, int file)
 {
-    void *at = mmap(NULL, sizeof(*line->memory), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    line->memory = at == MAP_FAILED ? NULL : at;
-    return line->memory;
+    void *at = mmap(NULL, sizeof(*connection->memory), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    connection->memory = at == MAP_FAILED ? NULL : at;
+    return connection->memory;
 }
 
-/* Sends the descriptor of the memory with one byte; the socket is empty, so it never blocks. */
+/* The socket is empty, so sending one byte never blocks. */
 static bool hand_over(int fd, int file)
 {
     union {
@@ -115,55 +115,55 @@ static bool hand_over(int fd, int file)
 }
 
 /* Pages are allocated when they are first used. */
-static ls_status share_memory(shm_line *line)
+static ls_status share_memory(shm_connection *connection)
 {
     int file = memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (file < 0 || ftruncate(file, sizeof(*line->memory)) < 0 || fcntl(file, F_ADD_SEALS, SEALS) < 0 ||
-        !map(line, file)) {
+    if (file < 0 || ftruncate(file, sizeof(*connection->memory)) < 0 || fcntl(file, F_ADD_SEALS, SEALS) < 0 ||
+        !map(connection, file)) {
         ls_status status =
-            ls_fail(LS_ERR_PEER, "no shared memory for the other workers: %s; LOCKSTEP_TRANSPORT=unix does without",
+            ls_fail(LS_ERR_PEER, "no shared memory for the other workers: %s; LOCKSTEP_TRANSPORT=unix does not need it",
                     strerror(errno));
         if (file >= 0)
             close(file);
         return status;
     }
-    line->ended = !hand_over(line->fd, file);
+    connection->ended = !hand_over(connection->fd, file);
     close(file);
     return LS_OK;
 }
 
 static ls_status shm_call(ls_transport *transport, int rank, ls_connection **out)
 {
-    shm_line *line;
+    shm_connection *connection;
     int fd;
     *out = NULL;
-    LS_TRY(ls_unix_door_call(&((shm_transport *)transport)->door, rank, &fd));
+    LS_TRY(ls_unix_listener_call(&((shm_transport *)transport)->listener, rank, &fd));
     if (fd < 0)
         return LS_OK;
-    LS_TRY(make_line(fd, true, &line));
-    ls_status status = share_memory(line);
+    LS_TRY(make_connection(fd, true, &connection));
+    ls_status status = share_memory(connection);
     if (status == LS_OK)
-        *out = (ls_connection *)line;
+        *out = (ls_connection *)connection;
     else
-        shm_hang_up((ls_connection *)line);
+        shm_hang_up((ls_connection *)connection);
     return status;
 }
 
 static ls_status shm_answer(ls_transport *transport, ls_connection **out)
 {
-    shm_line *line;
-    int fd = ls_unix_door_answer(&((shm_transport *)transport)->door);
+    shm_connection *connection;
+    int fd = ls_unix_listener_answer(&((shm_transport *)transport)->listener);
     *out = NULL;
     if (fd < 0)
         return LS_OK;
-    LS_TRY(make_line(fd, false, &line));
-    *out = (ls_connection *)line;
+    LS_TRY(make_connection(fd, false, &connection));
+    *out = (ls_connection *)connection;
     return LS_OK;
 }
 
 /* ---- The socket ---- */
 
-/* Returns the descriptor in a message, or -1. Closes all further ones. */
+/* Closes all further descriptors; -1: none. */
 static int file_of(struct msghdr *message)
 {
     int file = -1;
@@ -190,7 +190,7 @@ static bool is_memory(int file)
            about.st_size == (off_t)sizeof(ls_shm_memory);
 }
 
-static void receive_memory(shm_line *line)
+static void receive_memory(shm_connection *connection)
 {
     union {
         struct cmsghdr head;
@@ -201,68 +201,70 @@ static void receive_memory(shm_line *line)
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)
     };
-    ssize_t got = recvmsg(line->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t got = recvmsg(connection->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    line->ended = got <= 0;
-    if (line->ended)
+    connection->ended = got <= 0;
+    if (connection->ended)
         return;
     int file = file_of(&message);
-    if (file < 0 || !is_memory(file) || !map(line, file))
-        line->broken = "it handed over no shared memory of ours";
+    if (file < 0 || !is_memory(file) || !map(connection, file))
+        connection->broken = "it did not pass valid shared memory";
     if (file >= 0)
         close(file);
 }
 
-/* Receives the memory, or discards bytes that woke this side; notices the end. */
-static void look_at_socket(shm_line *line)
+/* Receives the memory, or discards bytes that woke this side. */
+static void look_at_socket(shm_connection *connection)
 {
     char sink[64];
-    if (line->broken || line->ended)
+    if (connection->broken || connection->ended)
         return;
-    if (!line->memory) {
-        receive_memory(line);
+    if (!connection->memory) {
+        receive_memory(connection);
         return;
     }
-    ssize_t got = recv(line->fd, sink, sizeof(sink), MSG_DONTWAIT);
-    line->ended = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    ssize_t got = recv(connection->fd, sink, sizeof(sink), MSG_DONTWAIT);
+    connection->ended = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 /* ---- Rings ---- */
 
-static size_t filled(shm_line *line)
+static size_t filled(shm_connection *connection)
 {
-    uint64_t bytes = line->memory ? atomic_load_explicit(&ring_in(line)->head, memory_order_acquire) - line->got : 0;
+    uint64_t bytes = connection->memory
+                         ? atomic_load_explicit(&ring_in(connection)->head, memory_order_acquire) - connection->got
+                         : 0;
     if (bytes <= LS_SHM_RING)
         return (size_t)bytes;
-    line->broken = "its shared memory has an impossible number of bytes to read";
+    connection->broken = "its shared memory has an impossible number of bytes to read";
     return 0;
 }
 
-static size_t space(shm_line *line)
+static size_t space(shm_connection *connection)
 {
-    if (!line->memory)
+    if (!connection->memory)
         return 0;
-    uint64_t bytes = line->sent - atomic_load_explicit(&ring_out(line)->tail, memory_order_acquire);
+    uint64_t bytes = connection->sent - atomic_load_explicit(&ring_out(connection)->tail, memory_order_acquire);
     if (bytes <= LS_SHM_RING)
         return LS_SHM_RING - (size_t)bytes;
-    line->broken = "its shared memory has an impossible number of bytes that were read";
+    connection->broken = "its shared memory has an impossible number of bytes that were read";
     return 0;
 }
 
-/* Wakes the peer if it sleeps. Thanks to the fence the peer sees the new position before it sleeps,
- * or this side sees its flag. */
-static void wake(const shm_line *line, atomic_uint *sleeps)
+/* Thanks to the fence the peer sees the new position before it sleeps, or this side sees its flag.
+ * */
+static void wake(const shm_connection *connection, atomic_uint *sleeps)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (!atomic_load_explicit(sleeps, memory_order_relaxed) || !atomic_exchange(sleeps, 0))
         return;
-    if (send(line->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    if (send(connection->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         /* it is awake, or gone */
     }
 }
 
-/* Returns the bytes of one copy: limited by the part, a chunk and the end of the ring. */
+/* A copy is limited by the part, a chunk and the end of the ring. */
 static size_t one_copy(size_t place, size_t room, size_t bytes)
 {
     size_t to_end = LS_SHM_RING - place;
@@ -271,28 +273,28 @@ static size_t one_copy(size_t place, size_t room, size_t bytes)
     return bytes < CHUNK ? bytes : CHUNK;
 }
 
-static ls_status failed(const shm_line *line)
+static ls_status failed(const shm_connection *connection)
 {
-    return ls_fail(LS_ERR_PEER, "%s", line->broken ? line->broken : "its connection ended");
+    return ls_fail(LS_ERR_PEER, "%s", connection->broken ? connection->broken : "its connection ended");
 }
 
 static ls_status shm_write(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
-    shm_line *line = (shm_line *)of;
-    size_t room = space(line);
+    shm_connection *connection = (shm_connection *)of;
+    size_t room = space(connection);
     *moved = 0;
     if (room == 0)
-        look_at_socket(line);
-    if (line->broken || line->ended)
-        return failed(line);
+        look_at_socket(connection);
+    if (connection->broken || connection->ended)
+        return failed(connection);
     for (int i = 0; i < count && room > 0; i++)
         for (size_t done = 0; done < parts[i].iov_len && room > 0;) {
-            ls_shm_ring *ring = ring_out(line);
-            size_t place = line->sent % LS_SHM_RING, bytes = one_copy(place, room, parts[i].iov_len - done);
+            ls_shm_ring *ring = ring_out(connection);
+            size_t place = connection->sent % LS_SHM_RING, bytes = one_copy(place, room, parts[i].iov_len - done);
             memcpy(ring->bytes + place, (const char *)parts[i].iov_base + done, bytes);
-            line->sent += bytes;
-            atomic_store_explicit(&ring->head, line->sent, memory_order_release);
-            wake(line, &ring->reader_sleeps);
+            connection->sent += bytes;
+            atomic_store_explicit(&ring->head, connection->sent, memory_order_release);
+            wake(connection, &ring->reader_sleeps);
             done += bytes;
             room -= bytes;
             *moved += bytes;
@@ -301,38 +303,38 @@ static ls_status shm_write(ls_connection *of, const struct iovec *parts, int cou
 }
 
 /* When the socket's end is seen, all that the peer wrote is in the ring. */
-static size_t to_read(shm_line *line)
+static size_t to_read(shm_connection *connection)
 {
-    size_t bytes = filled(line);
-    if (bytes > 0 || !line->quiet) { /* check the socket only at the second empty read in a row */
-        line->quiet = bytes == 0;
+    size_t bytes = filled(connection);
+    if (bytes > 0 || !connection->quiet) { /* check the socket only at the second empty read in a row */
+        connection->quiet = bytes == 0;
         return bytes;
     }
-    look_at_socket(line);
-    return filled(line);
+    look_at_socket(connection);
+    return filled(connection);
 }
 
 static ls_status shm_read(ls_connection *of, const struct iovec *parts, int count, size_t *moved)
 {
-    shm_line *line = (shm_line *)of;
-    size_t left = to_read(line);
+    shm_connection *connection = (shm_connection *)of;
+    size_t left = to_read(connection);
     *moved = 0;
-    if (line->broken || (line->ended && left == 0))
-        return failed(line);
+    if (connection->broken || (connection->ended && left == 0))
+        return failed(connection);
     for (int i = 0; i < count && left > 0; i++)
         for (size_t done = 0; done < parts[i].iov_len && left > 0;) {
-            ls_shm_ring *ring = ring_in(line);
-            size_t place = line->got % LS_SHM_RING, bytes = one_copy(place, left, parts[i].iov_len - done);
+            ls_shm_ring *ring = ring_in(connection);
+            size_t place = connection->got % LS_SHM_RING, bytes = one_copy(place, left, parts[i].iov_len - done);
             memcpy((char *)parts[i].iov_base + done, ring->bytes + place, bytes);
-            line->got += bytes;
-            atomic_store_explicit(&ring->tail, line->got, memory_order_release);
+            connection->got += bytes;
+            atomic_store_explicit(&ring->tail, connection->got, memory_order_release);
             done += bytes;
             left -= bytes;
             *moved += bytes;
         }
     /* Wake a writer, which sleeps on a full ring, only when much room is free. */
-    if (*moved > 0 && filled(line) <= LS_SHM_RING / 2)
-        wake(line, &ring_in(line)->writer_sleeps);
+    if (*moved > 0 && filled(connection) <= LS_SHM_RING / 2)
+        wake(connection, &ring_in(connection)->writer_sleeps);
     return LS_OK;
 }
 
@@ -342,10 +344,10 @@ static bool look(ls_want *wants, int count)
 {
     bool any = false;
     for (int i = 0; i < count; i++) {
-        shm_line *line = (shm_line *)wants[i].line;
-        wants[i].ready =
-            line && (wants[i].read || wants[i].write) &&
-            ((wants[i].read && filled(line) > 0) || (wants[i].write && space(line) > 0) || line->broken || line->ended);
+        shm_connection *connection = (shm_connection *)wants[i].connection;
+        wants[i].ready = connection && (wants[i].read || wants[i].write) &&
+                         ((wants[i].read && filled(connection) > 0) || (wants[i].write && space(connection) > 0) ||
+                          connection->broken || connection->ended);
         any |= wants[i].ready;
     }
     return any;
@@ -355,8 +357,8 @@ static double spin_of(const ls_want *wants, int count, double seconds)
 {
     double spin = 0;
     for (int i = 0; i < count; i++) {
-        const shm_line *line = (const shm_line *)wants[i].line;
-        spin = line && line->spin > spin ? line->spin : spin;
+        const shm_connection *connection = (const shm_connection *)wants[i].connection;
+        spin = connection && connection->spin > spin ? connection->spin : spin;
     }
     return spin < seconds ? spin : seconds;
 }
@@ -379,22 +381,22 @@ static bool spin(ls_want *wants, int count, double seconds)
 static void learn_spin(ls_want *wants, int count, double slept)
 {
     for (int i = 0; i < count; i++) {
-        shm_line *line = (shm_line *)wants[i].line;
-        if (line && slept < MOST_SPIN && wants[i].ready)
-            line->spin = MOST_SPIN;
-        else if (line && slept >= MOST_SPIN)
-            line->spin = line->spin > 1e-6 ? line->spin / 2 : 0;
+        shm_connection *connection = (shm_connection *)wants[i].connection;
+        if (connection && slept < MOST_SPIN && wants[i].ready)
+            connection->spin = MOST_SPIN;
+        else if (connection && slept >= MOST_SPIN)
+            connection->spin = connection->spin > 1e-6 ? connection->spin / 2 : 0;
     }
 }
 
 static void say_sleeps(const ls_want *wants, int count, unsigned sleeps)
 {
     for (int i = 0; i < count; i++) {
-        const shm_line *line = (const shm_line *)wants[i].line;
-        if (line && line->memory && wants[i].read)
-            atomic_store(&ring_in(line)->reader_sleeps, sleeps);
-        if (line && line->memory && wants[i].write)
-            atomic_store(&ring_out(line)->writer_sleeps, sleeps);
+        const shm_connection *connection = (const shm_connection *)wants[i].connection;
+        if (connection && connection->memory && wants[i].read)
+            atomic_store(&ring_in(connection)->reader_sleeps, sleeps);
+        if (connection && connection->memory && wants[i].write)
+            atomic_store(&ring_out(connection)->writer_sleeps, sleeps);
     }
     atomic_thread_fence(memory_order_seq_cst);
 }
@@ -408,21 +410,23 @@ static ls_status sleep_until(const shm_transport *t, ls_want *wants, int count, 
     *any = look(wants, count);
     double begun = ls_clock_now();
     for (int i = 0; i < count; i++) {
-        const shm_line *line = (const shm_line *)wants[i].line;
-        ls_want socket = { .line = wants[i].line, .bell = wants[i].bell, .read = wants[i].read || wants[i].write };
-        polls[i] = ls_unix_poll_of(&t->door, &socket, line ? line->fd : -1);
+        const shm_connection *connection = (const shm_connection *)wants[i].connection;
+        ls_want socket = { .connection = wants[i].connection,
+                           .bell = wants[i].bell,
+                           .read = wants[i].read || wants[i].write };
+        polls[i] = ls_unix_poll_of(&t->listener, &socket, connection ? connection->fd : -1);
     }
     if (!*any)
         LS_TRY(ls_unix_poll(polls, count, end - begun, &ready));
     say_sleeps(wants, count, 0);
     for (int i = 0; i < count && ready > 0; i++)
-        if (wants[i].line && polls[i].revents)
-            look_at_socket((shm_line *)wants[i].line);
+        if (wants[i].connection && polls[i].revents)
+            look_at_socket((shm_connection *)wants[i].connection);
     *any = look(wants, count);
     double now = ls_clock_now();
     learn_spin(wants, count, now - begun);
     for (int i = 0; i < count && ready > 0; i++)
-        if (!wants[i].line)
+        if (!wants[i].connection)
             *any |= wants[i].ready = polls[i].revents != 0;
     *any |= now >= end;
     return LS_OK;
@@ -433,7 +437,7 @@ static ls_status shm_wait(ls_transport *transport, ls_want *wants, int count, do
     double end = ls_clock_now() + (seconds > 0 ? seconds : 0);
     bool any = spin(wants, count, spin_of(wants, count, seconds));
     if (count > LS_MOST_POLLS)
-        return ls_fail(LS_ERR_INTERNAL, "%d connections are waited for, %d are possible", count, LS_MOST_POLLS);
+        return ls_fail(LS_ERR_INTERNAL, "waiting for %d connections; the limit is %d", count, LS_MOST_POLLS);
     while (!any)
         LS_TRY(sleep_until((shm_transport *)transport, wants, count, end, &any));
     return LS_OK;
@@ -450,7 +454,7 @@ static double shm_now(ls_transport *transport)
 static void shm_close(ls_transport *transport)
 {
     shm_transport *t = (shm_transport *)transport;
-    ls_unix_door_close(&t->door);
+    ls_unix_listener_close(&t->listener);
     free(t);
 }
 
@@ -461,7 +465,7 @@ static ls_status shm_open_door(const ls_cluster_options *options, int number, ls
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of a worker");
     *t = (shm_transport){ &ls_transport_shm,
                           { .kind = ls_transport_shm.name, .options = *options, .number = number, .fd = -1 } };
-    ls_status status = ls_unix_door_open(&t->door);
+    ls_status status = ls_unix_listener_open(&t->listener);
     if (status != LS_OK) {
         shm_close((ls_transport *)t);
         return status;
@@ -472,7 +476,7 @@ static ls_status shm_open_door(const ls_cluster_options *options, int number, ls
 
 static bool shm_refused(ls_transport *transport, char *why, size_t bytes)
 {
-    return ls_unix_door_refused(&((shm_transport *)transport)->door, why, bytes);
+    return ls_unix_listener_refused(&((shm_transport *)transport)->listener, why, bytes);
 }
 
 const ls_transport_table ls_transport_shm = {

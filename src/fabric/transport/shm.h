@@ -24,7 +24,7 @@ typedef struct ls_shm_memory {
     ls_shm_ring rings[2]; /* [0]: from the calling side, [1]: to it */
 } ls_shm_memory;
 
-ls_shm_memory *ls_shm_memory_of(const ls_connection *line);
-int ls_shm_descriptor(const ls_connection *line);
+ls_shm_memory *ls_shm_memory_of(const ls_connection *connection);
+int ls_shm_descriptor(const ls_connection *connection);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-#define MOST_LINES  (2 * LS_MAX_CLUSTER + 128) /* wants in one wait */
+#define MOST_WANTS  (2 * LS_MAX_CLUSTER + 128) /* wants in one wait */
 #define CALL_AGAIN  0.02                       /* seconds between calls to one worker */
 #define CLOSE_LIMIT 2.0                        /* seconds in which closing waits for delivery */
 #define LONG_WAIT   1e6                        /* seconds; the longest wait */
@@ -18,11 +18,11 @@ static ls_status check_options(const ls_cluster_options *o)
 {
     if (!memchr(o->rendezvous, '\0', sizeof(o->rendezvous)) || !memchr(o->listen, '\0', sizeof(o->listen)) ||
         !memchr(o->key_file, '\0', sizeof(o->key_file)))
-        return ls_fail(LS_ERR_INVALID, "rendezvous, listen or key_file has no end within its %zu characters",
+        return ls_fail(LS_ERR_INVALID, "rendezvous, listen or key_file is not terminated within its %zu characters",
                        sizeof(o->listen));
     if (!o->rendezvous[0])
         return ls_fail(LS_ERR_INVALID,
-                       "workers that meet over tcp need a rendezvous: \"tcp://host:2222\", where worker 0 waits, or "
+                       "the transport tcp needs a rendezvous: \"tcp://host:2222\", where worker 0 listens, or "
                        "\"file:///folder\" (LOCKSTEP_RENDEZVOUS)");
     if (!o->key_file[0])
         return ls_fail(LS_ERR_UNSUPPORTED, LS_NEEDS_KEY);
@@ -35,12 +35,12 @@ static void tcp_close(ls_transport *transport)
     double end = ls_clock_now() + CLOSE_LIMIT;
     if (!tcp)
         return;
-    ls_tcp_unmeet(tcp);
-    ls_tcp_door_close(tcp);
+    ls_tcp_rendezvous_close(tcp);
+    ls_tcp_listener_close(tcp);
     for (ls_tcp_leave_some(tcp); tcp->leaving_count > 0 && ls_clock_now() < end; ls_tcp_leave_some(tcp))
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     while (tcp->leaving_count > 0)
-        ls_tcp_line_free(tcp->leaving[--tcp->leaving_count]);
+        ls_tcp_connection_free(tcp->leaving[--tcp->leaving_count]);
     ls_tls_close(tcp->tls);
     ls_key_free(tcp->key);
     pthread_mutex_destroy(&tcp->mutex);
@@ -68,9 +68,9 @@ static ls_status tcp_open(const ls_cluster_options *options, int number, ls_tran
     if (status == LS_OK)
         status = ls_tls_open(&tcp->tls);
     if (status == LS_OK)
-        status = ls_tcp_meet(tcp);
+        status = ls_tcp_rendezvous_open(tcp);
     if (status == LS_OK)
-        status = ls_tcp_door_open(tcp);
+        status = ls_tcp_listener_open(tcp);
     if (status != LS_OK) {
         ls_error why;
         ls_error_keep(&why, status);
@@ -88,20 +88,20 @@ static ls_status tcp_call(ls_transport *transport, int rank, ls_connection **out
     ls_tcp *tcp = (ls_tcp *)transport;
     ls_address there = { .bytes = 0 };
     ls_status status = LS_OK;
-    tcp_line *line = NULL;
+    tcp_connection *connection = NULL;
     double now = ls_clock_now();
     if (rank < 0 || rank >= LS_MAX_CLUSTER || rank == tcp->options.rank)
         return ls_fail(LS_ERR_INTERNAL, "worker %d calls worker %d", tcp->options.rank, rank);
     pthread_mutex_lock(&tcp->mutex);
-    if (now >= tcp->places[rank].call_again)
+    if (now >= tcp->known[rank].call_again)
         status = ls_tcp_find(tcp, rank, &there);
     if (there.bytes > 0)
-        tcp->places[rank].call_again = now + CALL_AGAIN;
+        tcp->known[rank].call_again = now + CALL_AGAIN;
     pthread_mutex_unlock(&tcp->mutex);
     if (status == LS_OK && there.bytes > 0)
-        status = ls_tcp_line_call(tcp, LS_PREAMBLE_CALL, rank, &there, &line);
+        status = ls_tcp_connection_call(tcp, LS_PREAMBLE_CALL, rank, &there, &connection);
     if (status == LS_OK)
-        *out = (ls_connection *)line;
+        *out = (ls_connection *)connection;
     return status;
 }
 
@@ -109,7 +109,7 @@ static ls_status tcp_answer(ls_transport *transport, ls_connection **out)
 {
     ls_tcp *tcp = (ls_tcp *)transport;
     pthread_mutex_lock(&tcp->mutex);
-    *out = (ls_connection *)ls_tcp_door_take(tcp);
+    *out = (ls_connection *)ls_tcp_listener_take(tcp);
     pthread_mutex_unlock(&tcp->mutex);
     return LS_OK;
 }
@@ -122,7 +122,7 @@ static bool tcp_refused(ls_transport *transport, char *why, size_t bytes)
     if (count == 1)
         snprintf(why, bytes, "%s", tcp->refused_why);
     else if (count > 1)
-        snprintf(why, bytes, "%ld callers were not let in, among them: %s", count, tcp->refused_why);
+        snprintf(why, bytes, "%ld callers were refused, among them: %s", count, tcp->refused_why);
     tcp->refused = 0;
     pthread_mutex_unlock(&tcp->mutex);
     return count > 0;
@@ -133,20 +133,21 @@ static bool tcp_refused(ls_transport *transport, char *why, size_t bytes)
 /* Returns whether a connection is ready without waiting. */
 static bool list_line(ls_want *want, struct pollfd *out, double *end)
 {
-    tcp_line *line = (tcp_line *)want->line;
-    ls_tcp_line_step(line);
-    if (line->state < TCP_OPEN) {
-        *out = (struct pollfd){ .fd = line->fd, .events = ls_tcp_line_events(line) };
-        *end = line->end < *end ? line->end : *end;
+    tcp_connection *connection = (tcp_connection *)want->connection;
+    ls_tcp_connection_step(connection);
+    if (connection->state < TCP_OPEN) {
+        *out = (struct pollfd){ .fd = connection->fd, .events = ls_tcp_connection_events(connection) };
+        *end = connection->end < *end ? connection->end : *end;
         return false;
     }
-    if (line->state == TCP_ENDED || (line->deaf && want->write))
+    if (connection->state == TCP_ENDED || (connection->write_failed && want->write))
         return want->read || want->write;
-    ls_tcp_line_flush(line);
-    bool write = !line->deaf && (want->write || line->record > 0);
+    ls_tcp_connection_flush(connection);
+    bool write = !connection->write_failed && (want->write || connection->record > 0);
     if (want->read || write)
-        *out = (struct pollfd){ .fd = line->fd, .events = (short)((want->read ? POLLIN : 0) | (write ? POLLOUT : 0)) };
-    return want->read && !line->drained && ls_secured_has_bytes(line->secured);
+        *out = (struct pollfd){ .fd = connection->fd,
+                                .events = (short)((want->read ? POLLIN : 0) | (write ? POLLOUT : 0)) };
+    return want->read && !connection->drained && ls_secured_has_bytes(connection->secured);
 }
 
 static bool list_door(ls_tcp *tcp, const ls_want *want, struct pollfd *out)
@@ -156,7 +157,7 @@ static bool list_door(ls_tcp *tcp, const ls_want *want, struct pollfd *out)
         return false;
     }
     pthread_mutex_lock(&tcp->mutex);
-    bool ready = ls_tcp_door_look(tcp);
+    bool ready = ls_tcp_listener_look(tcp);
     pthread_mutex_unlock(&tcp->mutex);
     *out = (struct pollfd){ .fd = tcp->bell, .events = POLLIN };
     return ready;
@@ -165,20 +166,20 @@ static bool list_door(ls_tcp *tcp, const ls_want *want, struct pollfd *out)
 /* For connections that are not open, and incoming calls, the next round finds out. */
 static bool look(const ls_want *want, const struct pollfd *polled)
 {
-    const tcp_line *line = (const tcp_line *)want->line;
+    const tcp_connection *connection = (const tcp_connection *)want->connection;
     short events = (short)((want->read ? POLLIN : 0) | (want->write ? POLLOUT : 0));
     bool ended = polled->revents & (POLLHUP | POLLERR) && events;
-    return line->state == TCP_OPEN && (polled->revents & events || ended);
+    return connection->state == TCP_OPEN && (polled->revents & events || ended);
 }
 
 static bool wait_once(ls_tcp *tcp, ls_want *wants, int count, double end)
 {
-    struct pollfd polls[MOST_LINES];
+    struct pollfd polls[MOST_WANTS];
     bool any = false;
     for (int i = 0; i < count; i++) {
         ls_want *w = &wants[i];
         polls[i] = (struct pollfd){ .fd = -1 };
-        w->ready = w->line ? list_line(w, &polls[i], &end) : list_door(tcp, w, &polls[i]);
+        w->ready = w->connection ? list_line(w, &polls[i], &end) : list_door(tcp, w, &polls[i]);
         any |= w->ready;
     }
     double left = end - ls_clock_now();
@@ -187,7 +188,7 @@ static bool wait_once(ls_tcp *tcp, ls_want *wants, int count, double end)
     if (ppoll(polls, (nfds_t)count, &limit, NULL) <= 0)
         return any;
     for (int i = 0; i < count; i++)
-        if (wants[i].line ? look(&wants[i], &polls[i]) : wants[i].bell > 0 && polls[i].revents)
+        if (wants[i].connection ? look(&wants[i], &polls[i]) : wants[i].bell > 0 && polls[i].revents)
             any = wants[i].ready = true;
     return any;
 }
@@ -196,8 +197,8 @@ static ls_status tcp_wait(ls_transport *transport, ls_want *wants, int count, do
 {
     ls_tcp *tcp = (ls_tcp *)transport;
     double end = ls_clock_now() + (seconds > 0 ? seconds : 0);
-    if (count < 0 || count > MOST_LINES)
-        return ls_fail(LS_ERR_INTERNAL, "waiting for %d lines; %d are possible", count, MOST_LINES);
+    if (count < 0 || count > MOST_WANTS)
+        return ls_fail(LS_ERR_INTERNAL, "waiting for %d connections; the limit is %d", count, MOST_WANTS);
     while (!wait_once(tcp, wants, count, end) && ls_clock_now() < end)
         ;
     return LS_OK;
@@ -218,10 +219,10 @@ const ls_transport_table ls_transport_tcp = {
     .close = tcp_close,
     .call = tcp_call,
     .answer = tcp_answer,
-    .write = ls_tcp_line_write,
-    .read = ls_tcp_line_read,
-    .hang_up = ls_tcp_line_hang_up,
-    .how_ended = ls_tcp_line_how_ended,
+    .write = ls_tcp_connection_write,
+    .read = ls_tcp_connection_read,
+    .hang_up = ls_tcp_connection_hang_up,
+    .how_ended = ls_tcp_connection_how_ended,
     .wait = tcp_wait,
     .now = tcp_now,
     .refused = tcp_refused,

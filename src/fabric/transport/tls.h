@@ -1,5 +1,4 @@
-/* TLS 1.3 over a non-blocking socket with a pre-shared secret, by OpenSSL. There are no
- * certificates: only a peer with the secret is accepted. */
+/* TLS 1.3 over a non-blocking socket with a pre-shared secret and no certificates, by OpenSSL. */
 #ifndef LS_FABRIC_TRANSPORT_TLS_H
 #define LS_FABRIC_TRANSPORT_TLS_H
 
@@ -25,23 +24,21 @@ ls_status ls_secured_open(ls_tls *tls, int fd, bool caller, const unsigned char 
 void ls_secured_free(ls_secured *s);
 
 ls_tls_result ls_secured_shake_hands(ls_secured *s);
-/* Only after the handshake. Repeat an unfinished write with the same bytes: some may be sent. */
+/* After the handshake. Repeat an unfinished write with the same bytes: some may be sent. */
 ls_tls_result ls_secured_write(ls_secured *s, const void *data, size_t bytes, size_t *moved);
 ls_tls_result ls_secured_read(ls_secured *s, void *data, size_t bytes, size_t *moved);
 bool ls_secured_has_bytes(const ls_secured *s); /* received bytes that are not read yet */
-/* Sends close_notify; false: the handshake is not done, or a record is half sent. */
+/* Sends close_notify; false: too early, or a record is half sent. */
 bool ls_secured_say_end(ls_secured *s);
-/* How the connection ended. was_closed: by the peer's close_notify. died: by FIN without it, which
- * only the kernel of an ended process sends: a running one sends close_notify or resets. Neither:
- * by a reset or another failure. */
+/* was_closed: by the peer's close_notify. died: by FIN without it, which only the kernel of an
+ * ended process sends. Neither: by a reset or another failure. */
 bool ls_secured_was_closed(const ls_secured *s);
 bool ls_secured_died(const ls_secured *s);
 const char *ls_secured_why(const ls_secured *s);
 
 #define LS_TLS_RECORD 16384 /* most bytes of a write that become one record */
 
-/* Each side changes its keys after this number of bytes, long before a key is used up. Tests lower
- * it. */
+/* Each side changes its keys after this number of bytes. Tests lower it. */
 extern uint64_t ls_tls_rekey_bytes;
 
 #endif

@@ -9,7 +9,7 @@ ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transp
 {
     const char *name = options->transport;
     if (!memchr(name, '\0', sizeof(options->transport)))
-        return ls_fail(LS_ERR_INVALID, "the transport's name has no end within its %zu characters",
+        return ls_fail(LS_ERR_INVALID, "the transport's name is not terminated within its %zu characters",
                        sizeof(options->transport));
     static const ls_transport_table *const all[] = { &ls_transport_shm, &ls_transport_unix, &ls_transport_tcp,
                                                      &ls_transport_mpi, &ls_transport_ucx };
@@ -22,7 +22,7 @@ ls_status ls_transport_choose(const ls_cluster_options *options, const ls_transp
         if (strcmp(name, all[i]->name) == 0)
             *out = all[i];
     if (!*out)
-        return ls_fail(LS_ERR_INVALID, "the transport \"%s\" is not known: there are auto, shm, unix, tcp, mpi and ucx",
+        return ls_fail(LS_ERR_INVALID, "the transport \"%s\" is unknown: expected auto, shm, unix, tcp, mpi or ucx",
                        name);
     return LS_OK;
 }

@@ -1,11 +1,9 @@
 /* UCX: shared memory, RDMA and other fabrics. For trusted networks only: nothing is encrypted.
  *
- * Workers connect by another transport first (the inner one): Unix sockets on one machine, or tcp
- * with the job's key if there is a rendezvous. That connection stays open: over it both sides
- * exchange their UCX addresses and tags, and its end is the end of the connection. Bytes are sent
- * as UCX messages (message_lines.h).
- *
- * UCX's header is needed at build time; its library is loaded when first used. */
+ * Workers first connect by another transport (the inner one): Unix sockets on one machine, or tcp
+ * with the job's key if there is a rendezvous. Over it both sides exchange UCX addresses and tags,
+ * and its end is the end of the connection. Bytes are UCX messages (message_stream.h). UCX's header
+ * is needed at build time; its library is loaded when first used. */
 #include "fabric/transport/ucx.h"
 
 #if !defined(LS_NO_UCX) && defined(__has_include)
@@ -27,7 +25,7 @@ static ls_status ucx_open(const ls_cluster_options *options, int number, ls_tran
     const char *why;
     (void)options, (void)number, (void)out;
     ls_ucx_is_there(&why);
-    return ls_fail(LS_ERR_UNSUPPORTED, "the transport ucx is not there: %s", why);
+    return ls_fail(LS_ERR_UNSUPPORTED, "the transport ucx is not available: %s", why);
 }
 
 const ls_transport_table ls_transport_ucx = { .name = "ucx", .open = ucx_open };
@@ -43,7 +41,7 @@ const ls_transport_table ls_transport_ucx = { .name = "ucx", .open = ucx_open };
 #include <ucp/api/ucp.h>
 
 #include "base/clock.h"
-#include "fabric/transport/message_lines.h"
+#include "fabric/transport/message_stream.h"
 
 #define LIBRARY      "libucp.so.0"
 #define MAGIC        0x7863754cu /* "Lucx" */
@@ -109,9 +107,9 @@ static bool load_all(void)
                   ROW(ucp_request_free) };
 #undef ROW
     /* By default UCX catches signals, patches memory functions and prints messages about lost
-     * workers. It reads these options from the environment only; values set by the user are kept.
-     * UCX's rendezvous protocol is off: it needs the sender's help, and UCX 1.13 sometimes cancels
-     * it while connections are opened. */
+     * workers. It reads these options from the environment only; the user's values are kept.
+     * Its rendezvous protocol is off: UCX 1.13 sometimes cancels it while connections are
+     * opened. */
     setenv("UCX_HANDLE_ERRORS", "none", 0);
     setenv("UCX_MEM_EVENTS", "no", 0);
     setenv("UCX_LOG_LEVEL", "fatal", 0);
@@ -150,10 +148,10 @@ typedef struct ucx_transport {
     pthread_mutex_t mutex; /* around every UCX call */
     unsigned tags;         /* given to connections so far */
     /* A worker was lost. UCX may then abort the process when it is stopped (1.13: "Assertion
-     * `req->flags & UCP_REQUEST_FLAG_RELEASED' failed"), and still uses memory of connections with
-     * pending messages. So everything stays allocated until the process ends. */
+     * `req->flags & UCP_REQUEST_FLAG_RELEASED' failed"), and still uses memory of connections.
+     * So everything stays allocated. */
     atomic_bool harmed;
-    ls_message_line *unfinished;
+    ls_message_stream *unfinished;
     struct ucx_transport *next;
 } ucx_transport;
 
@@ -164,22 +162,22 @@ typedef struct greeting {
     uint32_t magic, tag, bytes;
 } greeting;
 
-typedef struct ucx_line {
-    ls_connection *line; /* connection of the inner transport */
+typedef struct ucx_connection {
+    ls_connection *connection; /* connection of the inner transport */
     ucp_ep_h endpoint;
     size_t said, heard; /* bytes sent and received of the greetings */
     greeting own, theirs;
     char address[MOST_ADDRESS];
     bool gone;  /* the inner connection has ended */
     double bye; /* when the peer's BYE arrived; 0: not yet */
-} ucx_line;
+} ucx_connection;
 
-static ucx_transport *transport_of(const ls_message_line *line)
+static ucx_transport *transport_of(const ls_message_stream *connection)
 {
-    return (ucx_transport *)line->transport;
+    return (ucx_transport *)connection->transport;
 }
 
-/* Without a message: reading and writing report that the connection ended. */
+/* Reading and writing report that the connection ended. */
 static ls_status check(ucx_transport *t, ucs_status_t status)
 {
     if (status == UCS_OK || status == UCS_INPROGRESS)
@@ -188,37 +186,36 @@ static ls_status check(ucx_transport *t, ucs_status_t status)
     return LS_ERR_PEER;
 }
 
-/* Stores the request; NULL: done at once. */
 static ls_status keep_request(ucx_transport *t, ucs_status_ptr_t result, void **request)
 {
     *request = UCS_PTR_IS_PTR(result) ? result : NULL;
     return UCS_PTR_IS_ERR(result) ? check(t, UCS_PTR_STATUS(result)) : LS_OK;
 }
 
-static ls_status ucx_send(ls_message_line *line, const void *data, size_t bytes, void **request)
+static ls_status ucx_send(ls_message_stream *connection, const void *data, size_t bytes, void **request)
 {
-    ucx_transport *t = transport_of(line);
+    ucx_transport *t = transport_of(connection);
     ucp_request_param_t how = { .op_attr_mask = 0 };
     pthread_mutex_lock(&t->mutex);
     ucs_status_ptr_t result =
-        api.ucp_tag_send_nbx(((ucx_line *)line->inner)->endpoint, data, bytes, line->out_tag, &how);
+        api.ucp_tag_send_nbx(((ucx_connection *)connection->inner)->endpoint, data, bytes, connection->out_tag, &how);
     pthread_mutex_unlock(&t->mutex);
     return keep_request(t, result, request);
 }
 
-static ls_status ucx_receive(ls_message_line *line, void *data, size_t room, void **request)
+static ls_status ucx_receive(ls_message_stream *connection, void *data, size_t room, void **request)
 {
-    ucx_transport *t = transport_of(line);
+    ucx_transport *t = transport_of(connection);
     ucp_request_param_t how = { .op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL };
     pthread_mutex_lock(&t->mutex);
-    ucs_status_ptr_t result = api.ucp_tag_recv_nbx(t->worker, data, room, line->in_tag, UINT64_MAX, &how);
+    ucs_status_ptr_t result = api.ucp_tag_recv_nbx(t->worker, data, room, connection->in_tag, UINT64_MAX, &how);
     pthread_mutex_unlock(&t->mutex);
     return keep_request(t, result, request);
 }
 
-static ls_status ucx_test(ls_message_line *line, void **request, bool receives, bool *done, size_t *bytes)
+static ls_status ucx_test(ls_message_stream *connection, void **request, bool receives, bool *done, size_t *bytes)
 {
-    ucx_transport *t = transport_of(line);
+    ucx_transport *t = transport_of(connection);
     ucp_tag_recv_info_t info = { .length = 0 };
     ucs_status_t status = UCS_OK;
     pthread_mutex_lock(&t->mutex);
@@ -235,7 +232,7 @@ static ls_status ucx_test(ls_message_line *line, void **request, bool receives, 
     return check(t, status);
 }
 
-/* Waits until a request is complete; false: CLOSE_LIMIT is over. */
+/* false: CLOSE_LIMIT is over. */
 static bool finish(ucx_transport *t, void *request)
 {
     double end = ls_clock_now() + CLOSE_LIMIT;
@@ -253,9 +250,9 @@ static bool finish(ucx_transport *t, void *request)
     return status != UCS_INPROGRESS;
 }
 
-static void ucx_cancel(ls_message_line *line, void **request)
+static void ucx_cancel(ls_message_stream *connection, void **request)
 {
-    ucx_transport *t = transport_of(line);
+    ucx_transport *t = transport_of(connection);
     if (!*request)
         return;
     pthread_mutex_lock(&t->mutex);
@@ -266,7 +263,7 @@ static void ucx_cancel(ls_message_line *line, void **request)
 
 /* ---- Opening a connection ---- */
 
-static ls_status say(const ucx_transport *t, ucx_line *u)
+static ls_status say(const ucx_transport *t, ucx_connection *u)
 {
     size_t moved = 0, head = sizeof(u->own);
     struct iovec parts[2];
@@ -276,23 +273,23 @@ static ls_status say(const ucx_transport *t, ucx_line *u)
     size_t from = u->said > head ? u->said - head : 0;
     parts[n++] = (struct iovec){ (char *)t->address + from, t->address_bytes - from };
     if (u->said < head + t->address_bytes)
-        LS_TRY(t->inner_table->write(u->line, parts, n, &moved));
+        LS_TRY(t->inner_table->write(u->connection, parts, n, &moved));
     u->said += moved;
     return LS_OK;
 }
 
 /* Checks the head before it reads the address that follows. */
-static ls_status hear(const ucx_transport *t, ucx_line *u)
+static ls_status hear(const ucx_transport *t, ucx_connection *u)
 {
     for (size_t moved = 1; moved > 0; u->heard += moved) {
         size_t head = sizeof(u->theirs), all = head + u->theirs.bytes;
         if (u->heard >= head && (u->theirs.magic != MAGIC || u->theirs.bytes == 0 || u->theirs.bytes > MOST_ADDRESS))
-            return ls_fail(LS_ERR_PEER, "it did not say where UCX finds it");
+            return ls_fail(LS_ERR_PEER, "it did not send its UCX address");
         if (u->heard >= head && u->heard == all)
             return LS_OK;
         struct iovec part = u->heard < head ? (struct iovec){ (char *)&u->theirs + u->heard, head - u->heard }
                                             : (struct iovec){ u->address + (u->heard - head), all - u->heard };
-        LS_TRY(t->inner_table->read(u->line, &part, 1, &moved));
+        LS_TRY(t->inner_table->read(u->connection, &part, 1, &moved));
     }
     return LS_OK;
 }
@@ -303,7 +300,7 @@ static void ignore(void *user, ucp_ep_h endpoint, ucs_status_t status)
     (void)user, (void)endpoint, (void)status;
 }
 
-static ls_status connect_to(ucx_transport *t, ucx_line *u)
+static ls_status connect_to(ucx_transport *t, ucx_connection *u)
 {
     ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                                              UCP_EP_PARAM_FIELD_ERR_HANDLER,
@@ -318,49 +315,49 @@ static ls_status connect_to(ucx_transport *t, ucx_line *u)
     return check(t, status);
 }
 
-static ls_status ucx_prepare(ls_message_line *line)
+static ls_status ucx_prepare(ls_message_stream *connection)
 {
-    ucx_transport *t = transport_of(line);
-    ucx_line *u = line->inner;
+    ucx_transport *t = transport_of(connection);
+    ucx_connection *u = connection->inner;
     LS_TRY(say(t, u));
     LS_TRY(hear(t, u));
     if (u->said < sizeof(u->own) + t->address_bytes || u->heard < sizeof(u->theirs) ||
         u->heard < sizeof(u->theirs) + u->theirs.bytes)
         return LS_OK;
     LS_TRY(connect_to(t, u));
-    line->out_tag = u->theirs.tag;
-    return ls_message_line_open(line);
+    connection->out_tag = u->theirs.tag;
+    return ls_message_stream_open(connection);
 }
 
-/* After the greeting the inner connection carries only BYE. If it ends without BYE, the peer was
- * killed. */
-static bool ucx_is_gone(ls_message_line *line)
+/* After the greeting the inner connection carries only BYE; without it, the peer was killed. */
+static bool ucx_is_gone(ls_message_stream *connection)
 {
-    const ucx_transport *t = transport_of(line);
-    ucx_line *u = line->inner;
+    const ucx_transport *t = transport_of(connection);
+    ucx_connection *u = connection->inner;
     char byte = 0;
     size_t moved = 1;
     while (!u->gone && moved > 0) {
-        u->gone = t->inner_table->read(u->line, &(struct iovec){ &byte, 1 }, 1, &moved) != LS_OK;
+        u->gone = t->inner_table->read(u->connection, &(struct iovec){ &byte, 1 }, 1, &moved) != LS_OK;
         if (!u->gone && moved > 0 && byte == BYE)
             u->bye = ls_clock_now();
     }
     if (u->gone && u->bye == 0)
-        atomic_store(&transport_of(line)->harmed, true);
+        atomic_store(&transport_of(connection)->harmed, true);
     return u->gone && (u->bye == 0 || ls_clock_now() > u->bye + BYE_LIMIT);
 }
 
 /* The inner connection knows how the peer's process ended; UCX does not. */
 static ls_connection_end ucx_how_ended(const ls_connection *of)
 {
-    ls_message_line *line = (ls_message_line *)of;
-    const ucx_line *u = line->inner;
-    if (!line->open || !u)
+    ls_message_stream *connection = (ls_message_stream *)of;
+    const ucx_connection *u = connection->inner;
+    if (!connection->open || !u)
         return LS_CONNECTION_BROKEN;
-    (void)ucx_is_gone(line);
+    (void)ucx_is_gone(connection);
     if (!u->gone)
         return LS_CONNECTION_BROKEN;
-    return u->bye > 0 ? LS_CONNECTION_CLOSED : ls_connection_how_ended(transport_of(line)->inner_table, u->line);
+    return u->bye > 0 ? LS_CONNECTION_CLOSED
+                      : ls_connection_how_ended(transport_of(connection)->inner_table, u->connection);
 }
 
 static void ucx_progress(ls_transport *transport)
@@ -395,8 +392,8 @@ static bool wait_for(ucx_transport *t, ucs_status_ptr_t result)
     return !UCS_PTR_IS_PTR(result) || finish(t, result);
 }
 
-/* Closes the endpoint after all messages are delivered. Does nothing if a worker was lost. */
-static bool close_endpoint(ucx_transport *t, const ucx_line *u)
+/* Delivers all messages first. Does nothing if a worker was lost. */
+static bool close_endpoint(ucx_transport *t, const ucx_connection *u)
 {
     ucp_request_param_t flush = { .op_attr_mask = 0 };
     ucp_request_param_t close = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE };
@@ -415,47 +412,47 @@ static bool close_endpoint(ucx_transport *t, const ucx_line *u)
 
 static void ucx_hang_up(ls_connection *of)
 {
-    ls_message_line *line = (ls_message_line *)of;
-    ucx_transport *t = transport_of(line);
-    ucx_line *u = line->inner;
+    ls_message_stream *connection = (ls_message_stream *)of;
+    ucx_transport *t = transport_of(connection);
+    ucx_connection *u = connection->inner;
     size_t moved;
     ls_error before;
     ls_error_keep(&before, LS_ERR_PEER); /* keep the caller's error message */
-    if (line->open)
-        (void)t->inner_table->write(u->line, &(struct iovec){ (char[]){ BYE }, 1 }, 1, &moved);
-    bool sent = ls_message_line_end(line) && close_endpoint(t, u);
-    t->inner_table->hang_up(u->line);
+    if (connection->open)
+        (void)t->inner_table->write(u->connection, &(struct iovec){ (char[]){ BYE }, 1 }, 1, &moved);
+    bool sent = ls_message_stream_end(connection) && close_endpoint(t, u);
+    t->inner_table->hang_up(u->connection);
     free(u);
     (void)ls_error_give(&before);
     if (sent) {
-        ls_message_line_free(line);
+        ls_message_stream_free(connection);
         return;
     }
     pthread_mutex_lock(&t->mutex);
     atomic_store(&t->harmed, true);
-    line->inner = t->unfinished;
-    t->unfinished = line;
+    connection->inner = t->unfinished;
+    t->unfinished = connection;
     pthread_mutex_unlock(&t->mutex);
 }
 
 /* Takes ownership of the inner connection. */
-static ls_status make_line(ucx_transport *t, ls_connection *inner, ls_connection **out)
+static ls_status make_connection(ucx_transport *t, ls_connection *inner, ls_connection **out)
 {
-    ls_message_line *line = NULL;
-    ucx_line *u = calloc(1, sizeof(*u));
-    ls_status status = u ? ls_message_line_make(&ls_transport_ucx, &library, &line)
+    ls_message_stream *connection = NULL;
+    ucx_connection *u = calloc(1, sizeof(*u));
+    ls_status status = u ? ls_message_stream_make(&ls_transport_ucx, &library, &connection)
                          : ls_fail(LS_ERR_MEMORY, "no memory for a connection");
     if (status != LS_OK) {
         free(u);
         t->inner_table->hang_up(inner);
         return status;
     }
-    line->transport = (ls_transport *)t;
-    line->inner = u;
-    line->in_tag = ++t->tags;
-    u->line = inner;
-    u->own = (greeting){ MAGIC, line->in_tag, (uint32_t)t->address_bytes };
-    *out = (ls_connection *)line;
+    connection->transport = (ls_transport *)t;
+    connection->inner = u;
+    connection->in_tag = ++t->tags;
+    u->connection = inner;
+    u->own = (greeting){ MAGIC, connection->in_tag, (uint32_t)t->address_bytes };
+    *out = (ls_connection *)connection;
     return LS_OK;
 }
 
@@ -465,7 +462,7 @@ static ls_status ucx_call(ls_transport *transport, int rank, ls_connection **out
     ls_connection *inner;
     *out = NULL;
     LS_TRY(t->inner_table->call(t->inner, rank, &inner));
-    return inner ? make_line(t, inner, out) : LS_OK;
+    return inner ? make_connection(t, inner, out) : LS_OK;
 }
 
 static ls_status ucx_answer(ls_transport *transport, ls_connection **out)
@@ -476,7 +473,7 @@ static ls_status ucx_answer(ls_transport *transport, ls_connection **out)
         return LS_OK;
     ls_connection *inner = t->caller;
     t->caller = NULL;
-    return make_line(t, inner, out);
+    return make_connection(t, inner, out);
 }
 
 /* ---- The transport ---- */
@@ -533,7 +530,7 @@ static ls_status ucx_open(const ls_cluster_options *options, int number, ls_tran
 {
     const char *why;
     if (!ls_ucx_is_there(&why))
-        return ls_fail(LS_ERR_UNSUPPORTED, "the transport ucx is not there: %s", why);
+        return ls_fail(LS_ERR_UNSUPPORTED, "the transport ucx is not available: %s", why);
     ucx_transport *t = calloc(1, sizeof(*t));
     if (!t)
         return ls_fail(LS_ERR_MEMORY, "no memory for the connections of a worker");
@@ -553,7 +550,7 @@ static ls_status ucx_open(const ls_cluster_options *options, int number, ls_tran
 
 static ls_status ucx_wait(ls_transport *transport, ls_want *wants, int count, double seconds)
 {
-    return ls_message_lines_wait(transport, &library, wants, count, seconds);
+    return ls_message_streams_wait(transport, &library, wants, count, seconds);
 }
 
 static double ucx_now(ls_transport *transport)
@@ -577,8 +574,8 @@ const ls_transport_table ls_transport_ucx = {
     .close = ucx_close,
     .call = ucx_call,
     .answer = ucx_answer,
-    .write = ls_message_line_write,
-    .read = ls_message_line_read,
+    .write = ls_message_stream_write,
+    .read = ls_message_stream_read,
     .hang_up = ucx_hang_up,
     .how_ended = ucx_how_ended,
     .wait = ucx_wait,

@@ -1,6 +1,6 @@
-/* Unix sockets between workers of one user on one machine. The listener (ls_unix_door) serves
- * several transports, each with sockets of its own, in a folder that only this user can write to
- * (socket_folder.h). Anything that another user puts there is reported once and ignored. */
+/* Unix sockets between workers of one user on one machine. The listener serves several transports,
+ * in a folder that only this user can write to (socket_folder.h). What another user puts there is
+ * reported once and ignored. */
 #ifndef LS_FABRIC_TRANSPORT_UNIX_H
 #define LS_FABRIC_TRANSPORT_UNIX_H
 
@@ -13,7 +13,7 @@
 
 #define LS_UNIX_PATH_CHARS 108 /* a socket's path with its zero */
 
-typedef struct ls_unix_door {
+typedef struct ls_unix_listener {
     const char *kind; /* the transport's name */
     ls_cluster_options options;
     int number;
@@ -23,23 +23,22 @@ typedef struct ls_unix_door {
     uint64_t file[2];              /* its device and inode */
     char foreign[300];             /* what another user has put in the way; "": nothing */
     bool reported;                 /* `foreign` was reported */
-} ls_unix_door;
+} ls_unix_listener;
 
-ls_status ls_unix_door_open(ls_unix_door *door);
-/* Removes its socket, and those of workers that were killed. */
-void ls_unix_door_close(ls_unix_door *door);
-/* Connects to a worker; -1: no worker of this user listens there yet. */
-ls_status ls_unix_door_call(ls_unix_door *door, int rank, int *fd);
-/* Returns the connection of a caller of this user, or -1. */
-int ls_unix_door_answer(ls_unix_door *door);
-/* Reports once what another user has put in the way (ls_transport_table.refused). */
-bool ls_unix_door_refused(ls_unix_door *door, char *why, size_t bytes);
+ls_status ls_unix_listener_open(ls_unix_listener *listener);
+/* Also removes the sockets of workers that were killed. */
+void ls_unix_listener_close(ls_unix_listener *listener);
+/* -1: no worker of this user listens there yet. */
+ls_status ls_unix_listener_call(ls_unix_listener *listener, int rank, int *fd);
+/* -1: no caller of this user. */
+int ls_unix_listener_answer(ls_unix_listener *listener);
+/* See ls_transport_table.refused. */
+bool ls_unix_listener_refused(ls_unix_listener *listener, char *why, size_t bytes);
 
-/* A want without a connection is for an incoming call, or for its `bell`. */
-struct pollfd ls_unix_poll_of(const ls_unix_door *door, const ls_want *want, int fd);
+/* A want without a connection is for a caller, or for its `bell`. */
+struct pollfd ls_unix_poll_of(const ls_unix_listener *listener, const ls_want *want, int fd);
 ls_status ls_unix_poll(struct pollfd *polls, int count, double seconds, int *ready);
 
-/* Makes the path of worker `rank`'s socket. */
 ls_status ls_unix_path(const char *folder, const char *kind, const ls_cluster_options *options, int number, int rank,
                        char out[LS_UNIX_PATH_CHARS]);
 

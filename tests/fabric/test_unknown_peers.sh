@@ -1,7 +1,7 @@
 #!/bin/bash
-# Unknown peers connect to a job that runs over tcp: garbage, half of an opening, silent connections, thousands of
-# them, workers without a key and with another one. None is accepted, both sides report it, and each step has the hash of one
-# process. (test_transport.c tries the same before a job begins, with other versions, too; test_elastic.sh another model.)
+# Unknown peers that connect to a job that runs over tcp: garbage, half of a preamble, connections that send nothing, thousands
+# of them, workers without a key and with another one. All are refused, both sides report it, and each step has the hash of
+# one process. (test_transport.c tries the same before a job begins, with other versions, too; test_elastic.sh another model.)
 . "$(dirname "$0")/../support/lib.sh"
 
 LOCKSTEP=$ROOT/$LS_BUILD/lockstep
@@ -35,41 +35,41 @@ worker 1 key &
 second=$!
 check "a job begins" until_says log '"step":20,'
 
-call() { exec {line}<>/dev/tcp/127.0.0.1/$PORT; } # a connection, as $line
+call() { exec {connection}<>/dev/tcp/127.0.0.1/$PORT; } # opens $connection
 garbage() {
     for i in 1 2 3 4 5; do
-        call && { head -c 100000 /dev/urandom >&$line; exec {line}>&-; } 2>/dev/null
+        call && { head -c 100000 /dev/urandom >&$connection; exec {connection}>&-; } 2>/dev/null
     done
-    call && printf 'GET / HTTP/1.1\r\n\r\n' >&$line && exec {line}>&-
+    call && printf 'GET / HTTP/1.1\r\n\r\n' >&$connection && exec {connection}>&-
 }
 check "garbage" garbage
 held=()
 half_open() {
     for i in $(seq 100); do
         call || return 1
-        held+=($line)
-        [ $((i % 2)) = 0 ] || printf 'half of it' >&$line 2>/dev/null || true # it may have had to make room
+        held+=($connection)
+        [ $((i % 2)) = 0 ] || printf 'half of it' >&$connection 2>/dev/null || true # it may have been dropped for others
     done
 }
-check "100 connections that send half an opening, or nothing" half_open
+check "100 connections that send half of a preamble, or nothing" half_open
 many() {
     for i in $(seq 1000); do
         call 2>/dev/null || { echo "connection $i was refused"; return 1; }
-        exec {line}>&-
+        exec {connection}>&-
     done
 }
 check "1,000 connections, one after the other" many # test_transport.c has 10,000
 another_key() {
-    if log=log.2 limit=2 worker 2 other; then echo "it was let in"; return 1; fi
+    if log=log.2 limit=2 worker 2 other; then echo "it was accepted"; return 1; fi
     grep -q 'another key' err.2 || { cat err.2; return 1; }
 }
 check "a worker with another key gets an error" another_key
 no_key() {
-    if log=log.3 limit=2 worker 3 ""; then echo "it was let in"; return 1; fi
+    if log=log.3 limit=2 worker 3 ""; then echo "it was accepted"; return 1; fi
     grep -q 'lockstep key FILE' err.3 || { cat err.3; return 1; }
 }
 check "a worker without a key: the error explains how to make one" no_key
-for line in "${held[@]}"; do exec {line}>&-; done
+for connection in "${held[@]}"; do exec {connection}>&-; done
 
 # It goes on for 20 steps more, and is then stopped; one process that makes as many steps has the same hashes.
 goes_on() {
@@ -82,6 +82,6 @@ goes_on() {
     "$LOCKSTEP" "${arguments[@]}" --max-steps $(wc -l <found) --log one >out 2>&1 || { cat out; return 1; }
     step_hashes one | cmp - found
 }
-check "the job continues, with the same bits" goes_on
-check "and reports the refused callers" grep -q 'at the door of worker 0: .*callers* ' err.0
+check "the job goes on, with the same bits" goes_on
+check "and logs the refused connections" grep -q 'refused connections to worker 0: .*callers* ' err.0
 finish

@@ -1,19 +1,19 @@
-/* The first bytes at a worker's door, and a door's answer to them, which anybody may have sent; and the text of
- * addresses, which comes from files and variables. What is taken for a worker is one: every number is within its range,
- * and the bytes are those that a worker would send. */
+/* The preamble of a caller and the reply to it, which anybody may have sent; and the text of addresses, which comes
+ * from files and variables. A preamble that is accepted is one: every number is in its range, and the bytes are those
+ * that a worker would send. */
 #include "fabric/transport/address.h"
 #include "fabric/transport/preamble.h"
 #include "fuzz.h"
 
-static void check_opening(const uint8_t *data, size_t size)
+static void check_preamble(const uint8_t *data, size_t size)
 {
     unsigned char bytes[LS_PREAMBLE_BYTES] = { 0 }, again[LS_PREAMBLE_BYTES];
     ls_preamble own = { .version = LS_WIRE_VERSION, .to = 3, .number = 1 }, heard;
     memcpy(bytes, data, size < sizeof(bytes) ? size : sizeof(bytes));
     FUZZ_CHECK(ls_preamble_set_job(&own, "job") == LS_OK, "%s", ls_last_error());
-    ls_reply_code code = ls_preamble_judge(bytes, &own, &heard);
+    ls_reply_code code = ls_preamble_check(bytes, &own, &heard);
     FUZZ_CHECK(code < LS_REPLY_CODES, "code %d", code);
-    if (code == LS_REPLY_NO_OPENING || code == LS_REPLY_OTHER_VERSION)
+    if (code == LS_REPLY_NO_PREAMBLE || code == LS_REPLY_OTHER_VERSION)
         return;
     FUZZ_CHECK(heard.version == LS_WIRE_VERSION && heard.from < LS_MAX_CLUSTER, "version %u, from %u", heard.version,
                heard.from);
@@ -22,7 +22,7 @@ static void check_opening(const uint8_t *data, size_t size)
         FUZZ_CHECK(heard.to == 3 && heard.number == 1, "to %u, number %u", heard.to, heard.number);
     ls_preamble_write(&heard, again);
     if (heard.address.bytes > 0) /* without a port there is no address, whatever its bytes are */
-        FUZZ_CHECK(memcmp(bytes, again, sizeof(bytes)) == 0, "another opening is written than was read");
+        FUZZ_CHECK(memcmp(bytes, again, sizeof(bytes)) == 0, "the preamble written differs from the one read");
 }
 
 static void check_reply(const uint8_t *data, size_t size)
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     switch (data[0] % 3) {
     case 0:
-        check_opening(data + 1, size - 1);
+        check_preamble(data + 1, size - 1);
         break;
     case 1:
         check_reply(data + 1, size - 1);
