@@ -26,11 +26,11 @@ static ls_status prepare_batch(ls_dataset *d)
         if (shape->rank > 0 && shape->dims[0] == LS_BATCH)
             return ls_fail(
                 LS_ERR_SHAPE,
-                "ls_batch: component %d has shape %s: batches whose last one may be smaller cannot be batched "
-                "again, only with drop_remainder",
+                "ls_batch: component %d has shape %s: batches can be batched again only if all have the same size; "
+                "set drop_remainder in the first ls_batch",
                 i, ls_shape_format(shape, text));
         if (shape->rank == LS_MAX_RANK)
-            return ls_fail(LS_ERR_SHAPE, "ls_batch: component %d has %d axes already, the most possible", i,
+            return ls_fail(LS_ERR_SHAPE, "ls_batch: component %d already has %d axes, the largest number", i,
                            shape->rank);
         memmove(shape->dims + 1, shape->dims, (size_t)shape->rank * sizeof *shape->dims);
         shape->dims[0] = d->u.batch.drop_remainder ? size : LS_BATCH;
@@ -147,7 +147,6 @@ ls_dataset *ls_batch(ls_dataset *source, int64_t size, bool drop_remainder)
     d->u.batch.size = size;
     d->u.batch.drop_remainder = drop_remainder;
     if (size < 1)
-        ls_dataset_fail(d, LS_ERR_INVALID, "ls_batch: a batch of %lld samples; it must have at least 1",
-                        (long long)size);
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_batch: the batch size must be at least 1 (got %lld)", (long long)size);
     return d;
 }

@@ -141,6 +141,9 @@ ls_dataset *ls_dataset_node(const ls_dataset_type *type, ls_dataset *source);
  * may be set. */
 ls_dataset *ls_dataset_over(const ls_dataset_type *type, ls_dataset *source, bool *built);
 
+/* For nodes whose elements are those of the source: copies spec, count, base and maps. */
+void ls_dataset_copy_source(ls_dataset *d);
+
 /* Stores an error in the node. Builders return ls_dataset_fail(d, LS_ERR_INVALID, "..."). */
 ls_dataset *ls_dataset_fail(ls_dataset *dataset, ls_status status, const char *format, ...) LS_PRINTF(3, 4);
 

@@ -80,7 +80,7 @@ static ls_status find_path(writer *w, const char *path, node **out)
     for (const char *part = path; *part != '\0';) {
         size_t chars = strcspn(part, "/");
         if (chars == 0 || n->entry)
-            return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is no path of an array", w->path, path);
+            return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is not a path of an array", w->path, path);
         LS_TRY(find_child(w, n, part, chars, &n));
         part += chars + (part[chars] == '/');
     }
@@ -93,7 +93,7 @@ static ls_status add_array(writer *w, const ls_safetensors_entry *entry)
     node *n;
     LS_TRY(find_path(w, entry->name, &n));
     if (n == &w->root || n->entry || n->count > 0)
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is there twice, or a group, too", w->path,
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is given twice, or is also a group", w->path,
                        entry->name);
     n->entry = entry;
     return LS_OK;
@@ -105,7 +105,8 @@ static ls_status add_group(writer *w, const ls_safetensors_pair *pair)
     LS_TRY(find_path(w, pair->key, &n));
     LS_TRY(find_child(w, n, "vars", 4, &n));
     if (strlen(pair->value) > MOST_MESSAGE / 2)
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': a name of %zu characters", w->path, strlen(pair->value));
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': a name of %zu characters is too long", w->path,
+                       strlen(pair->value));
     n->text = pair->value;
     return LS_OK;
 }
@@ -334,7 +335,7 @@ static ls_status put_array(writer *w, node *array)
     uint64_t m;
     if ((unsigned)array->entry->dtype >= LS_DTYPE_COUNT || !ls_data_bytes(array->entry->dtype, shape, &bytes) ||
         (bytes > 0 && !array->entry->data))
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is no array", w->path, array->entry->name);
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is not an array", w->path, array->entry->name);
     LS_TRY(begin_header(w, 4, &array->header));
     LS_TRY(add_message(w, 1, 8 + 8 * (size_t)shape->rank, &m));
     put(w, m, 1, 1);

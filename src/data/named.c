@@ -34,7 +34,7 @@ static ls_status read_idx(const place *p, ls_array *features, ls_array *labels)
     LS_TRY(ls_idx_read(p->features, features));
     LS_TRY(ls_idx_read(p->labels, labels));
     if (labels->shape.rank != 1)
-        return ls_fail(LS_ERR_DATA, "'%s': labels of shape %s; one axis was expected", p->labels,
+        return ls_fail(LS_ERR_DATA, "'%s': labels of shape %s; expected one axis", p->labels,
                        ls_shape_format(&labels->shape, text));
     return LS_OK;
 }
@@ -79,9 +79,9 @@ static ls_status check_part(const place *p, const ls_array *features, const ls_a
 {
     char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
     if (features->shape.rank < 2 || labels->shape.rank < 1)
-        return ls_fail(
-            LS_ERR_DATA, "'%s' has shape %s and '%s' %s: an axis of samples and one of features were expected",
-            p->features, ls_shape_format(&features->shape, a), p->labels, ls_shape_format(&labels->shape, b));
+        return ls_fail(LS_ERR_DATA, "'%s' has shape %s and '%s' %s: expected an axis of samples and one of features",
+                       p->features, ls_shape_format(&features->shape, a), p->labels,
+                       ls_shape_format(&labels->shape, b));
     if (features->shape.dims[0] != labels->shape.dims[0])
         return ls_fail(LS_ERR_DATA, "'%s' has %lld samples, but '%s' has %lld labels", p->features,
                        (long long)features->shape.dims[0], p->labels, (long long)labels->shape.dims[0]);
@@ -209,8 +209,8 @@ static ls_status fail_known(const known_set *set, const bool wanted[PARTS], ls_t
         for (int i = 0; wanted[part] && i < 2; i++)
             ls_text_add(&files, "%s%s", files.length ? ", " : "", file_names[part][i]);
     ls_status status =
-        ls_fail(LS_ERR_NOT_FOUND, "%s was not found. Its files are %s (plain or with .gz). Looked in: %s. %s.",
-                set->name, ls_text_get(&files), looked->length ? ls_text_get(looked) : "no folder", set->hint);
+        ls_fail(LS_ERR_NOT_FOUND, "cannot find %s: its files are %s (plain or with .gz); searched: %s. %s.", set->name,
+                ls_text_get(&files), looked->length ? ls_text_get(looked) : "no folder", set->hint);
     ls_text_free(&files);
     return status;
 }
@@ -240,12 +240,6 @@ static ls_status find_known(const known_set *set, const bool wanted[PARTS], plac
 }
 
 /* ---- Any name ---- */
-
-static bool ends_in(const char *text, const char *end)
-{
-    size_t a = strlen(text), b = strlen(end);
-    return a > b && strcmp(text + a - b, end) == 0;
-}
 
 static ls_status find_npz(const char *path, bool wanted[PARTS], place places[PARTS])
 {
@@ -287,7 +281,8 @@ static ls_status find(const char *name, bool wanted[PARTS], place places[PARTS])
 {
     static const char *const names[] = { "fashion-mnist", "mnist", "synthetic:" };
     if (strlen(name) >= PATH_MAX)
-        return ls_fail(LS_ERR_INVALID, "a name of %zu characters; %d are the most", strlen(name), PATH_MAX - 1);
+        return ls_fail(LS_ERR_INVALID, "the name has %zu characters; at most %d are possible", strlen(name),
+                       PATH_MAX - 1);
     if (strncmp(name, "synthetic:", strlen("synthetic:")) == 0)
         return find_synthetic(name, places);
     for (size_t i = 0; i < sizeof known_sets / sizeof *known_sets; i++)
@@ -295,13 +290,13 @@ static ls_status find(const char *name, bool wanted[PARTS], place places[PARTS])
             return find_known(&known_sets[i], wanted, places);
     if (is_folder(name))
         return find_folder(name, wanted, places);
-    if (ends_in(name, ".npz"))
+    if (ls_ends_with(name, ".npz"))
         return find_npz(name, wanted, places);
-    if (ends_in(name, ".csv"))
+    if (ls_ends_with(name, ".csv"))
         return find_csv(name, wanted, places);
     return ls_fail(
         LS_ERR_NOT_FOUND,
-        "no data named '%s': it is no folder, no .npz and no .csv file; give fashion-mnist, mnist, a FOLDER of IDX "
+        "no data named '%s': it is not a folder, .npz or .csv file; give fashion-mnist, mnist, a FOLDER of IDX "
         "files, FILE.npz, FILE.csv or synthetic:224x224x3,classes=1000,count=64%s",
         name, ls_suggest_name(name, names, sizeof names / sizeof *names).text);
 }

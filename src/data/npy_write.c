@@ -59,7 +59,7 @@ static ls_status describe(const char *path, const ls_array *array, char header[H
     size_t bytes = 0;
     const ls_shape *shape = &array->shape;
     if ((unsigned)array->dtype >= LS_DTYPE_COUNT)
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': no such dtype: %d", path, (int)array->dtype);
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': unknown dtype %d", path, (int)array->dtype);
     bool good = shape->rank >= 0 && shape->rank <= LS_MAX_RANK;
     for (int i = 0; good && i < shape->rank; i++)
         good = shape->dims[i] >= 0; /* LS_BATCH is negative */
@@ -108,7 +108,7 @@ static ls_status make_member(const char *path, const char *name, const ls_array 
 ls_status ls_npz_write(const char *path, const char *const *names, const ls_array *arrays, size_t count)
 {
     if (!path || (count > 0 && (!names || !arrays)))
-        return ls_fail(LS_ERR_INVALID, "ls_npz_write: a path, names and arrays are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_npz_write: path, names or arrays is NULL");
     piece *pieces = calloc(count + 1, sizeof *pieces);
     ls_zip_new *members = calloc(count + 1, sizeof *members);
     ls_status status =

@@ -177,7 +177,8 @@ ls_status ls_on_demand_create(ls_dataset *dataset, uint64_t epoch, ls_on_demand 
     bool can;
     LS_TRY(ls_on_demand_can(dataset, &can));
     if (!can)
-        return ls_fail(LS_ERR_INTERNAL, "%s: samples of this dataset are not made one by one", dataset->type->name);
+        return ls_fail(LS_ERR_INTERNAL, "%s: samples of this dataset cannot be computed one by one",
+                       dataset->type->name);
     ls_on_demand *d = calloc(1, sizeof(*d));
     if (!d)
         return ls_fail(LS_ERR_MEMORY, "no memory for a pass over data");

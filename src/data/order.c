@@ -5,15 +5,6 @@
 #include "base/size.h"
 #include "data/dataset.h"
 
-static void like_source(ls_dataset *d)
-{
-    d->spec = d->source->spec;
-    d->count = d->source->count;
-    d->base = d->source->base;
-    d->origin = d->source->origin;
-    d->maps = d->source->maps;
-}
-
 /* ---- Repeat ---- */
 
 typedef struct repeat_state {
@@ -25,14 +16,14 @@ typedef struct repeat_state {
 static ls_status prepare_repeat(ls_dataset *d)
 {
     int64_t times = d->u.order.count;
-    like_source(d);
+    ls_dataset_copy_source(d);
     if (times == 0 || d->count == 0)
         d->count = 0;
     else if (times < 0 || d->count == LS_INFINITE)
         d->count = LS_INFINITE;
     else if (d->count >= 0 && !ls_i64_mul(d->count, times, &d->count))
         return ls_fail(LS_ERR_OVERFLOW,
-                       "ls_repeat: %lld elements %lld times are too many to count; -1 repeats for ever",
+                       "ls_repeat: %lld elements %lld times are too many to count; -1 repeats without end",
                        (long long)d->source->count, (long long)times);
     return LS_OK;
 }
@@ -84,7 +75,7 @@ const ls_dataset_type ls_type_repeat = { .name = "ls_repeat",
 static ls_status prepare_take(ls_dataset *d)
 {
     int64_t most = d->u.order.count;
-    like_source(d);
+    ls_dataset_copy_source(d);
     if (most >= 0 && (d->count == LS_INFINITE || d->count > most || most == 0))
         d->count = most;
     return LS_OK;
@@ -103,7 +94,7 @@ static ls_status next_take(ls_cursor *cursor, ls_slot *slot, bool *end)
 static ls_status prepare_skip(ls_dataset *d)
 {
     int64_t first = d->u.order.count;
-    like_source(d);
+    ls_dataset_copy_source(d);
     if (first < 0)
         d->count = 0;
     else if (d->count >= 0)
@@ -137,7 +128,7 @@ static ls_dataset *ordered(const ls_dataset_type *type, ls_dataset *source, int6
         return d;
     d->u.order.count = count;
     if (count < -1)
-        ls_dataset_fail(d, LS_ERR_INVALID, "%s: the count is %lld; it must be 0 or more, or -1 for all", type->name,
+        ls_dataset_fail(d, LS_ERR_INVALID, "%s: the count must be at least 0, or -1 for all (got %lld)", type->name,
                         (long long)count);
     return d;
 }
@@ -162,7 +153,7 @@ ls_dataset *ls_skip(ls_dataset *source, int64_t count)
 static ls_status prepare_shard(ls_dataset *d)
 {
     int64_t shards = d->u.shard.count, index = d->u.shard.index;
-    like_source(d);
+    ls_dataset_copy_source(d);
     if (d->count >= 0)
         d->count = d->count / shards + (index < d->count % shards);
     return LS_OK;
@@ -194,7 +185,7 @@ ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index)
     d->u.shard.index = index;
     if (count < 1 || index < 0 || index >= count)
         ls_dataset_fail(d, LS_ERR_INVALID,
-                        "ls_shard: shard %lld of %lld; there must be at least one, and the first is 0",
+                        "ls_shard: shard %lld of %lld; the index must be at least 0 and less than the number of shards",
                         (long long)index, (long long)count);
     return d;
 }
@@ -217,7 +208,7 @@ typedef struct shuffle_state {
 
 static ls_status prepare_shuffle(ls_dataset *d)
 {
-    like_source(d);
+    ls_dataset_copy_source(d);
     d->shuffles++;
     return LS_OK;
 }
@@ -383,7 +374,7 @@ ls_dataset *ls_shuffle(ls_dataset *source, int64_t buffer, uint64_t seed)
     d->u.shuffle.buffer = buffer;
     d->u.shuffle.seed = seed;
     if (buffer < 1)
-        ls_dataset_fail(d, LS_ERR_INVALID, "ls_shuffle: a window of %lld elements; it must hold at least 1",
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_shuffle: the window must have at least 1 element (got %lld)",
                         (long long)buffer);
     return d;
 }

@@ -129,7 +129,7 @@ static ls_status start(ls_cursor *cursor, int threads, int64_t ring_count)
     a->ring = calloc((size_t)ring_count, sizeof *a->ring);
     a->threads = calloc((size_t)threads, sizeof *a->threads);
     if (!a->ring || !a->threads)
-        return ls_fail(LS_ERR_MEMORY, "%s: no memory for %lld elements ahead", cursor->dataset->type->name,
+        return ls_fail(LS_ERR_MEMORY, "%s: no memory to prefetch %lld elements", cursor->dataset->type->name,
                        (long long)ring_count);
     for (; a->thread_count < threads; a->thread_count++) {
         int error = ls_thread_start(&a->threads[a->thread_count], work, a);
@@ -241,7 +241,8 @@ ls_dataset *ls_map_with(ls_dataset *source, ls_map_options options)
     if (!options.function)
         ls_dataset_fail(d, LS_ERR_INVALID, "ls_map: the function is NULL");
     if (options.threads < 0 || options.threads > MOST_THREADS)
-        ls_dataset_fail(d, LS_ERR_INVALID, "ls_map: %d threads; 0 to %d are possible", options.threads, MOST_THREADS);
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_map: the number of threads must be from 0 to %d (got %d)", MOST_THREADS,
+                        options.threads);
     return d;
 }
 
@@ -249,11 +250,7 @@ ls_dataset *ls_map_with(ls_dataset *source, ls_map_options options)
 
 static ls_status prepare_prefetch(ls_dataset *d)
 {
-    d->spec = d->source->spec;
-    d->count = d->source->count;
-    d->base = d->source->base;
-    d->origin = d->source->origin;
-    d->maps = d->source->maps;
+    ls_dataset_copy_source(d);
     return LS_OK;
 }
 
@@ -282,6 +279,6 @@ ls_dataset *ls_prefetch(ls_dataset *source, int count)
         return d;
     d->u.prefetch.count = count;
     if (count < 1 || count > MOST_AHEAD)
-        ls_dataset_fail(d, LS_ERR_INVALID, "ls_prefetch: %d elements ahead; 1 to %d are possible", count, MOST_AHEAD);
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_prefetch: the count must be from 1 to %d (got %d)", MOST_AHEAD, count);
     return d;
 }

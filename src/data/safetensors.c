@@ -87,7 +87,7 @@ static ls_status read_shape(const ls_json_at *tensor, ls_shape *out)
         LS_TRY(ls_json_element(&at, i, &size));
         LS_TRY(ls_json_i64(&size, &shape.dims[i]));
         if (shape.dims[i] < 0)
-            return ls_json_fail(&size, LS_ERR_DATA, "a size of %lld", (long long)shape.dims[i]);
+            return ls_json_fail(&size, LS_ERR_DATA, "the size %lld is negative", (long long)shape.dims[i]);
     }
     shape.rank = (int)rank;
     *out = shape;
@@ -101,7 +101,7 @@ static ls_status read_offset(const ls_json_at *offsets, size_t index, size_t *ou
     LS_TRY(ls_json_element(offsets, index, &at));
     LS_TRY(ls_json_i64(&at, &value));
     if (value < 0 || (uint64_t)value > SIZE_MAX)
-        return ls_json_fail(&at, LS_ERR_DATA, "an offset of %lld", (long long)value);
+        return ls_json_fail(&at, LS_ERR_DATA, "the offset %lld is negative", (long long)value);
     *out = (size_t)value;
     return LS_OK;
 }
@@ -124,11 +124,11 @@ static ls_status read_tensor(const ls_json_at *at, record *out)
     LS_TRY(read_shape(at, &out->entry.shape));
     LS_TRY(ls_json_get_array(at, "data_offsets", &offsets));
     if (ls_json_count(&offsets) != 2)
-        return ls_json_fail(&offsets, LS_ERR_DATA, "%zu numbers instead of begin and end", ls_json_count(&offsets));
+        return ls_json_fail(&offsets, LS_ERR_DATA, "%zu numbers; expected begin and end", ls_json_count(&offsets));
     LS_TRY(read_offset(&offsets, 0, &out->begin));
     LS_TRY(read_offset(&offsets, 1, &out->end));
     if (out->end < out->begin)
-        return ls_json_fail(&offsets, LS_ERR_DATA, "the end %zu is before the begin %zu", out->end, out->begin);
+        return ls_json_fail(&offsets, LS_ERR_DATA, "the end %zu is before the beginning %zu", out->end, out->begin);
     ls_shape_format(&out->entry.shape, text);
     if (!count_bytes(out->entry.dtype, &out->entry.shape, &out->entry.bytes))
         return ls_json_fail(at, LS_ERR_DATA, "the shape %s is too large", text);
@@ -266,7 +266,7 @@ static ls_status read_exactly(const source *source, const char *what, void *data
     size_t got = 0;
     LS_TRY(read_up_to(source, data, bytes, &got));
     if (got != bytes)
-        return ls_fail(LS_ERR_DATA, "'%s' ends in the middle of %s: %zu bytes of %zu", source->path, what, got, bytes);
+        return ls_fail(LS_ERR_DATA, "'%s' is truncated in %s: %zu bytes of %zu", source->path, what, got, bytes);
     return LS_OK;
 }
 
@@ -289,13 +289,13 @@ static ls_status read_header_size(const source *source, size_t *out)
     uint64_t bytes = 0;
     LS_TRY(read_exactly(source, "the size of its header", &bytes, PREFIX));
     if (bytes > LS_SAFETENSORS_HEADER_LIMIT)
-        return ls_fail(LS_ERR_DATA, "'%s' is not a safetensors file: a header of %llu bytes, the most accepted is %zu",
+        return ls_fail(LS_ERR_DATA, "'%s' is not a safetensors file: a header of %llu bytes; at most %zu are accepted",
                        source->path, (unsigned long long)bytes, LS_SAFETENSORS_HEADER_LIMIT);
     if (bytes < 2)
         return ls_fail(LS_ERR_DATA, "'%s' is not a safetensors file: a header of %llu bytes", source->path,
                        (unsigned long long)bytes);
     if (source->sized && bytes > source->bytes - PREFIX)
-        return ls_fail(LS_ERR_DATA, "'%s' is cut short: a header of %llu bytes in a file of %llu", source->path,
+        return ls_fail(LS_ERR_DATA, "'%s' is truncated: a header of %llu bytes in a file of %llu", source->path,
                        (unsigned long long)bytes, (unsigned long long)source->bytes);
     *out = (size_t)bytes;
     return LS_OK;
@@ -329,7 +329,7 @@ static ls_status read_data(const source *source, size_t header_bytes, size_t tot
     uint64_t there = source->bytes - PREFIX - header_bytes;
     if (source->sized && there != total)
         return ls_fail(LS_ERR_DATA, "'%s' %s: %llu bytes of data, but its header describes %zu", source->path,
-                       there < total ? "is cut short" : "is too long", (unsigned long long)there, total);
+                       there < total ? "is truncated" : "is too long", (unsigned long long)there, total);
     bool fits = ls_size_mul(file->count, ALIGNMENT, &room);
     for (size_t i = 0; i < file->count; i++) /* at most twice the size of the file */
         fits = fits && ls_size_add(room, file->records[i].entry.bytes, &room);
@@ -503,7 +503,7 @@ static ls_status make_header_part(const char *path, const json_t *header, ls_fil
     if (length == 0)
         return ls_fail(LS_ERR_MEMORY, "no memory for the header of '%s'", path);
     if (padded > LS_SAFETENSORS_HEADER_LIMIT)
-        return ls_fail(LS_ERR_OVERFLOW, "cannot write '%s': its header would have %llu bytes, the most allowed is %zu",
+        return ls_fail(LS_ERR_OVERFLOW, "cannot write '%s': its header would have %llu bytes; at most %zu are allowed",
                        path, (unsigned long long)padded, LS_SAFETENSORS_HEADER_LIMIT);
     char *data = malloc(PREFIX + (size_t)padded);
     if (data == NULL)

@@ -63,7 +63,7 @@ static ls_status find_end(const ls_data_file *file, unsigned char end[END_BYTES]
     free(tail);
     if (status == LS_OK && !found)
         status = ls_fail(LS_ERR_DATA,
-                         "'%s' is no zip archive, or it is cut short: no end of the directory in its last %zu bytes",
+                         "'%s' is not a zip archive, or is truncated: no end of the directory in its last %zu bytes",
                          file->path, room);
     return status;
 }
@@ -72,11 +72,11 @@ static ls_status read_end64(const ls_data_file *file, uint64_t end_offset, ls_zi
 {
     unsigned char locator[LOCATOR_BYTES], end[END64_BYTES];
     if (end_offset < LOCATOR_BYTES)
-        return ls_fail(LS_ERR_DATA, "'%s': no room for the 64-bit directory's place before byte %llu", file->path,
+        return ls_fail(LS_ERR_DATA, "'%s': no space for the 64-bit locator before byte %llu", file->path,
                        (unsigned long long)end_offset);
-    LS_TRY(ls_data_file_at(file, end_offset - LOCATOR_BYTES, locator, sizeof locator, "the 64-bit directory's place"));
+    LS_TRY(ls_data_file_at(file, end_offset - LOCATOR_BYTES, locator, sizeof locator, "the 64-bit locator"));
     if (!has_signature(locator, 6, 7))
-        return ls_fail(LS_ERR_DATA, "'%s': expected the 64-bit directory's place at byte %llu", file->path,
+        return ls_fail(LS_ERR_DATA, "'%s': expected the 64-bit locator at byte %llu", file->path,
                        (unsigned long long)(end_offset - LOCATOR_BYTES));
     LS_TRY(ls_data_file_at(file, u64(locator + 8), end, sizeof end, "the 64-bit directory's end"));
     if (!has_signature(end, 6, 6))
@@ -100,12 +100,12 @@ ls_status ls_zip_open(const ls_data_file *file, ls_zip *out)
     if (zip.count == 0xffff || bytes == FULL_32 || zip.directory_offset == FULL_32)
         LS_TRY(read_end64(file, end_offset, &zip, &bytes));
     if (bytes > MOST_DIRECTORY)
-        return ls_fail(LS_ERR_DATA, "'%s': a directory of %llu bytes; %llu are the most accepted", file->path,
+        return ls_fail(LS_ERR_DATA, "'%s': a directory of %llu bytes; at most %llu are accepted", file->path,
                        (unsigned long long)bytes, (unsigned long long)MOST_DIRECTORY);
     zip.directory_bytes = (size_t)bytes;
     if (zip.directory_offset > file->bytes || bytes > file->bytes - zip.directory_offset)
         return ls_fail(LS_ERR_DATA,
-                       "'%s' is cut short: a directory of %llu bytes at byte %llu was expected, the file has %llu",
+                       "'%s' is truncated: expected a directory of %llu bytes at byte %llu, but the file has %llu",
                        file->path, (unsigned long long)bytes, (unsigned long long)zip.directory_offset,
                        (unsigned long long)file->bytes);
     zip.directory = malloc(zip.directory_bytes + 1);
@@ -240,19 +240,19 @@ ls_status ls_zip_stream(const ls_zip *zip, const char *name, const ls_zip_member
         return ls_fail(LS_ERR_UNSUPPORTED, "'%s' (%s) is encrypted, which is not supported", path, name);
     if (member->method != METHOD_STORED && member->method != METHOD_DEFLATED)
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "'%s' (%s) is packed by zip method %u; stored (0) and deflated (8) are supported", path, name,
-                       member->method);
+                       "'%s' (%s) is compressed by zip method %u; stored (0) and deflated (8) are supported", path,
+                       name, member->method);
     LS_TRY(ls_data_file_at(zip->file, member->offset, local, sizeof local, "a member's header"));
     if (!has_signature(local, 3, 4))
         return ls_fail(LS_ERR_DATA, "'%s' (%s): expected the member's header at byte %llu, found 0x%08x", path, name,
                        (unsigned long long)member->offset, (unsigned)u32(local));
     uint64_t begin = member->offset + LOCAL_BYTES + u16(local + 26) + u16(local + 28);
     if (begin > zip->file->bytes || member->packed > zip->file->bytes - begin)
-        return ls_fail(LS_ERR_DATA, "'%s' (%s) is cut short: %llu bytes at byte %llu were expected, the file has %llu",
+        return ls_fail(LS_ERR_DATA, "'%s' (%s) is truncated: expected %llu bytes at byte %llu, but the file has %llu",
                        path, name, (unsigned long long)member->packed, (unsigned long long)begin,
                        (unsigned long long)zip->file->bytes);
     if (member->method == METHOD_STORED && member->packed != member->unpacked)
-        return ls_fail(LS_ERR_DATA, "'%s' (%s): a stored member of %llu bytes takes %llu", path, name,
+        return ls_fail(LS_ERR_DATA, "'%s' (%s): a stored member of %llu bytes occupies %llu", path, name,
                        (unsigned long long)member->unpacked, (unsigned long long)member->packed);
     LS_TRY(ls_stream_open(zip->file, name, member->method == METHOD_STORED ? LS_PACKING_NONE : LS_PACKING_DEFLATE,
                           begin, member->packed, out));
@@ -273,8 +273,8 @@ static ls_status read_whole(const ls_zip *zip, const char *name, size_t limit, c
     ls_status status = LS_OK;
     char *room = NULL;
     if (member.unpacked > limit || member.unpacked > ls_stream_most(stream))
-        status = ls_fail(LS_ERR_DATA, "'%s': %s says that it has %llu bytes, %llu are the most that it could", path,
-                         name, (unsigned long long)member.unpacked,
+        status = ls_fail(LS_ERR_DATA, "'%s': %s claims to have %llu bytes; at most %llu are possible", path, name,
+                         (unsigned long long)member.unpacked,
                          (unsigned long long)(limit < ls_stream_most(stream) ? limit : ls_stream_most(stream)));
     else if ((room = malloc((size_t)member.unpacked + 1)) == NULL)
         status = ls_fail(LS_ERR_MEMORY, "no memory for %s of '%s'", name, path);

@@ -119,8 +119,9 @@ static ls_status measure(const writer *w, size_t *head_bytes, size_t *part_count
     for (size_t i = 0; fits && i < w->count; i++) {
         size_t name = strlen(w->members[i].name);
         if (name == 0 || name > MOST_NAME || !ls_is_utf8(w->members[i].name))
-            return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%.80s\" is no name for a member of a zip archive",
-                           w->path, w->members[i].name);
+            return ls_fail(LS_ERR_INVALID,
+                           "cannot write '%s': \"%.80s\" is not a valid name for a member of a zip archive", w->path,
+                           w->members[i].name);
         for (size_t k = 0; k < i; k++)
             if (strcmp(w->members[k].name, w->members[i].name) == 0)
                 return ls_fail(LS_ERR_INVALID, "cannot write '%s': two members are named \"%s\"", w->path,
