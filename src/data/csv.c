@@ -1,5 +1,5 @@
-/* CSV reader: one sample per line, values separated by commas, the label last. A first line without
- * any number is a header. Errors name line and column, counted from 1. */
+/* CSV reader: one sample per line, the label last. A first line without any number is a header.
+ * Errors count lines and columns from 1. */
 #include <math.h>
 #include <string.h>
 
@@ -41,8 +41,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Returns the next field of the line without surrounding blanks and quotes; false if there is
- * none. */
+/* Strips blanks and quotes; returns false if there is no field. */
 static bool next_field(const char **at, const char *end, field *out)
 {
     if (!*at)
@@ -62,7 +61,6 @@ static bool next_field(const char **at, const char *end, field *out)
     return true;
 }
 
-/* Copies the field to a string; returns false if it cannot be a number. */
 static bool take_text(const field *f, char text[FIELD_CHARS])
 {
     if (f->chars == 0 || f->chars >= FIELD_CHARS || memchr(f->begin, 0, f->chars))
@@ -138,7 +136,6 @@ static ls_status read_line(table *t, const char *at, const char *end)
     return LS_OK;
 }
 
-/* Counts the columns of the first line and decides whether it is a header. */
 static ls_status first_line(table *t, const char *at, const char *end, bool *is_header)
 {
     const char *again = at;
@@ -186,7 +183,7 @@ static ls_status read_lines(table *t)
     return LS_OK;
 }
 
-/* Labels become int64 if all are integers, float32 otherwise. */
+/* int64 if all labels are integers, else float32. */
 static ls_status finish(table *t, ls_array *features, ls_array *labels)
 {
     ls_shape rows = LS_SHAPE(t->rows);

@@ -30,7 +30,7 @@ void ls_dataset_copy_source(ls_dataset *d)
     d->maps = d->source->maps;
 }
 
-/* Returns whether the node has an error; locks because another thread may be preparing it. */
+/* Locks, because another thread may be preparing the node. */
 static bool keeps_error(ls_dataset *d)
 {
     if (ls_dataset_is_lost(d))

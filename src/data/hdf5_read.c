@@ -1,4 +1,4 @@
-/* Reader of HDF5 files. The whole file is in memory; everything in it is checked before use. */
+/* Everything in the file is checked before use. */
 #include <string.h>
 
 #include "base/size.h"
@@ -55,7 +55,7 @@ static ls_status unsupported(const reader *r, const char *name, const char *what
     return ls_fail(LS_ERR_UNSUPPORTED, "'%s': \"/%s\" %s", r->path, name, what);
 }
 
-/* Returns the bytes at an offset; NULL if they are not within the file. */
+/* Returns NULL if the bytes are not within the file. */
 static const unsigned char *at(const reader *r, uint64_t offset, uint64_t bytes)
 {
     return offset <= r->bytes && bytes <= r->bytes - offset ? r->data + offset : NULL;
@@ -108,7 +108,7 @@ typedef struct block {
     uint64_t offset, bytes;
 } block;
 
-/* Reads the messages of one block and appends continuations to `blocks`. */
+/* Appends continuations to `blocks`. */
 static ls_status read_block(reader *r, const char *name, block b, object *o, block *blocks, size_t *count)
 {
     const unsigned char *p = at(r, b.offset, b.bytes);
@@ -160,8 +160,8 @@ typedef struct element {
     bool is_signed, is_integer;
 } element;
 
-/* Checks the layout of an IEEE number: position and bits of the exponent, bits of the fraction (at
- * 0), and the bias. */
+/* Position and bits of the exponent, bits of the fraction (at 0), and the bias of an IEEE number.
+ * */
 static bool is_float(const unsigned char *p, int exponent, int exponent_bits, int fraction_bits, uint64_t bias)
 {
     return p[12] == exponent && p[13] == exponent_bits && p[14] == 0 && p[15] == fraction_bits &&
@@ -234,7 +234,7 @@ static ls_status read_shape(const reader *r, const char *name, const message *m,
     return LS_OK;
 }
 
-/* Finds the elements: contiguous in the file, or in the header itself. */
+/* The elements are contiguous in the file, or in the header itself. */
 static ls_status find_data(reader *r, const char *name, const message *m, size_t needed, const unsigned char **out)
 {
     static const unsigned char nothing;
@@ -265,7 +265,6 @@ static ls_status find_data(reader *r, const char *name, const message *m, size_t
     return LS_OK;
 }
 
-/* Converts integers of types that the library does not have. */
 static void widen_integers(const element *e, const unsigned char *from, size_t count, void *to)
 {
     for (size_t i = 0; i < count; i++) {
@@ -311,7 +310,7 @@ static ls_status read_dataset(reader *r, const char *name, const object *o)
 
 /* ---- Groups ---- */
 
-/* A group being read: its path and its names. */
+/* A group being read. */
 typedef struct group {
     const char *name;
     int depth;

@@ -1,5 +1,5 @@
-/* Writer of HDF5 files: first all metadata in one block of memory, then the arrays at multiples of
- * 8. Names in a group are sorted and there are no dates: equal calls give equal bytes. */
+/* Writer of HDF5 files: first all metadata in one block, then the arrays at multiples of 8. Names
+ * are sorted and there are no dates: equal calls give equal bytes. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -44,7 +44,7 @@ static ls_status no_memory(const writer *w)
     return ls_fail(LS_ERR_MEMORY, "no memory to write '%s'", w->path);
 }
 
-/* Finds the child with a name; creates it if it does not exist. */
+/* Creates the child if it does not exist. */
 static ls_status find_child(writer *w, node *parent, const char *name, size_t chars, node **out)
 {
     size_t place = 0;
@@ -73,7 +73,7 @@ static ls_status find_child(writer *w, node *parent, const char *name, size_t ch
     return LS_OK;
 }
 
-/* Finds a node by its path, "layers/dense/vars"; creates missing nodes. */
+/* Creates missing nodes of the path, "layers/dense/vars". */
 static ls_status find_path(writer *w, const char *path, node **out)
 {
     node *n = &w->root;
@@ -151,8 +151,8 @@ static void put_text(writer *w, uint64_t offset, const char *text)
 
 /* ---- Groups ---- */
 
-/* Writes a tree node. `names` are the heap positions of each child's last name. The children of
- * level 0 are symbol tables. */
+/* `names` are the heap positions of each child's last name. The children of level 0 are symbol
+ * tables. */
 static ls_status put_tree(writer *w, int level, const uint64_t *children, const uint64_t *names, size_t count,
                           uint64_t before, uint64_t left, uint64_t *out)
 {
@@ -174,8 +174,7 @@ static ls_status put_tree(writer *w, int level, const uint64_t *children, const 
     return LS_OK;
 }
 
-/* Writes levels of tree nodes over `count` symbol tables up to a single root. Overwrites both
- * lists. */
+/* Overwrites both lists. */
 static ls_status put_levels(writer *w, uint64_t *children, uint64_t *names, size_t count, uint64_t *root)
 {
     for (int level = 0;; level++) {
@@ -196,8 +195,6 @@ static ls_status put_levels(writer *w, uint64_t *children, uint64_t *names, size
     }
 }
 
-/* Writes the heap of a group: an empty name, then the children's names. Sets `places` to their
- * positions. */
 static ls_status put_heap(writer *w, const node *group, uint64_t *places, uint64_t *out)
 {
     size_t bytes = ALIGNMENT;
@@ -263,7 +260,6 @@ static ls_status add_message(writer *w, unsigned kind, size_t bytes, uint64_t *o
     return LS_OK;
 }
 
-/* Adds the attribute name = text, a UTF-8 string of fixed length. */
 static ls_status add_attribute(writer *w, const char *text)
 {
     uint64_t m;
@@ -357,7 +353,7 @@ static ls_status put_array(writer *w, node *array)
     return LS_OK;
 }
 
-/* Writes the children before their group, which refers to them. */
+/* Children come before their group, which refers to them. */
 static ls_status put_node(writer *w, node *n)
 {
     if (n->entry)
@@ -382,7 +378,7 @@ static void put_superblock(writer *w)
     put(w, 64, w->root.header, 8);
 }
 
-/* Assigns each array's position in the file, in tree order, and adds its bytes to the parts. */
+/* Places the arrays in tree order. */
 static void place_arrays(writer *w, const node *n, ls_file_part *parts, size_t *count)
 {
     static const unsigned char zeros[ALIGNMENT];

@@ -1,5 +1,5 @@
-/* Reader of IDX files, the format of MNIST: two zero bytes, element type, rank; then the size of
- * each axis; then the elements. All numbers are big-endian. */
+/* Reader of IDX files, the format of MNIST: two zero bytes, element type, rank, the size of each
+ * axis, the elements. All numbers are big-endian. */
 #include <string.h>
 
 #include "base/status.h"

@@ -11,7 +11,7 @@ void ls_cursor_destroy(ls_cursor *cursor)
     if (!cursor)
         return;
     if (cursor->state && cursor->dataset->type->end)
-        /* Before the source is destroyed, because its threads may use the source. */
+        /* First, because its threads may use the source. */
         cursor->dataset->type->end(cursor);
     ls_cursor_destroy(cursor->source);
     free(cursor->state);

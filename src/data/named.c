@@ -1,4 +1,4 @@
-/* Datasets by name: finds the files and reads the training and test parts on first use. */
+/* Datasets by name: the training and test parts are read on first use. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,6 @@
 
 static const char *const part_names[PARTS] = { "train", "test" };
 
-/* Source of a part. */
 typedef struct place {
     ls_status (*read)(const struct place *place, ls_array *features, ls_array *labels);
     int part;
@@ -61,7 +60,7 @@ static bool is_finite(const ls_array *array, int64_t i)
                                   : isfinite(((const double *)array->data)[i]);
 }
 
-/* Reports NaN and infinity here, where the element can be named, and not hours later in a loss. */
+/* Reports NaN and infinity here, where the element can be named, not later in a loss. */
 static ls_status check_finite(const char *name, const ls_array *array)
 {
     int64_t count = 0;
@@ -116,7 +115,7 @@ static const char *const file_names[PARTS][2] = {
     { "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" },
 };
 
-/* Finds a file with or without .gz; "-idx3" may also be written ".idx3". */
+/* "-idx3" may also be written ".idx3". */
 static bool find_file(const char *folder, const char *name, char out[PATH_MAX])
 {
     static const char *const endings[] = { "", ".gz" };
@@ -134,7 +133,7 @@ static bool find_file(const char *folder, const char *name, char out[PATH_MAX])
     return false;
 }
 
-/* Finds the files of the wanted parts; lists missing ones in `missing`. */
+/* Lists missing files in `missing`. */
 static void find_parts(const char *folder, const bool wanted[PARTS], place places[PARTS], ls_text *missing)
 {
     for (int part = 0; part < PARTS; part++) {
@@ -184,7 +183,7 @@ static const known_set known_sets[] = {
       "them" },
 };
 
-/* Lists the folders to search, in order; returns their number. */
+/* Lists the folders to search, in order. */
 static int list_folders(const known_set *set, char folders[MOST_FOLDERS][PATH_MAX])
 {
     const char *data = getenv("LOCKSTEP_DATA"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -276,7 +275,7 @@ static ls_status find_synthetic(const char *name, place places[PARTS])
     return LS_OK;
 }
 
-/* Finds the files of any name; clears wanted[1] if the dataset has no test part. */
+/* Clears wanted[1] if the dataset has no test part. */
 static ls_status find(const char *name, bool wanted[PARTS], place places[PARTS])
 {
     static const char *const names[] = { "fashion-mnist", "mnist", "synthetic:" };

@@ -1,4 +1,4 @@
-/* Reader of NumPy arrays: .npy, and .npz, a zip archive of .npy files. */
+/* Reader of NumPy arrays: .npy and .npz. */
 #include <ctype.h>
 #include <string.h>
 

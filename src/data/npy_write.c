@@ -1,6 +1,5 @@
 /* Writer of NumPy files. The .npy format: a magic number, the length of the header (u16), the
- * header (a Python dictionary, padded with spaces so that the data begins at a multiple of 64), the
- * elements. An .npz is a zip archive of .npy files. */
+ * header (a Python dictionary, padded with spaces to a multiple of 64), the elements. */
 #include "lockstep/data.h"
 
 #include <string.h>
@@ -51,7 +50,6 @@ static size_t make_header(ls_dtype dtype, const ls_shape *shape, char header[HEA
     return length;
 }
 
-/* Makes the header and sets the parts of the file. */
 static ls_status describe(const char *path, const ls_array *array, char header[HEADER], ls_file_part parts[2])
 {
     char text[LS_SHAPE_TEXT];
@@ -85,7 +83,7 @@ ls_status ls_npy_write(const char *path, ls_array array)
 
 /* ---- Archives ---- */
 
-/* Header and parts of an array while the archive is written. */
+/* One array while the archive is written. */
 typedef struct piece {
     char header[HEADER];
     ls_file_part parts[2];

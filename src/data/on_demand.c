@@ -1,6 +1,6 @@
-/* Samples computed on demand. A cursor over rows gives the row numbers of a batch in advance; the
- * caller or threads compute each sample once. There are two batches: the current one, and the next
- * one, of which threads compute the samples that were requested of the current one. */
+/* A cursor over rows gives the row numbers of a batch in advance; the caller or threads compute
+ * each sample once. There are two batches: the current one, and the next one, of which threads
+ * compute the samples that were requested of the current one. */
 #include "data/on_demand.h"
 
 #include <string.h>
@@ -227,7 +227,7 @@ void ls_on_demand_destroy(ls_on_demand *d)
     free(d);
 }
 
-/* Reads the row numbers of the next batch into `b`. No thread works on `b` meanwhile. */
+/* No thread works on `b` meanwhile. */
 static ls_status read_rows(ls_on_demand *d, demand_batch *b)
 {
     free(b->message);
@@ -251,7 +251,6 @@ static ls_status read_rows(ls_on_demand *d, demand_batch *b)
     return ls_slot_make(&b->data, &d->dataset->spec, b->count);
 }
 
-/* With threads, reads the row numbers of the next batch as soon as a batch becomes current. */
 static ls_status read_ahead(ls_on_demand *d)
 {
     demand_batch *b = &d->two[1 - d->at];
@@ -262,7 +261,7 @@ static ls_status read_ahead(ls_on_demand *d)
     return LS_OK;
 }
 
-/* Cancels the requests for the current batch and waits for samples being computed. */
+/* Cancels requests and waits for samples being computed. */
 static void finish_batch(ls_on_demand *d)
 {
     demand_batch *b = &d->two[d->at];

@@ -1,4 +1,4 @@
-/* Nodes that change only the order and number of elements: repeat, take, skip, shard, shuffle. */
+/* Nodes that change only the order and number of elements. */
 #include <string.h>
 
 #include "base/philox.h"
@@ -28,8 +28,7 @@ static ls_status prepare_repeat(ls_dataset *d)
     return LS_OK;
 }
 
-/* Numbers the epochs of the source: every repetition is a separate epoch, also across the epochs of
- * this node. */
+/* Every repetition is a separate epoch of the source, also across the epochs of this node. */
 static uint64_t epoch_of(const ls_cursor *cursor, int64_t pass)
 {
     int64_t times = cursor->dataset->u.order.count;
@@ -192,9 +191,9 @@ ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index)
 
 /* ---- Shuffle ---- */
 
-/* Window of elements; holds only row numbers if elements are rows. Each draw removes a random
- * element and replaces it by the next of the source, or by the last of the window once the source
- * has ended. If the window holds the whole dataset, this is the Fisher-Yates shuffle. */
+/* Window of elements, or of row numbers. Each draw removes a random element and replaces it by the
+ * next of the source, or by the last of the window once the source has ended. If the window holds
+ * the whole dataset, this is the Fisher-Yates shuffle. */
 typedef struct shuffle_state {
     ls_philox_key key;
     uint64_t block; /* number of the next block of random numbers */
@@ -237,8 +236,8 @@ static uint32_t draw_word(ls_cursor *cursor)
     return state->words.word[state->used++];
 }
 
-/* Uniform number in 0 .. bound - 1 (Lemire's multiplication); rejects words that would bias the
- * result. */
+/* Uniform number below `bound` (Lemire's multiplication); rejects words that would bias the result.
+ * */
 static uint32_t draw_below(ls_cursor *cursor, uint32_t bound)
 {
     uint64_t product = (uint64_t)draw_word(cursor) * bound;
@@ -280,8 +279,7 @@ static ls_status make_room(ls_cursor *cursor)
     return LS_OK;
 }
 
-/* Reads the next element of the source into position `at`. At the source's end only sets
- * `drained`. */
+/* At the source's end only sets `drained`. */
 static ls_status pull(ls_cursor *cursor, int64_t at, ls_slot *spare)
 {
     shuffle_state *state = cursor->state;

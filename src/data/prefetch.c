@@ -1,9 +1,7 @@
-/* ls_map and ls_prefetch: elements computed ahead by other threads.
- *
- * A thread claims the next item of a ring buffer and reads its element from the source, one thread
- * at a time so that items keep the source's order. Then it calls the function, concurrently with
- * other threads. The iterating thread takes the items in order. An end or an error is also an item;
- * nothing is read after it. */
+/* ls_map and ls_prefetch: elements computed ahead by threads. A thread claims the next item of a
+ * ring buffer and reads its element from the source, one thread at a time so that items keep the
+ * source's order. Then it calls the function, concurrently with others. An end or an error is also
+ * an item; nothing is read after it. */
 #include <limits.h>
 #include <string.h>
 
@@ -79,7 +77,7 @@ static void keep_error(item *i, ls_status status)
         i->message = strdup(ls_last_error());
 }
 
-/* Claims the next item and reads its element; returns NULL if there is no more work. */
+/* Returns NULL if there is no more work. */
 static item *claim(ahead *a)
 {
     item *claimed = NULL;

@@ -1,5 +1,4 @@
-/* Reader and writer of the safetensors format. base/json.h parses the header; its messages name the
- * key. */
+/* Reader and writer of the safetensors format. */
 #include "data/safetensors.h"
 
 #include <errno.h>
@@ -28,14 +27,14 @@ static const char *const dtype_names[LS_DTYPE_COUNT] = {
     [LS_F32] = "F32", [LS_F64] = "F64", [LS_I32] = "I32", [LS_I64] = "I64", [LS_U8] = "U8", [LS_BOOL] = "BOOL",
 };
 
-/* Dtypes of the format that the library does not support. */
+/* Dtypes that the library does not support. */
 static const char *const other_dtypes[] = { "F8_E4M3", "F8_E5M2", "F8_E8M0",     "F6_E2M3",    "F6_E3M2",
                                             "F4",      "I8",      "I16",         "U16",        "U32",
                                             "U64",     "C64",     "F8_E4M3FNUZ", "F8_E5M2FNUZ" };
 
 /* ---- The header of an open file ---- */
 
-/* A tensor and its position in the file, counted from the first byte after the header. */
+/* A tensor and its position after the header. */
 typedef struct record {
     ls_safetensors_entry entry;
     ls_float16 half; /* type in the file if it is converted to F32 */
@@ -106,7 +105,7 @@ static ls_status read_offset(const ls_json_at *offsets, size_t index, size_t *ou
     return LS_OK;
 }
 
-/* Computes the size of a tensor; returns false on overflow. */
+/* Returns false on overflow. */
 static bool count_bytes(ls_dtype dtype, const ls_shape *shape, size_t *out)
 {
     int64_t count;
@@ -170,8 +169,7 @@ static int compare_records(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Sorts the tensors by position and checks that they cover all bytes exactly once. *total is the
- * number of bytes. */
+/* Sorts the tensors by position and checks that they cover all bytes exactly once. */
 static ls_status order_records(const ls_json_at *root, ls_safetensors *file, size_t *total)
 {
     size_t place = 0;
@@ -321,7 +319,7 @@ static ls_status read_record(const source *source, record *r, char *to)
     return r->entry.dtype == LS_BOOL ? check_bools(source, &r->entry) : LS_OK;
 }
 
-/* Reads each tensor to an aligned position in one block of memory. */
+/* Tensors are aligned in one block of memory. */
 static ls_status read_data(const source *source, size_t header_bytes, size_t total, ls_safetensors *file)
 {
     size_t room, place = 0;
@@ -412,7 +410,7 @@ ls_safetensors_pair ls_safetensors_metadata_at(const ls_safetensors *file, size_
 
 /* ---- Writing ---- */
 
-/* Adds a value under a key that must be new; takes ownership of the value. */
+/* The key must be new. Takes ownership of the value. */
 static ls_status add_key(const char *path, json_t *object, const char *what, const char *key, json_t *value)
 {
     ls_status status = LS_OK;
@@ -464,7 +462,7 @@ static ls_status check_entry(const char *path, const ls_safetensors_entry *entry
     return LS_OK;
 }
 
-/* Describes a tensor in JSON; returns NULL if there is no memory. */
+/* Returns NULL if there is no memory. */
 static json_t *describe(const ls_safetensors_entry *entry, size_t begin, size_t end)
 {
     json_t *shape = json_array();
@@ -493,8 +491,7 @@ static ls_status add_entries(const char *path, json_t *header, const ls_safetens
     return LS_OK;
 }
 
-/* Makes part 0: the size and the text of the header, padded with spaces so that the data is
- * aligned. */
+/* Makes part 0: the size and the text of the header, padded with spaces to align the data. */
 static ls_status make_header_part(const char *path, const json_t *header, ls_file_part *out)
 {
     const size_t flags = JSON_COMPACT;

@@ -72,7 +72,7 @@ ls_status ls_slot_make(ls_slot *slot, const ls_element_spec *spec, int64_t batch
     return LS_OK;
 }
 
-/* View of row `row` of the array, with one axis less. */
+/* The view has one axis less. */
 static ls_array row_of(const ls_array *array, int64_t row)
 {
     ls_array view = { .dtype = array->dtype, .shape = { .rank = array->shape.rank - 1 } };

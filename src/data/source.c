@@ -1,5 +1,4 @@
-/* Sources of elements: arrays in memory, given by the caller or loaded on first use, and generator
- * functions. */
+/* Sources of elements: arrays in memory, given or loaded on first use, and generator functions. */
 #include <string.h>
 
 #include "base/size.h"

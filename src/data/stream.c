@@ -1,5 +1,4 @@
-/* Plain and compressed data files. Data is decompressed directly into its destination, so reading a
- * file needs no more memory than its arrays. */
+/* Data is decompressed directly into its destination. */
 #include "data/stream.h"
 
 #include <errno.h>
@@ -176,7 +175,7 @@ static unsigned long long file_offset(const ls_stream *s)
     return (unsigned long long)(s->next - s->z.avail_in);
 }
 
-/* Reads more compressed bytes into an empty buffer, if any are left. */
+/* Refills an empty buffer. */
 static ls_status refill(ls_stream *s)
 {
     size_t got, wanted = s->end - s->next < BUFFER ? (size_t)(s->end - s->next) : BUFFER;
@@ -189,7 +188,7 @@ static ls_status refill(ls_stream *s)
     return LS_OK;
 }
 
-/* Handles the end of compressed data. Only another gzip member may follow. */
+/* Only another gzip member may follow. */
 static ls_status end_member(ls_stream *s)
 {
     LS_TRY(refill(s));

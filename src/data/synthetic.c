@@ -1,4 +1,4 @@
-/* Synthetic data for benchmarks: random bytes and labels, determined by the name. */
+/* Synthetic data: random bytes and labels, determined by the name. */
 #include <string.h>
 
 #include "base/names.h"
@@ -69,7 +69,6 @@ ls_status ls_synthetic_parse(const char *name, ls_synthetic *out)
     return status;
 }
 
-/* Fills 16 bytes from each block of random numbers. */
 static void fill_bytes(unsigned char *data, size_t bytes, ls_philox_key key)
 {
     for (size_t i = 0; i < bytes; i += 16) {

@@ -1,4 +1,4 @@
-/* Weight files: detects the format of a file and reads it as a list of named arrays. */
+/* Weight files: detects the format of a file and reads its named arrays. */
 #include "data/tensors.h"
 
 #include <string.h>
@@ -87,8 +87,7 @@ static ls_status zip_format(const ls_data_file *file, ls_tensor_format *out)
     return status;
 }
 
-/* Detects the format by the first bytes. UNKNOWN if they match none; the reader will then report
- * the error. */
+/* UNKNOWN: the reader will report the error. */
 static ls_status look_inside(const char *path, ls_tensor_format *out)
 {
     unsigned char begin[9] = { 0 };

@@ -1,5 +1,5 @@
-/* Reader of zip archives, with the 64-bit extension. Sizes and offsets come from the central
- * directory at the end, because local headers may omit them. */
+/* Reader of zip archives. Uses the sizes of the central directory, because local headers may omit
+ * them. */
 #include "data/zip.h"
 
 #include <string.h>
@@ -40,8 +40,7 @@ static bool has_signature(const unsigned char *b, unsigned char third, unsigned 
 
 /* ---- The directory ---- */
 
-/* Finds the end record, which is at the end of the file except for a comment, whose length it
- * contains. */
+/* The end record is at the end of the file except for a comment, whose length it contains. */
 static ls_status find_end(const ls_data_file *file, unsigned char end[END_BYTES], uint64_t *offset)
 {
     size_t room = END_BYTES + MOST_COMMENT;
@@ -137,7 +136,7 @@ typedef struct entry {
     size_t extra_bytes;
 } entry;
 
-/* Parses the entry at *place and advances *place to the next. */
+/* Advances *place to the next entry. */
 static ls_status next_entry(const ls_zip *zip, size_t *place, entry *out)
 {
     const unsigned char *head = zip->directory + *place;
@@ -156,8 +155,8 @@ static ls_status next_entry(const ls_zip *zip, size_t *place, entry *out)
     return LS_OK;
 }
 
-/* Reads a field from the 64-bit extra field if its 32-bit value is FULL_32. The extra field
- * contains only such fields, in a fixed order. */
+/* Reads a 64-bit field if the 32-bit one is FULL_32. The extra field contains only such fields, in
+ * a fixed order. */
 static ls_status take_wide(const ls_zip *zip, const unsigned char **at, const unsigned char *end, uint64_t *field)
 {
     if (*field != FULL_32)

@@ -1,6 +1,5 @@
-/* Writer of zip archives. Members are stored without compression, dated 1980-01-01, in the given
- * order, so that equal contents give equal bytes. The 64-bit extension is not written: archives
- * must be smaller than 4 GiB. */
+/* Members are stored, dated 1980-01-01, in the given order, so that equal contents give equal
+ * bytes. Archives must be smaller than 4 GiB (no 64-bit extension). */
 #include <string.h>
 #include <zlib.h>
 
@@ -48,7 +47,7 @@ static void add_part(writer *w, const void *data, size_t bytes)
     w->offset += bytes;
 }
 
-/* Writes the fields that local headers and directory entries share, from the version on. */
+/* The fields that local headers and directory entries share, from the version on. */
 static unsigned char *put_common(unsigned char *at, const char *name, const record *r)
 {
     at = put(at, VERSION, 2);
@@ -109,7 +108,6 @@ static void add_directory(writer *w, const record *records)
     add_part(w, begin, (size_t)(w->at - begin));
 }
 
-/* Computes all sizes and checks the limits of the format. */
 static ls_status measure(const writer *w, size_t *head_bytes, size_t *part_count)
 {
     size_t total = END_BYTES;
