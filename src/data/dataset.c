@@ -31,19 +31,19 @@ void ls_dataset_copy_source(ls_dataset *d)
 }
 
 /* Locks, because another thread may be preparing the node. */
-static bool keeps_error(ls_dataset *d)
+static bool has_error(ls_dataset *d)
 {
     if (ls_dataset_is_lost(d))
         return true;
     pthread_mutex_lock(&d->mutex);
-    bool keeps = d->status != LS_OK;
+    bool failed = d->status != LS_OK;
     pthread_mutex_unlock(&d->mutex);
-    return keeps;
+    return failed;
 }
 
 ls_dataset *ls_dataset_node(const ls_dataset_type *type, ls_dataset *source)
 {
-    if (source && keeps_error(source))
+    if (source && has_error(source))
         return source;
     ls_dataset *d = calloc(1, sizeof *d);
     if (d && pthread_mutex_init(&d->mutex, NULL) != 0) {

@@ -25,18 +25,18 @@ typedef struct ls_element_key {
 } ls_element_key;
 
 typedef struct ls_slot {
-    ls_element element;            /* views; unset if the slot holds rows (is_row, list_count) */
-    void *room[LS_MAX_COMPONENTS]; /* memory owned by the slot, for elements that are computed */
-    size_t room_bytes[LS_MAX_COMPONENTS];
+    ls_element element;              /* views; unset if the slot holds rows (is_row, list_count) */
+    void *memory[LS_MAX_COMPONENTS]; /* memory owned by the slot, for elements that are computed */
+    size_t memory_bytes[LS_MAX_COMPONENTS];
     bool is_row; /* the element is row `row` of the base arrays */
     int64_t row;
     int64_t *list; /* when iterating rows: row numbers of a batch */
     int64_t list_count;
-    size_t list_room;
+    size_t list_capacity;
     /* When iterating rows: key of each map that the row still has to pass. */
     ls_element_key keys[LS_MOST_MAPS];
     ls_element_key *key_list; /* keys of the rows of a batch, LS_MOST_MAPS for each */
-    size_t key_count, key_room;
+    size_t key_count, key_capacity;
 } ls_slot;
 
 void ls_slot_free(ls_slot *slot);

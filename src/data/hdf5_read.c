@@ -114,21 +114,21 @@ static ls_status read_block(reader *r, const char *name, block b, object *o, blo
     const unsigned char *p = at(r, b.offset, b.bytes);
     if (!p || ++r->visits > MOST_VISITS)
         return damaged(r, name, "the header", b.offset);
-    for (uint64_t place = 0; b.bytes - place >= 8;) {
-        unsigned kind = (unsigned)number(p + place, 2), flags = p[place + 4];
-        message m = { .data = p + place + 8, .bytes = (size_t)number(p + place + 2, 2) };
-        if (m.bytes > b.bytes - place - 8)
-            return damaged(r, name, "a message in the header", b.offset + place);
+    for (uint64_t position = 0; b.bytes - position >= 8;) {
+        unsigned kind = (unsigned)number(p + position, 2), flags = p[position + 4];
+        message m = { .data = p + position + 8, .bytes = (size_t)number(p + position + 2, 2) };
+        if (m.bytes > b.bytes - position - 8)
+            return damaged(r, name, "a message in the header", b.offset + position);
         if (kind == CONTINUATION) {
             if (m.bytes < 16 || *count == MOST_BLOCKS)
-                return damaged(r, name, "a message in the header", b.offset + place);
+                return damaged(r, name, "a message in the header", b.offset + position);
             blocks[(*count)++] = (block){ number(m.data, 8), number(m.data + 8, 8) };
         } else if (flags & 2 && (kind == DATASPACE || kind == DATATYPE)) {
             return unsupported(r, name, "has a shared type, which is not supported");
         } else {
             take_message(o, kind, m);
         }
-        place += 8 + m.bytes;
+        position += 8 + m.bytes;
     }
     return LS_OK;
 }

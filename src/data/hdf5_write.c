@@ -23,7 +23,7 @@
 typedef struct node {
     const char *name;
     struct node **children; /* sorted by name */
-    size_t count, room;
+    size_t count, capacity;
     const ls_safetensors_entry *entry; /* NULL: this is a group */
     const char *text;                  /* attribute "name" of a group; NULL: none */
     uint64_t header;                   /* position of its header in the file */
@@ -35,7 +35,7 @@ typedef struct writer {
     ls_arena arena; /* nodes and names */
     node root;
     unsigned char *data; /* everything except the arrays */
-    size_t bytes, room;
+    size_t bytes, capacity;
     uint64_t end; /* size of the file with the arrays placed so far */
 } writer;
 
@@ -47,18 +47,18 @@ static ls_status no_memory(const writer *w)
 /* Creates the child if it does not exist. */
 static ls_status find_child(writer *w, node *parent, const char *name, size_t chars, node **out)
 {
-    size_t place = 0;
-    for (; place < parent->count; place++) {
-        const char *other = parent->children[place]->name;
+    size_t position = 0;
+    for (; position < parent->count; position++) {
+        const char *other = parent->children[position]->name;
         int order = strncmp(other, name, chars);
         if (order == 0 && strlen(other) == chars) {
-            *out = parent->children[place];
+            *out = parent->children[position];
             return LS_OK;
         }
         if (order > 0 || (order == 0 && strlen(other) > chars))
             break;
     }
-    LS_TRY(ls_grow(&parent->children, parent->count, &parent->room, sizeof(node *)));
+    LS_TRY(ls_grow(&parent->children, parent->count, &parent->capacity, sizeof(node *)));
     node *child = ls_arena_alloc(&w->arena, sizeof *child);
     char *copy = ls_arena_alloc(&w->arena, chars + 1);
     if (!child || !copy)
@@ -66,8 +66,8 @@ static ls_status find_child(writer *w, node *parent, const char *name, size_t ch
     memcpy(copy, name, chars);
     copy[chars] = '\0';
     *child = (node){ .name = copy };
-    memmove(parent->children + place + 1, parent->children + place, (parent->count - place) * sizeof(node *));
-    parent->children[place] = child;
+    memmove(parent->children + position + 1, parent->children + position, (parent->count - position) * sizeof(node *));
+    parent->children[position] = child;
     parent->count++;
     *out = child;
     return LS_OK;
@@ -124,13 +124,13 @@ static void free_children(node *n)
 static ls_status reserve(writer *w, size_t bytes, uint64_t *offset)
 {
     size_t whole = w->bytes + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (whole > w->room) {
-        size_t room = whole > 2 * w->room ? whole : 2 * w->room;
-        unsigned char *data = realloc(w->data, room);
+    if (whole > w->capacity) {
+        size_t capacity = whole > 2 * w->capacity ? whole : 2 * w->capacity;
+        unsigned char *data = realloc(w->data, capacity);
         if (!data)
             return no_memory(w);
         w->data = data;
-        w->room = room;
+        w->capacity = capacity;
     }
     memset(w->data + w->bytes, 0, whole - w->bytes);
     *offset = w->bytes;
@@ -195,12 +195,12 @@ static ls_status put_levels(writer *w, uint64_t *children, uint64_t *names, size
     }
 }
 
-static ls_status put_heap(writer *w, const node *group, uint64_t *places, uint64_t *out)
+static ls_status put_heap(writer *w, const node *group, uint64_t *positions, uint64_t *out)
 {
     size_t bytes = ALIGNMENT;
     uint64_t heap, names;
     for (size_t i = 0; i < group->count; i++) {
-        places[i] = bytes;
+        positions[i] = bytes;
         bytes += (strlen(group->children[i]->name) + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     }
     LS_TRY(reserve(w, 32, &heap));
@@ -210,12 +210,12 @@ static ls_status put_heap(writer *w, const node *group, uint64_t *places, uint64
     put(w, heap + 16, 1, 8); /* no free space */
     put(w, heap + 24, names, 8);
     for (size_t i = 0; i < group->count; i++)
-        put_text(w, names + places[i], group->children[i]->name);
+        put_text(w, names + positions[i], group->children[i]->name);
     *out = heap;
     return LS_OK;
 }
 
-static ls_status put_tables(writer *w, const node *group, const uint64_t *places, uint64_t *tables, uint64_t *last)
+static ls_status put_tables(writer *w, const node *group, const uint64_t *positions, uint64_t *tables, uint64_t *last)
 {
     for (size_t i = 0; i < group->count; i += 2 * LEAF_K) {
         size_t part = group->count - i < 2 * LEAF_K ? group->count - i : 2 * LEAF_K;
@@ -225,11 +225,11 @@ static ls_status put_tables(writer *w, const node *group, const uint64_t *places
         put(w, table + 4, 1, 1);
         put(w, table + 6, part, 2);
         for (size_t k = 0; k < part; k++) {
-            put(w, table + 8 + 40 * k, places[i + k], 8);
+            put(w, table + 8 + 40 * k, positions[i + k], 8);
             put(w, table + 16 + 40 * k, group->children[i + k]->header, 8);
         }
         tables[i / (2 * LEAF_K)] = table;
-        last[i / (2 * LEAF_K)] = places[i + part - 1];
+        last[i / (2 * LEAF_K)] = positions[i + part - 1];
     }
     return LS_OK;
 }
@@ -281,14 +281,14 @@ static ls_status add_attribute(writer *w, const char *text)
 static ls_status put_group(writer *w, node *group)
 {
     size_t tables = group->count / (2 * LEAF_K) + 1;
-    uint64_t *places = calloc(group->count + 1, sizeof *places), *children = calloc(tables, sizeof *children),
+    uint64_t *positions = calloc(group->count + 1, sizeof *positions), *children = calloc(tables, sizeof *children),
              *last = calloc(tables, sizeof *last), heap = 0, tree = 0, m;
-    ls_status status = places && children && last ? put_heap(w, group, places, &heap) : no_memory(w);
+    ls_status status = positions && children && last ? put_heap(w, group, positions, &heap) : no_memory(w);
     if (status == LS_OK)
-        status = put_tables(w, group, places, children, last);
+        status = put_tables(w, group, positions, children, last);
     if (status == LS_OK)
         status = put_levels(w, children, last, (group->count + 2 * LEAF_K - 1) / (2 * LEAF_K), &tree);
-    free(places);
+    free(positions);
     free(children);
     free(last);
     LS_TRY(status);

@@ -32,7 +32,7 @@ static bool skip(header *h, char c)
 }
 
 /* Parses a string in single or double quotes, without escapes. */
-static bool take_string(header *h, char *out, size_t room)
+static bool take_string(header *h, char *out, size_t size)
 {
     char quote = skip(h, '\'') ? '\'' : skip(h, '"') ? '"' : 0;
     size_t length = 0;
@@ -40,7 +40,7 @@ static bool take_string(header *h, char *out, size_t room)
         return false;
     while (h->at[length] && h->at[length] != quote)
         length++;
-    if (!h->at[length] || length >= room)
+    if (!h->at[length] || length >= size)
         return false;
     memcpy(out, h->at, length);
     out[length] = 0;

@@ -94,11 +94,11 @@ static ls_status make_member(const char *path, const char *name, const ls_array 
     if (!name)
         return ls_fail(LS_ERR_INVALID, "cannot write '%s': an array has no name", path);
     LS_TRY(ls_fail_within(describe(path, array, piece->header, piece->parts), "\"%s\"", name));
-    size_t room = strlen(name) + sizeof ".npy";
-    char *member = malloc(room);
+    size_t bytes = strlen(name) + sizeof ".npy";
+    char *member = malloc(bytes);
     if (!member)
         return ls_fail(LS_ERR_MEMORY, "no memory to write '%s'", path);
-    snprintf(member, room, "%s.npy", name);
+    snprintf(member, bytes, "%s.npy", name);
     *out = (ls_zip_new){ .name = member, .parts = piece->parts, .part_count = 2 };
     return LS_OK;
 }

@@ -74,7 +74,7 @@ static ls_status make_sample(const ls_on_demand *d, demand_batch *b, int64_t sam
     for (int i = 0; i < d->dataset->spec.count; i++) {
         size_t bytes = sample_bytes(b, i);
         if (bytes)
-            memcpy((char *)b->data.room[i] + (size_t)sample * bytes, in->element.component[i].data, bytes);
+            memcpy((char *)b->data.memory[i] + (size_t)sample * bytes, in->element.component[i].data, bytes);
     }
     return LS_OK;
 }
@@ -241,10 +241,10 @@ static ls_status read_rows(ls_on_demand *d, demand_batch *b)
         return LS_OK;
     b->count = b->rows.list_count;
     if ((size_t)b->count > b->made_room) {
-        unsigned char *room = realloc(b->made, (size_t)b->count);
-        if (!room)
+        unsigned char *grown = realloc(b->made, (size_t)b->count);
+        if (!grown)
             return ls_fail(LS_ERR_MEMORY, "no memory for the %lld samples of a batch", (long long)b->count);
-        b->made = room;
+        b->made = grown;
         b->made_room = (size_t)b->count;
     }
     memset(b->made, NOT_MADE, (size_t)b->count);

@@ -199,7 +199,7 @@ typedef struct shuffle_state {
     uint64_t block; /* number of the next block of random numbers */
     ls_philox_block words;
     int used; /* words used of the current block */
-    int64_t filled, room;
+    int64_t filled, capacity;
     int64_t *rows; /* `rows` or `slots` is used, not both */
     ls_slot *slots;
     bool filling, drained;
@@ -257,25 +257,25 @@ static bool by_row(const ls_cursor *cursor)
 static ls_status make_room(ls_cursor *cursor)
 {
     shuffle_state *state = cursor->state;
-    int64_t most = cursor->dataset->u.shuffle.buffer, room = state->room ? state->room * 2 : 256;
-    if (state->filled < state->room)
+    int64_t most = cursor->dataset->u.shuffle.buffer, capacity = state->capacity ? state->capacity * 2 : 256;
+    if (state->filled < state->capacity)
         return LS_OK;
-    if (room > UINT32_MAX)
+    if (capacity > UINT32_MAX)
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_shuffle: a window of more than %lld elements is not supported",
-                       (long long)state->room);
-    room = room < most ? room : most;
+                       (long long)state->capacity);
+    capacity = capacity < most ? capacity : most;
     size_t one = by_row(cursor) ? sizeof *state->rows : sizeof *state->slots, bytes;
     void *old = by_row(cursor) ? (void *)state->rows : (void *)state->slots;
-    void *moved = ls_size_mul((size_t)room, one, &bytes) ? realloc(old, bytes) : NULL;
+    void *moved = ls_size_mul((size_t)capacity, one, &bytes) ? realloc(old, bytes) : NULL;
     if (!moved)
-        return ls_fail(LS_ERR_MEMORY, "ls_shuffle: no memory for a window of %lld elements", (long long)room);
+        return ls_fail(LS_ERR_MEMORY, "ls_shuffle: no memory for a window of %lld elements", (long long)capacity);
     if (by_row(cursor))
         state->rows = moved;
     else
         state->slots = moved;
     if (!by_row(cursor))
-        memset(state->slots + state->room, 0, (size_t)(room - state->room) * one);
-    state->room = room;
+        memset(state->slots + state->capacity, 0, (size_t)(capacity - state->capacity) * one);
+    state->capacity = capacity;
     return LS_OK;
 }
 
@@ -350,7 +350,7 @@ static ls_status next_shuffled(ls_cursor *cursor, ls_slot *slot, bool *end)
 static void end_shuffle(ls_cursor *cursor)
 {
     shuffle_state *state = cursor->state;
-    for (int64_t i = 0; state->slots && i < state->room; i++)
+    for (int64_t i = 0; state->slots && i < state->capacity; i++)
         ls_slot_free(&state->slots[i]);
     free(state->slots);
     free(state->rows);

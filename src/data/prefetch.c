@@ -9,8 +9,8 @@
 #include "base/thread.h"
 #include "data/dataset.h"
 
-#define MOST_THREADS 1024
-#define MOST_AHEAD   65536
+#define MOST_THREADS    1024
+#define MOST_PREFETCHED 65536
 
 typedef struct item {
     ls_slot in, out;
@@ -26,7 +26,7 @@ typedef struct ahead {
     bool has_locks;
     pthread_mutex_t pulling; /* serializes reads of the source; locked before `mutex` */
     pthread_mutex_t mutex;   /* protects the fields below */
-    pthread_cond_t room, ready;
+    pthread_cond_t not_full, ready;
     item *ring;
     int64_t ring_count;
     int64_t claimed, taken;
@@ -84,7 +84,7 @@ static item *claim(ahead *a)
     pthread_mutex_lock(&a->pulling);
     pthread_mutex_lock(&a->mutex);
     while (!a->stop && !a->drained && a->claimed - a->taken >= a->ring_count)
-        pthread_cond_wait(&a->room, &a->mutex);
+        pthread_cond_wait(&a->not_full, &a->mutex);
     if (!a->stop && !a->drained) {
         claimed = &a->ring[a->claimed % a->ring_count];
         claimed->number = a->claimed++;
@@ -121,7 +121,7 @@ static ls_status start(ls_cursor *cursor, int threads, int64_t ring_count)
     a->cursor = cursor;
     a->ring_count = ring_count;
     if (pthread_mutex_init(&a->pulling, NULL) || pthread_mutex_init(&a->mutex, NULL) ||
-        pthread_cond_init(&a->room, NULL) || pthread_cond_init(&a->ready, NULL))
+        pthread_cond_init(&a->not_full, NULL) || pthread_cond_init(&a->ready, NULL))
         return ls_fail(LS_ERR_MEMORY, "%s: no memory for a lock", cursor->dataset->type->name);
     a->has_locks = true;
     a->ring = calloc((size_t)ring_count, sizeof *a->ring);
@@ -155,7 +155,7 @@ static ls_status take(ls_cursor *cursor, ls_slot *slot, bool *end)
         ls_slot_swap(slot, &i->out);
         i->ready = false;
         a->taken++;
-        pthread_cond_signal(&a->room);
+        pthread_cond_signal(&a->not_full);
     }
     pthread_mutex_unlock(&a->mutex);
     return status;
@@ -169,7 +169,7 @@ static void end_ahead(ls_cursor *cursor)
         return;
     pthread_mutex_lock(&a->mutex);
     a->stop = true;
-    pthread_cond_broadcast(&a->room);
+    pthread_cond_broadcast(&a->not_full);
     pthread_mutex_unlock(&a->mutex);
     for (int i = 0; i < a->thread_count; i++)
         pthread_join(a->threads[i], NULL);
@@ -181,7 +181,7 @@ static void end_ahead(ls_cursor *cursor)
     free(a->ring);
     free(a->threads);
     pthread_cond_destroy(&a->ready);
-    pthread_cond_destroy(&a->room);
+    pthread_cond_destroy(&a->not_full);
     pthread_mutex_destroy(&a->mutex);
     pthread_mutex_destroy(&a->pulling);
 }
@@ -276,7 +276,8 @@ ls_dataset *ls_prefetch(ls_dataset *source, int count)
     if (!built)
         return d;
     d->u.prefetch.count = count;
-    if (count < 1 || count > MOST_AHEAD)
-        ls_dataset_fail(d, LS_ERR_INVALID, "ls_prefetch: the count must be from 1 to %d (got %d)", MOST_AHEAD, count);
+    if (count < 1 || count > MOST_PREFETCHED)
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_prefetch: the count must be from 1 to %d (got %d)", MOST_PREFETCHED,
+                        count);
     return d;
 }

@@ -322,20 +322,20 @@ static ls_status read_record(const source *source, record *r, char *to)
 /* Tensors are aligned in one block of memory. */
 static ls_status read_data(const source *source, size_t header_bytes, size_t total, ls_safetensors *file)
 {
-    size_t room, place = 0;
+    size_t needed, position = 0;
     char byte;
     uint64_t there = source->bytes - PREFIX - header_bytes;
     if (source->sized && there != total)
         return ls_fail(LS_ERR_DATA, "'%s' %s: %llu bytes of data, but its header describes %zu", source->path,
                        there < total ? "is truncated" : "is too long", (unsigned long long)there, total);
-    bool fits = ls_size_mul(file->count, ALIGNMENT, &room);
+    bool fits = ls_size_mul(file->count, ALIGNMENT, &needed);
     for (size_t i = 0; i < file->count; i++) /* at most twice the size of the file */
-        fits = fits && ls_size_add(room, file->records[i].entry.bytes, &room);
-    if (!fits || (file->data = malloc(room + 1)) == NULL)
+        fits = fits && ls_size_add(needed, file->records[i].entry.bytes, &needed);
+    if (!fits || (file->data = malloc(needed + 1)) == NULL)
         return ls_fail(LS_ERR_MEMORY, "no memory for the tensors of '%s' (%zu bytes)", source->path, total);
     for (size_t i = 0; i < file->count; i++) {
-        LS_TRY(read_record(source, &file->records[i], file->data + place));
-        place += ls_size_align(file->records[i].entry.bytes, ALIGNMENT);
+        LS_TRY(read_record(source, &file->records[i], file->data + position));
+        position += ls_size_align(file->records[i].entry.bytes, ALIGNMENT);
     }
     size_t more = 0;
     LS_TRY(read_up_to(source, &byte, 1, &more));

@@ -88,7 +88,7 @@ static ls_status zip_format(const ls_data_file *file, ls_tensor_format *out)
 }
 
 /* UNKNOWN: the reader will report the error. */
-static ls_status look_inside(const char *path, ls_tensor_format *out)
+static ls_status detect_format(const char *path, ls_tensor_format *out)
 {
     unsigned char begin[9] = { 0 };
     ls_data_file file;
@@ -115,7 +115,7 @@ ls_status ls_tensors_format_in(const char *path, ls_tensor_format *out)
     ls_tensor_format named, found = LS_TENSORS_UNKNOWN;
     LS_TRY(ls_tensors_format_of(path, LS_TENSORS_READ, &named));
     if (stat(path, &about) != 0 || S_ISREG(about.st_mode)) /* a pipe can be read only once */
-        LS_TRY(look_inside(path, &found));
+        LS_TRY(detect_format(path, &found));
     if (named != LS_TENSORS_UNKNOWN && found != LS_TENSORS_UNKNOWN && named != found)
         return ls_fail(LS_ERR_DATA, "'%s' contradicts its ending: its content is %s, not %s; rename it", path,
                        format_name(found), format_name(named));
@@ -129,7 +129,7 @@ ls_status ls_tensors_add(ls_tensors *tensors, const char *path, const char *name
 {
     size_t bytes = 0;
     char *copy = NULL;
-    ls_status status = ls_grow(&tensors->entries, tensors->count, &tensors->room, sizeof *tensors->entries);
+    ls_status status = ls_grow(&tensors->entries, tensors->count, &tensors->capacity, sizeof *tensors->entries);
     if (status == LS_OK && memchr(name, 0, chars))
         status = ls_fail(LS_ERR_DATA, "'%s': the name of array %zu contains a zero byte", path, tensors->count);
     if (status == LS_OK && (copy = strndup(name, chars)) == NULL)

@@ -28,7 +28,7 @@ ls_status ls_tensors_format_in(const char *path, ls_tensor_format *out);
 typedef struct ls_tensors {
     ls_tensor_format format;
     ls_safetensors_entry *entries;
-    size_t count, room;
+    size_t count, capacity;
     ls_safetensors_pair *pairs; /* metadata of a safetensors file */
     size_t pair_count;
     /* Owner of names and data; NULL: each name and array is freed separately. */

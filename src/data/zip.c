@@ -43,27 +43,27 @@ static bool has_signature(const unsigned char *b, unsigned char third, unsigned 
 /* The end record is at the end of the file except for a comment, whose length it contains. */
 static ls_status find_end(const ls_data_file *file, unsigned char end[END_BYTES], uint64_t *offset)
 {
-    size_t room = END_BYTES + MOST_COMMENT;
-    if (room > file->bytes)
-        room = (size_t)file->bytes;
-    unsigned char *tail = malloc(room + 1);
+    size_t tail_bytes = END_BYTES + MOST_COMMENT;
+    if (tail_bytes > file->bytes)
+        tail_bytes = (size_t)file->bytes;
+    unsigned char *tail = malloc(tail_bytes + 1);
     if (!tail)
         return ls_fail(LS_ERR_MEMORY, "no memory to read '%s'", file->path);
-    ls_status status = ls_data_file_at(file, file->bytes - room, tail, room, "the zip directory's end");
+    ls_status status = ls_data_file_at(file, file->bytes - tail_bytes, tail, tail_bytes, "the zip directory's end");
     bool found = false;
-    for (size_t i = room; status == LS_OK && !found && i >= END_BYTES; i--) {
+    for (size_t i = tail_bytes; status == LS_OK && !found && i >= END_BYTES; i--) {
         const unsigned char *record = tail + i - END_BYTES;
-        found = has_signature(record, 5, 6) && u16(record + 20) == room - i;
+        found = has_signature(record, 5, 6) && u16(record + 20) == tail_bytes - i;
         if (found) {
             memcpy(end, record, END_BYTES);
-            *offset = file->bytes - room + (i - END_BYTES);
+            *offset = file->bytes - tail_bytes + (i - END_BYTES);
         }
     }
     free(tail);
     if (status == LS_OK && !found)
         status = ls_fail(LS_ERR_DATA,
                          "'%s' is not a zip archive, or is truncated: no end of the directory in its last %zu bytes",
-                         file->path, room);
+                         file->path, tail_bytes);
     return status;
 }
 
@@ -136,22 +136,22 @@ typedef struct entry {
     size_t extra_bytes;
 } entry;
 
-/* Advances *place to the next entry. */
-static ls_status next_entry(const ls_zip *zip, size_t *place, entry *out)
+/* Advances *position to the next entry. */
+static ls_status next_entry(const ls_zip *zip, size_t *position, entry *out)
 {
-    const unsigned char *head = zip->directory + *place;
-    size_t left = zip->directory_bytes - *place;
+    const unsigned char *head = zip->directory + *position;
+    size_t left = zip->directory_bytes - *position;
     size_t whole =
         left < ENTRY_BYTES ? ENTRY_BYTES : (size_t)ENTRY_BYTES + u16(head + 28) + u16(head + 30) + u16(head + 32);
     if (left < whole || !has_signature(head, 1, 2))
         return ls_fail(LS_ERR_DATA, "'%s': the zip directory is damaged: expected an entry of %zu bytes at byte %llu",
-                       zip->file->path, whole, (unsigned long long)(zip->directory_offset + *place));
+                       zip->file->path, whole, (unsigned long long)(zip->directory_offset + *position));
     *out = (entry){ .head = head,
                     .name = (const char *)head + ENTRY_BYTES,
                     .name_chars = u16(head + 28),
                     .extra = head + ENTRY_BYTES + u16(head + 28),
                     .extra_bytes = u16(head + 30) };
-    *place += whole;
+    *position += whole;
     return LS_OK;
 }
 
@@ -193,11 +193,11 @@ static ls_status read_member(const ls_zip *zip, const entry *e, ls_zip_member *o
 
 ls_status ls_zip_find(const ls_zip *zip, const char *name, ls_zip_member *out, bool *found)
 {
-    size_t place = 0;
+    size_t position = 0;
     entry e;
     *found = false;
     for (uint64_t i = 0; i < zip->count; i++) {
-        LS_TRY(next_entry(zip, &place, &e));
+        LS_TRY(next_entry(zip, &position, &e));
         if (e.name_chars == strlen(name) && memcmp(e.name, name, e.name_chars) == 0) {
             LS_TRY(read_member(zip, &e, out));
             *found = true;
@@ -207,10 +207,10 @@ ls_status ls_zip_find(const ls_zip *zip, const char *name, ls_zip_member *out, b
     return LS_OK;
 }
 
-ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_t *chars)
+ls_status ls_zip_next(const ls_zip *zip, size_t *position, const char **name, size_t *chars)
 {
     entry e;
-    LS_TRY(next_entry(zip, place, &e));
+    LS_TRY(next_entry(zip, position, &e));
     *name = e.name;
     *chars = e.name_chars;
     return LS_OK;
@@ -218,10 +218,10 @@ ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_
 
 ls_status ls_zip_names(const ls_zip *zip, ls_text *out)
 {
-    size_t place = 0;
+    size_t position = 0;
     entry e;
     for (uint64_t i = 0; i < zip->count; i++) {
-        LS_TRY(next_entry(zip, &place, &e));
+        LS_TRY(next_entry(zip, &position, &e));
         ls_text_put(out, i == 0 ? "" : " ");
         size_t begin = out->length;
         ls_text_put_bytes(out, e.name, e.name_chars);
@@ -270,24 +270,24 @@ static ls_status read_whole(const ls_zip *zip, const char *name, size_t limit, c
         return ls_fail(LS_ERR_DATA, "'%s' has no member %s", path, name);
     LS_TRY(ls_zip_stream(zip, name, &member, &stream));
     ls_status status = LS_OK;
-    char *room = NULL;
+    char *whole = NULL;
     if (member.unpacked > limit || member.unpacked > ls_stream_most(stream))
         status = ls_fail(LS_ERR_DATA, "'%s': %s claims to have %llu bytes; at most %llu are possible", path, name,
                          (unsigned long long)member.unpacked,
                          (unsigned long long)(limit < ls_stream_most(stream) ? limit : ls_stream_most(stream)));
-    else if ((room = malloc((size_t)member.unpacked + 1)) == NULL)
+    else if ((whole = malloc((size_t)member.unpacked + 1)) == NULL)
         status = ls_fail(LS_ERR_MEMORY, "no memory for %s of '%s'", name, path);
     else
-        status = ls_stream_read(stream, room, (size_t)member.unpacked, "data");
+        status = ls_stream_read(stream, whole, (size_t)member.unpacked, "data");
     if (status == LS_OK)
         status = ls_stream_finish(stream);
     ls_stream_close(stream);
     if (status != LS_OK) {
-        free(room);
+        free(whole);
         return status;
     }
-    room[member.unpacked] = '\0';
-    *data = room;
+    whole[member.unpacked] = '\0';
+    *data = whole;
     *bytes = (size_t)member.unpacked;
     return LS_OK;
 }

@@ -29,8 +29,8 @@ ls_status ls_zip_find(const ls_zip *zip, const char *name, ls_zip_member *out, b
 /* Lists the names of all members, printable, separated by spaces. */
 ls_status ls_zip_names(const ls_zip *zip, ls_text *out);
 
-/* Start with *place = 0. Names are not zero-terminated. */
-ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_t *chars);
+/* Start with *position = 0. Names are not zero-terminated. */
+ls_status ls_zip_next(const ls_zip *zip, size_t *position, const char **name, size_t *chars);
 
 /* `name` must outlive the stream. */
 ls_status ls_zip_stream(const ls_zip *zip, const char *name, const ls_zip_member *member, ls_stream **out);
