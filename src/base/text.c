@@ -133,6 +133,12 @@ static bool is_control(const unsigned char *s)
     return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0);
 }
 
+bool ls_ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), part = strlen(end);
+    return length > part && strcmp(text + length - part, end) == 0;
+}
+
 void ls_make_printable(char *text, size_t bytes)
 {
     unsigned char *end = (unsigned char *)text + bytes;

@@ -26,6 +26,9 @@ void ls_text_put_json(ls_text *text, const char *string);
 
 bool ls_is_utf8(const char *string);
 
+/* Returns whether `text` is longer than `end` and ends with it. */
+bool ls_ends_with(const char *text, const char *end);
+
 /* Makes text safe for a terminal, because names from files may contain escape sequences: control
  * characters and invalid bytes become '?', a newline becomes a space. ls_fail and the log do this
  * themselves. */

@@ -7,11 +7,11 @@
 #include "data/stream.h"
 #include "graph/shape.h"
 
-#define FIRST_ROOM 1024 /* initial samples if the source's count is unknown */
+#define FIRST_CAPACITY 1024 /* initial samples if the source's count is unknown */
 
 typedef struct batch_state {
     ls_slot one;
-    int64_t room; /* capacity in samples of the slot being filled */
+    int64_t capacity; /* capacity in samples of the slot being filled */
     bool drained;
 } batch_state;
 
@@ -26,11 +26,11 @@ static ls_status prepare_batch(ls_dataset *d)
         if (shape->rank > 0 && shape->dims[0] == LS_BATCH)
             return ls_fail(
                 LS_ERR_SHAPE,
-                "ls_batch: component %d has shape %s: batches whose last one may be smaller cannot be batched "
-                "again, only with drop_remainder",
+                "ls_batch: component %d has shape %s: batches can be batched again only if all have the same size; "
+                "set drop_remainder in the first ls_batch",
                 i, ls_shape_format(shape, text));
         if (shape->rank == LS_MAX_RANK)
-            return ls_fail(LS_ERR_SHAPE, "ls_batch: component %d has %d axes already, the most possible", i,
+            return ls_fail(LS_ERR_SHAPE, "ls_batch: component %d already has %d axes, the largest number", i,
                            shape->rank);
         memmove(shape->dims + 1, shape->dims, (size_t)shape->rank * sizeof *shape->dims);
         shape->dims[0] = d->u.batch.drop_remainder ? size : LS_BATCH;
@@ -59,20 +59,20 @@ static ls_status make_room(ls_cursor *cursor, ls_slot *slot, int64_t have)
 {
     batch_state *state = cursor->state;
     const ls_dataset *d = cursor->dataset;
-    int64_t room = d->u.batch.size, coming = d->source->count >= 0 ? d->source->count : FIRST_ROOM;
-    if (have < state->room)
+    int64_t capacity = d->u.batch.size, coming = d->source->count >= 0 ? d->source->count : FIRST_CAPACITY;
+    if (have < state->capacity)
         return LS_OK;
     if (have > 0)
         coming = have * 2;
-    if (room > coming && coming > have)
-        room = coming;
+    if (capacity > coming && coming > have)
+        capacity = coming;
     for (int i = 0; i < d->spec.count; i++) {
         size_t one = sample_bytes(d, i), bytes;
-        if (!ls_size_mul((size_t)room, one, &bytes))
-            return ls_fail(LS_ERR_OVERFLOW, "ls_batch: a batch of %lld samples overflows", (long long)room);
+        if (!ls_size_mul((size_t)capacity, one, &bytes))
+            return ls_fail(LS_ERR_OVERFLOW, "ls_batch: a batch of %lld samples overflows", (long long)capacity);
         LS_TRY(ls_slot_reserve(slot, i, bytes, (size_t)have * one));
     }
-    state->room = room;
+    state->capacity = capacity;
     return LS_OK;
 }
 
@@ -89,7 +89,7 @@ static ls_status put(ls_cursor *cursor, ls_slot *slot, int64_t at)
     for (int i = 0; i < d->spec.count; i++) {
         size_t bytes = sample_bytes(d, i);
         if (bytes)
-            memcpy((char *)slot->room[i] + (size_t)at * bytes, state->one.element.component[i].data, bytes);
+            memcpy((char *)slot->memory[i] + (size_t)at * bytes, state->one.element.component[i].data, bytes);
     }
     return LS_OK;
 }
@@ -101,7 +101,7 @@ static void finish(const ls_cursor *cursor, ls_slot *slot, int64_t count)
     for (int i = 0; i < d->spec.count; i++) {
         const ls_spec *spec = &d->spec.component[i];
         slot->element.component[i] =
-            (ls_array){ .data = slot->room[i], .dtype = spec->dtype, .shape = ls_shape_at(&spec->shape, count) };
+            (ls_array){ .data = slot->memory[i], .dtype = spec->dtype, .shape = ls_shape_at(&spec->shape, count) };
     }
 }
 
@@ -113,7 +113,7 @@ static ls_status next_batch(ls_cursor *cursor, ls_slot *slot, bool *end)
     slot->is_row = false;
     slot->list_count = 0;
     slot->key_count = 0;
-    state->room = 0; /* the caller may pass another slot each time */
+    state->capacity = 0; /* the caller may pass another slot each time */
     while (!state->drained && count < d->u.batch.size) {
         LS_TRY(ls_cursor_next(cursor->source, &state->one, &state->drained));
         if (state->drained)
@@ -147,7 +147,6 @@ ls_dataset *ls_batch(ls_dataset *source, int64_t size, bool drop_remainder)
     d->u.batch.size = size;
     d->u.batch.drop_remainder = drop_remainder;
     if (size < 1)
-        ls_dataset_fail(d, LS_ERR_INVALID, "ls_batch: a batch of %lld samples; it must have at least 1",
-                        (long long)size);
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_batch: the batch size must be at least 1 (got %lld)", (long long)size);
     return d;
 }

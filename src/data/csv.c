@@ -1,5 +1,5 @@
-/* CSV reader: one sample per line, values separated by commas, the label last. A first line without
- * any number is a header. Errors name line and column, counted from 1. */
+/* CSV reader: one sample per line, the label last. A first line without any number is a header.
+ * Errors count lines and columns from 1. */
 #include <math.h>
 #include <string.h>
 
@@ -41,8 +41,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Returns the next field of the line without surrounding blanks and quotes; false if there is
- * none. */
+/* Strips blanks and quotes; returns false if there is no field. */
 static bool next_field(const char **at, const char *end, field *out)
 {
     if (!*at)
@@ -62,7 +61,6 @@ static bool next_field(const char **at, const char *end, field *out)
     return true;
 }
 
-/* Copies the field to a string; returns false if it cannot be a number. */
 static bool take_text(const field *f, char text[FIELD_CHARS])
 {
     if (f->chars == 0 || f->chars >= FIELD_CHARS || memchr(f->begin, 0, f->chars))
@@ -82,8 +80,8 @@ static const char *why_no_number(const field *f)
 {
     char text[FIELD_CHARS];
     if (f->chars == 0)
-        return "is empty; a number was expected";
-    return take_text(f, text) && ls_is_beyond_f64(text) ? "is outside of " LS_F64_RANGE : "is no number";
+        return "is empty; expected a number";
+    return take_text(f, text) && ls_is_beyond_f64(text) ? "is outside " LS_F64_RANGE : "is not a number";
 }
 
 static bool is_integer(const field *f, double value)
@@ -132,13 +130,12 @@ static ls_status read_line(table *t, const char *at, const char *end)
         }
     }
     if (column != t->columns)
-        return ls_fail(LS_ERR_DATA, "'%s', line %lld: %lld columns, %lld were expected as in the lines before", t->path,
+        return ls_fail(LS_ERR_DATA, "'%s', line %lld: %lld columns; expected %lld, as in the lines before", t->path,
                        (long long)t->lines, (long long)column, (long long)t->columns);
     t->rows++;
     return LS_OK;
 }
 
-/* Counts the columns of the first line and decides whether it is a header. */
 static ls_status first_line(table *t, const char *at, const char *end, bool *is_header)
 {
     const char *again = at;
@@ -150,14 +147,13 @@ static ls_status first_line(table *t, const char *at, const char *end, bool *is_
         numbers += parse_number(&f, &value);
     }
     if (t->columns < 2)
-        return ls_fail(
-            LS_ERR_DATA,
-            "'%s', line %lld: 1 column; at least one feature and a label, separated by commas, were expected", t->path,
-            (long long)t->lines);
+        return ls_fail(LS_ERR_DATA,
+                       "'%s', line %lld: 1 column; expected at least one feature and a label, separated by commas",
+                       t->path, (long long)t->lines);
     *is_header = numbers == 0;
     for (int64_t column = 1; numbers > 0 && next_field(&again, end, &f); column++)
         if (!parse_number(&f, &value))
-            return fail_field(t, column, &f, "is no number (a header line would have none at all)");
+            return fail_field(t, column, &f, "is not a number (a header line would have none at all)");
     return LS_OK;
 }
 
@@ -183,11 +179,11 @@ static ls_status read_lines(table *t)
         LS_TRY(read_line(t, line, stop));
     }
     if (t->rows == 0)
-        return ls_fail(LS_ERR_DATA, "'%s' has no line of numbers in its %lld lines", t->path, (long long)t->lines);
+        return ls_fail(LS_ERR_DATA, "'%s' has %lld lines, but none with numbers", t->path, (long long)t->lines);
     return LS_OK;
 }
 
-/* Labels become int64 if all are integers, float32 otherwise. */
+/* int64 if all labels are integers, else float32. */
 static ls_status finish(table *t, ls_array *features, ls_array *labels)
 {
     ls_shape rows = LS_SHAPE(t->rows);
@@ -213,7 +209,7 @@ ls_status ls_csv_read(const char *path, ls_array *features, ls_array *labels)
     char *text = NULL;
     size_t bytes = 0;
     if (!path || !features || !labels)
-        return ls_fail(LS_ERR_INVALID, "ls_csv_read: a path and places for features and labels are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_csv_read: path, features or labels is NULL");
     LS_TRY(ls_file_read(path, MOST_BYTES, &text, &bytes));
     table t = { .path = path, .text = text, .end = text + bytes, .whole_labels = true };
     if (bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) /* byte order mark */

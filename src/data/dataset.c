@@ -21,20 +21,29 @@ bool ls_dataset_is_lost(const ls_dataset *dataset)
 
 /* ---- Creation and destruction ---- */
 
-/* Returns whether the node has an error; locks because another thread may be preparing it. */
-static bool keeps_error(ls_dataset *d)
+void ls_dataset_copy_source(ls_dataset *d)
+{
+    d->spec = d->source->spec;
+    d->count = d->source->count;
+    d->base = d->source->base;
+    d->origin = d->source->origin;
+    d->maps = d->source->maps;
+}
+
+/* Locks, because another thread may be preparing the node. */
+static bool has_error(ls_dataset *d)
 {
     if (ls_dataset_is_lost(d))
         return true;
     pthread_mutex_lock(&d->mutex);
-    bool keeps = d->status != LS_OK;
+    bool failed = d->status != LS_OK;
     pthread_mutex_unlock(&d->mutex);
-    return keeps;
+    return failed;
 }
 
 ls_dataset *ls_dataset_node(const ls_dataset_type *type, ls_dataset *source)
 {
-    if (source && keeps_error(source))
+    if (source && has_error(source))
         return source;
     ls_dataset *d = calloc(1, sizeof *d);
     if (d && pthread_mutex_init(&d->mutex, NULL) != 0) {
@@ -138,15 +147,15 @@ static ls_status check_roles(ls_element_spec *spec, const char *what)
 {
     if (spec->features == 0 && spec->labels == 0 && spec->weights == 0) {
         if (spec->count > 3)
-            return ls_fail(LS_ERR_INVALID, "%s: of %d components, how many are features, labels and weights?", what,
-                           spec->count);
+            return ls_fail(LS_ERR_INVALID, "%s: %d components; set how many of them are features, labels and weights",
+                           what, spec->count);
         spec->features = 1;
         spec->labels = spec->count > 1;
         spec->weights = spec->count > 2;
     }
     if (spec->features < 1 || spec->labels < 0 || spec->weights < 0 || spec->weights > 1 ||
         spec->features + spec->labels + spec->weights != spec->count)
-        return ls_fail(LS_ERR_INVALID, "%s: %d features, %d labels and %d weights do not make %d components", what,
+        return ls_fail(LS_ERR_INVALID, "%s: %d features, %d labels and %d weights do not add up to %d components", what,
                        spec->features, spec->labels, spec->weights, spec->count);
     return LS_OK;
 }
@@ -155,14 +164,14 @@ ls_status ls_element_spec_check(ls_element_spec *spec, bool batch_axis, const ch
 {
     char text[LS_SHAPE_TEXT];
     if (spec->count < 1 || spec->count > LS_MAX_COMPONENTS)
-        return ls_fail(LS_ERR_INVALID, "%s: %d components; 1 to %d are possible", what, spec->count, LS_MAX_COMPONENTS);
+        return ls_fail(LS_ERR_INVALID, "%s: %d components; expected 1 to %d", what, spec->count, LS_MAX_COMPONENTS);
     for (int i = 0; i < spec->count; i++) {
         const ls_spec *c = &spec->component[i];
         if ((unsigned)c->dtype >= LS_DTYPE_COUNT)
             return ls_fail(LS_ERR_DTYPE, "%s: component %d has the unknown type %d", what, i, (int)c->dtype);
         if (c->shape.rank < 0 || c->shape.rank > LS_MAX_RANK)
-            return ls_fail(LS_ERR_SHAPE, "%s: component %d has %d axes; %d are the most", what, i, c->shape.rank,
-                           LS_MAX_RANK);
+            return ls_fail(LS_ERR_SHAPE, "%s: component %d has %d axes; at most %d are supported", what, i,
+                           c->shape.rank, LS_MAX_RANK);
         for (int k = 0; k < c->shape.rank; k++)
             if (c->shape.dims[k] < 0 && !(batch_axis && k == 0 && c->shape.dims[k] == LS_BATCH))
                 return ls_fail(LS_ERR_SHAPE, "%s: component %d: %s: every size must be known", what, i,
@@ -187,7 +196,7 @@ ls_status ls_dataset_spec(ls_dataset *dataset, ls_element_spec *out)
 {
     LS_TRY(ls_dataset_prepare(dataset));
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_dataset_spec: no place for the answer");
+        return ls_fail(LS_ERR_INVALID, "ls_dataset_spec: out is NULL");
     *out = dataset->spec;
     return LS_OK;
 }
@@ -196,7 +205,7 @@ ls_status ls_dataset_count(ls_dataset *dataset, int64_t *out)
 {
     LS_TRY(ls_dataset_prepare(dataset));
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_dataset_count: no place for the answer");
+        return ls_fail(LS_ERR_INVALID, "ls_dataset_count: out is NULL");
     *out = dataset->count;
     return LS_OK;
 }
@@ -205,7 +214,7 @@ ls_status ls_dataset_has_rows(ls_dataset *dataset, bool *out)
 {
     LS_TRY(ls_dataset_prepare(dataset));
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_dataset_has_rows: no place for the answer");
+        return ls_fail(LS_ERR_INVALID, "ls_dataset_has_rows: out is NULL");
     *out = dataset->base != NULL;
     return LS_OK;
 }
@@ -215,9 +224,9 @@ ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **tr
     LS_OWN_FP_MODE;
     LS_TRY(ls_dataset_prepare(dataset));
     if (!train || !validation)
-        return ls_fail(LS_ERR_INVALID, "ls_dataset_split: places for both datasets are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_dataset_split: train or validation is NULL");
     if (!(fraction > 0 && fraction < 1))
-        return ls_fail(LS_ERR_INVALID, "a validation split of %g: it must be above 0 and below 1", fraction);
+        return ls_fail(LS_ERR_INVALID, "the validation split must be above 0 and below 1 (got %g)", fraction);
     if (dataset->spec.batch > 0)
         return ls_fail(LS_ERR_INVALID,
                        "a validation split takes samples, but the dataset is batched: split it before ls_batch");
@@ -225,8 +234,8 @@ ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **tr
         return ls_fail(LS_ERR_INVALID,
                        "a validation split of shuffled data would change every epoch: split it before ls_shuffle");
     if (dataset->count < 0)
-        return ls_fail(LS_ERR_INVALID, "a validation split needs a known number of samples; this dataset's is %s",
-                       dataset->count == LS_INFINITE ? "infinite" : "not known");
+        return ls_fail(LS_ERR_INVALID, "a validation split needs a known number of samples; that of this dataset is %s",
+                       dataset->count == LS_INFINITE ? "infinite" : "unknown");
     /* Same arithmetic as Keras. */
     int64_t first = (int64_t)((double)dataset->count * (1.0 - fraction));
     if (first < 1 || first >= dataset->count)

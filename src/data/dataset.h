@@ -1,13 +1,8 @@
-/* Datasets and passes over them.
- *
- * A dataset is a node with at most one source; ls_dataset_type has the functions of each kind of
- * node. A *cursor* is one pass over a node and owns a cursor of the source. Elements are passed in
- * *slots*, which the caller owns: an element stays valid until its slot is used again,
- * independently of the cursor. So elements can wait in a window or a ring buffer without being
- * copied.
- *
- * As long as nodes change only the order, an element is just a row number of the base arrays. Views
- * of the arrays are made only when they are read. */
+/* Datasets and passes over them. A dataset is a node with at most one source. A *cursor* is one
+ * pass over a node and owns a cursor of the source. Elements are passed in *slots*, which the
+ * caller owns: an element stays valid until its slot is used again, so it can wait in a window or a
+ * ring buffer without being copied. As long as nodes change only the order, an element is just a
+ * row number of the base arrays. */
 #ifndef LS_DATA_DATASET_H
 #define LS_DATA_DATASET_H
 
@@ -23,25 +18,25 @@ typedef struct ls_cursor ls_cursor;
 
 #define LS_MOST_MAPS 4 /* maps of a dataset whose samples are made on demand (on_demand.h) */
 
-/* Epoch and index of an element, arguments of a map's function besides the arrays. */
+/* Arguments of a map's function. */
 typedef struct ls_element_key {
     uint64_t epoch;
     int64_t number;
 } ls_element_key;
 
 typedef struct ls_slot {
-    ls_element element;            /* views; unset if the slot holds rows (is_row, list_count) */
-    void *room[LS_MAX_COMPONENTS]; /* memory owned by the slot, for elements that are computed */
-    size_t room_bytes[LS_MAX_COMPONENTS];
+    ls_element element;              /* views; unset if the slot holds rows (is_row, list_count) */
+    void *memory[LS_MAX_COMPONENTS]; /* memory owned by the slot, for elements that are computed */
+    size_t memory_bytes[LS_MAX_COMPONENTS];
     bool is_row; /* the element is row `row` of the base arrays */
     int64_t row;
     int64_t *list; /* when iterating rows: row numbers of a batch */
     int64_t list_count;
-    size_t list_room;
+    size_t list_capacity;
     /* When iterating rows: key of each map that the row still has to pass. */
     ls_element_key keys[LS_MOST_MAPS];
     ls_element_key *key_list; /* keys of the rows of a batch, LS_MOST_MAPS for each */
-    size_t key_count, key_room;
+    size_t key_count, key_capacity;
 } ls_slot;
 
 void ls_slot_free(ls_slot *slot);
@@ -52,17 +47,16 @@ ls_status ls_slot_reserve(ls_slot *slot, int index, size_t bytes, size_t keep);
 ls_status ls_slot_append_row(ls_slot *slot, int64_t row);
 ls_status ls_slot_append_keys(ls_slot *slot, const ls_element_key keys[LS_MOST_MAPS]);
 
-/* Allocates the slot's own arrays in the shapes of `spec`, with `batch` for LS_BATCH. */
+/* Allocates the slot's own arrays; `batch` is the size of LS_BATCH. */
 ls_status ls_slot_make(ls_slot *slot, const ls_element_spec *spec, int64_t batch);
 
-/* Creates the views if the slot holds only a row number. */
 void ls_slot_show(ls_slot *slot, const ls_element *base);
 
 /* ---- Nodes ---- */
 
 typedef struct ls_dataset_type {
     const char *name; /* name of the builder function, for messages */
-    /* Sets spec, count and base; the source is already prepared. May be slow: reads files. */
+    /* Sets spec, count and base; the source is already prepared. May read files. */
     ls_status (*prepare)(ls_dataset *dataset);
     void (*destroy)(ls_dataset *dataset);  /* NULL: nothing to destroy */
     size_t state_bytes;                    /* size of a cursor's state */
@@ -72,7 +66,6 @@ typedef struct ls_dataset_type {
     void (*end)(ls_cursor *cursor); /* NULL: nothing to do; also called after a failed begin */
 } ls_dataset_type;
 
-/* Loads the arrays of a dataset (count and component of `out`) when they are first needed. */
 typedef ls_status (*ls_loader)(void *state, ls_element *out);
 
 struct ls_dataset {
@@ -91,7 +84,7 @@ struct ls_dataset {
     const ls_element *origin;
     int maps;     /* maps in this node and its sources, if there is an origin */
     int shuffles; /* shuffles in this node and its sources */
-    /* All workers of a cluster must iterate together, on the calling thread (ls_from_worker). */
+    /* All workers of a cluster must iterate together (ls_from_worker). */
     bool together;
     union {
         struct {
@@ -133,13 +126,14 @@ struct ls_dataset {
     } u;
 };
 
-/* Creates a node and takes ownership of `source` (NULL: none). Returns the source itself if that
- * has an error. */
+/* Takes ownership of `source` (NULL: none). Returns the source itself if that has an error. */
 ls_dataset *ls_dataset_node(const ls_dataset_type *type, ls_dataset *source);
 
-/* Same for builders that require a source. *built is true if the result is a new node whose fields
- * may be set. */
+/* For builders that require a source. *built: the result is a new node whose fields may be set. */
 ls_dataset *ls_dataset_over(const ls_dataset_type *type, ls_dataset *source, bool *built);
+
+/* Copies spec, count, base and maps of the source. */
+void ls_dataset_copy_source(ls_dataset *d);
 
 /* Stores an error in the node. Builders return ls_dataset_fail(d, LS_ERR_INVALID, "..."). */
 ls_dataset *ls_dataset_fail(ls_dataset *dataset, ls_status status, const char *format, ...) LS_PRINTF(3, 4);
@@ -147,14 +141,14 @@ ls_dataset *ls_dataset_fail(ls_dataset *dataset, ls_status status, const char *f
 /* Returns whether this is the dataset that builders return when memory runs out. */
 bool ls_dataset_is_lost(const ls_dataset *dataset);
 
-/* Prepares the sources and then the node: sets spec, count and base. */
+/* Prepares the sources and then the node. */
 ls_status ls_dataset_prepare(ls_dataset *dataset);
 
-/* Creates a dataset of arrays that `load` reads on first use. Takes ownership of `state`, which is
- * freed with free(). */
+/* Creates a dataset of arrays that `load` reads on first use. Takes ownership of `state`, freed
+ * with free(). */
 ls_dataset *ls_dataset_from_loader(ls_loader load, void *state);
 
-/* Derives the roles of the components if they are 0; checks counts, types and shapes. */
+/* Derives the roles of the components if they are 0; checks them. */
 ls_status ls_element_spec_check(ls_element_spec *spec, bool batch_axis, const char *what);
 
 /* ---- Cursors ---- */
@@ -163,7 +157,7 @@ struct ls_cursor {
     ls_dataset *dataset; /* the iterator holds a reference */
     ls_cursor *source;
     uint64_t epoch;
-    bool as_rows; /* return row numbers, never views or data; for maps, rows of the map's input */
+    bool as_rows; /* row numbers, never views or data; for maps, rows of the map's input */
     void *state;
 };
 
@@ -179,7 +173,6 @@ static inline ls_status ls_cursor_next(ls_cursor *cursor, ls_slot *slot, bool *e
 
 extern const ls_dataset_type ls_type_repeat, ls_type_prefetch, ls_type_map;
 
-/* Calls the function of an ls_map on `in`; writes the result to arrays of `out`. */
 ls_status ls_map_call(const ls_dataset *map, ls_element_key key, ls_slot *in, ls_slot *out);
 
 #endif

@@ -1,25 +1,20 @@
 /* HDF5 files as Keras writes them: nested groups of arrays, addressed by path,
- * "layers/dense/vars/0".
- *
- * The format is the first version of HDF5 (superblock 0 or 1, groups as symbol tables, contiguous
- * arrays), which h5py writes by default. libhdf5 is not used because release 1.10.8 (Debian 12)
- * crashes or hangs on damaged files, and these files often come from other people. */
+ * "layers/dense/vars/0", in the first version of the format (superblock 0 or 1). libhdf5 is not
+ * used because release 1.10.8 (Debian 12) crashes or hangs on damaged files. */
 #ifndef LS_DATA_HDF5_H
 #define LS_DATA_HDF5_H
 
 #include "base/file.h"
 #include "data/tensors.h"
 
-/* Reads all arrays except those of the root group "optimizer" (hdf5_read.c). 2-byte floats become
- * float32, integers the smallest supported type that holds their values. Every offset and size is
- * checked before use: arrays must lie within the file, and their total size must not exceed it.
- * Unsupported features (compressed arrays, arrays in other files, external links, groups of later
- * formats) are errors that name the feature. */
+/* Reads all arrays except those of the root group "optimizer". 2-byte floats become float32,
+ * integers the smallest supported type that holds their values. Arrays must lie within the file,
+ * and their total size must not exceed it. */
 ls_status ls_hdf5_read(const char *path, const void *image, size_t bytes, ls_tensors *out);
 
-/* Lays out a file of these arrays with the groups they need, and for each pair a group KEY/vars
- * with the attribute name = VALUE, as Keras does (hdf5_write.c). The parts point to the entries'
- * data and into *memory; the caller calls free() on *parts and *memory. */
+/* Lays out a file of these arrays, and for each pair a group KEY/vars with the attribute name =
+ * VALUE, as Keras does. The parts point to the entries' data and into *memory; the caller calls
+ * free() on *parts and *memory. */
 ls_status ls_hdf5_make(const char *path, const ls_safetensors_entry *entries, size_t count,
                        const ls_safetensors_pair *groups, size_t group_count, ls_file_part **parts, size_t *part_count,
                        void **memory);

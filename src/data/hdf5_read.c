@@ -1,4 +1,4 @@
-/* Reader of HDF5 files. The whole file is in memory; everything in it is checked before use. */
+/* Everything in the file is checked before use. */
 #include <string.h>
 
 #include "base/size.h"
@@ -46,16 +46,16 @@ static uint64_t number(const unsigned char *b, int bytes)
 
 static ls_status damaged(const reader *r, const char *name, const char *what, uint64_t offset)
 {
-    return ls_fail(LS_ERR_DATA, "'%s' is damaged or cut short: %s of \"/%s\" at byte %llu", r->path, what, name,
+    return ls_fail(LS_ERR_DATA, "'%s' is damaged or truncated: %s of \"/%s\" at byte %llu", r->path, what, name,
                    (unsigned long long)offset);
 }
 
-static ls_status not_read(const reader *r, const char *name, const char *what)
+static ls_status unsupported(const reader *r, const char *name, const char *what)
 {
     return ls_fail(LS_ERR_UNSUPPORTED, "'%s': \"/%s\" %s", r->path, name, what);
 }
 
-/* Returns the bytes at an offset; NULL if they are not within the file. */
+/* Returns NULL if the bytes are not within the file. */
 static const unsigned char *at(const reader *r, uint64_t offset, uint64_t bytes)
 {
     return offset <= r->bytes && bytes <= r->bytes - offset ? r->data + offset : NULL;
@@ -108,27 +108,27 @@ typedef struct block {
     uint64_t offset, bytes;
 } block;
 
-/* Reads the messages of one block and appends continuations to `blocks`. */
+/* Appends continuations to `blocks`. */
 static ls_status read_block(reader *r, const char *name, block b, object *o, block *blocks, size_t *count)
 {
     const unsigned char *p = at(r, b.offset, b.bytes);
     if (!p || ++r->visits > MOST_VISITS)
         return damaged(r, name, "the header", b.offset);
-    for (uint64_t place = 0; b.bytes - place >= 8;) {
-        unsigned kind = (unsigned)number(p + place, 2), flags = p[place + 4];
-        message m = { .data = p + place + 8, .bytes = (size_t)number(p + place + 2, 2) };
-        if (m.bytes > b.bytes - place - 8)
-            return damaged(r, name, "a message in the header", b.offset + place);
+    for (uint64_t position = 0; b.bytes - position >= 8;) {
+        unsigned kind = (unsigned)number(p + position, 2), flags = p[position + 4];
+        message m = { .data = p + position + 8, .bytes = (size_t)number(p + position + 2, 2) };
+        if (m.bytes > b.bytes - position - 8)
+            return damaged(r, name, "a message in the header", b.offset + position);
         if (kind == CONTINUATION) {
             if (m.bytes < 16 || *count == MOST_BLOCKS)
-                return damaged(r, name, "a message in the header", b.offset + place);
+                return damaged(r, name, "a message in the header", b.offset + position);
             blocks[(*count)++] = (block){ number(m.data, 8), number(m.data + 8, 8) };
         } else if (flags & 2 && (kind == DATASPACE || kind == DATATYPE)) {
-            return not_read(r, name, "has a type that it shares with others, which is not read");
+            return unsupported(r, name, "has a shared type, which is not supported");
         } else {
             take_message(o, kind, m);
         }
-        place += 8 + m.bytes;
+        position += 8 + m.bytes;
     }
     return LS_OK;
 }
@@ -140,7 +140,8 @@ static ls_status read_header(reader *r, const char *name, uint64_t offset, objec
     size_t count = 1;
     const unsigned char *p = at(r, offset, 16);
     if (p && memcmp(p, "OHDR", 4) == 0)
-        return not_read(r, name, "is in a later format of HDF5, which is not read; Keras writes the first one");
+        return unsupported(r, name,
+                           "is in a later format of HDF5, which is not supported; Keras writes the first format");
     if (!p || p[0] != 1)
         return damaged(r, name, "the header", offset);
     blocks[0] = (block){ offset + 16, number(p + 8, 4) };
@@ -159,8 +160,8 @@ typedef struct element {
     bool is_signed, is_integer;
 } element;
 
-/* Checks the layout of an IEEE number: position and bits of the exponent, bits of the fraction (at
- * 0), and the bias. */
+/* Position and bits of the exponent, bits of the fraction (at 0), and the bias of an IEEE number.
+ * */
 static bool is_float(const unsigned char *p, int exponent, int exponent_bits, int fraction_bits, uint64_t bias)
 {
     return p[12] == exponent && p[13] == exponent_bits && p[14] == 0 && p[15] == fraction_bits &&
@@ -205,8 +206,8 @@ static ls_status read_type(const reader *r, const char *name, const message *m, 
     else if (class == 0)
         good = read_integer(m->data, &e);
     if (!good)
-        return not_read(r, name,
-                        "holds neither little-endian integers nor IEEE floating-point numbers of 2, 4 or 8 bytes");
+        return unsupported(r, name,
+                           "holds neither little-endian integers nor IEEE floating-point numbers of 2, 4 or 8 bytes");
     *out = e;
     return LS_OK;
 }
@@ -216,7 +217,7 @@ static ls_status read_shape(const reader *r, const char *name, const message *m,
     ls_shape shape = { .rank = 0 };
     size_t begin = m->bytes >= 4 && m->data[0] == 2 ? 4 : 8;
     if (m->bytes < begin || (m->data[0] != 1 && m->data[0] != 2) || (m->data[0] == 2 && m->data[3] > 1))
-        return not_read(r, name, "has no shape that is read");
+        return unsupported(r, name, "has an unsupported kind of shape");
     shape.rank = m->data[1];
     if (shape.rank > LS_MAX_RANK)
         return ls_fail(LS_ERR_UNSUPPORTED, "'%s': \"/%s\" has %d axes, but at most %d are supported", r->path, name,
@@ -233,7 +234,7 @@ static ls_status read_shape(const reader *r, const char *name, const message *m,
     return LS_OK;
 }
 
-/* Finds the elements: contiguous in the file, or in the header itself. */
+/* The elements are contiguous in the file, or in the header itself. */
 static ls_status find_data(reader *r, const char *name, const message *m, size_t needed, const unsigned char **out)
 {
     static const unsigned char nothing;
@@ -241,15 +242,15 @@ static ls_status find_data(reader *r, const char *name, const message *m, size_t
     if (needed == 0)
         return LS_OK;
     if (m->bytes < 4 || (m->data[0] != 3 && m->data[0] != 4) || m->data[1] > 1)
-        return not_read(r, name,
-                        "does not have its numbers in one piece of the file, as Keras has them; it is not read");
+        return unsupported(
+            r, name, "does not have its numbers in one piece of the file, as Keras writes them; this is not supported");
     uint64_t offset, stored;
     if (m->data[1] == 0) {
         stored = number(m->data + 2, 2);
         offset = (uint64_t)(m->data + 4 - r->data);
     } else {
         if (m->bytes < 18)
-            return damaged(r, name, "the place", (uint64_t)(m->data - r->data));
+            return damaged(r, name, "the address", (uint64_t)(m->data - r->data));
         offset = number(m->data + 2, 8);
         stored = number(m->data + 10, 8);
     }
@@ -264,7 +265,6 @@ static ls_status find_data(reader *r, const char *name, const message *m, size_t
     return LS_OK;
 }
 
-/* Converts integers of types that the library does not have. */
 static void widen_integers(const element *e, const unsigned char *from, size_t count, void *to)
 {
     for (size_t i = 0; i < count; i++) {
@@ -285,17 +285,17 @@ static ls_status read_dataset(reader *r, const char *name, const object *o)
     size_t bytes = 0, needed = 0;
     const unsigned char *from;
     if (!o->dataspace.data || !o->datatype.data || !o->layout.data)
-        return not_read(r, name, "is neither a group nor an array");
+        return unsupported(r, name, "is neither a group nor an array");
     if (o->packed || o->outside)
-        return not_read(r, name,
-                        o->packed ? "is packed by a filter, which is not read"
-                                  : "has its numbers in another file, which is not read");
+        return unsupported(r, name,
+                           o->packed ? "is compressed or filtered, which is not supported"
+                                     : "has its numbers in another file, which is not supported");
     LS_TRY(read_type(r, name, &o->datatype, &e));
     LS_TRY(read_shape(r, name, &o->dataspace, &array.shape));
     array.dtype = e.dtype;
     size_t item = ls_dtype_bytes(e.dtype);
     if (!ls_data_bytes(e.dtype, &array.shape, &bytes) || !ls_size_mul(bytes / item, e.bytes, &needed))
-        return ls_fail(LS_ERR_DATA, "'%s': \"/%s\" has a shape that is more than any memory", r->path, name);
+        return ls_fail(LS_ERR_DATA, "'%s': \"/%s\" has a shape that exceeds any memory", r->path, name);
     LS_TRY(find_data(r, name, &o->layout, needed, &from));
     array.data = ls_data_alloc(bytes);
     if (!array.data)
@@ -310,7 +310,7 @@ static ls_status read_dataset(reader *r, const char *name, const object *o)
 
 /* ---- Groups ---- */
 
-/* A group being read: its path and its names. */
+/* A group being read. */
 typedef struct group {
     const char *name;
     int depth;
@@ -330,10 +330,10 @@ static ls_status read_entry(reader *r, const group *g, const unsigned char *entr
         return LS_OK;
     ls_text path = { 0 };
     ls_text_add(&path, "%s%s%s", g->name, g->name[0] ? "/" : "", (const char *)own);
-    ls_status status = path.failed ? ls_fail(LS_ERR_MEMORY, "no memory for a name of '%s'", r->path)
-                       : kind == 2
-                           ? not_read(r, ls_text_get(&path), "is a link that leads elsewhere, which is not followed")
-                           : read_object(r, ls_text_get(&path), number(entry + 8, 8), g->depth);
+    ls_status status =
+        path.failed ? ls_fail(LS_ERR_MEMORY, "no memory for a name of '%s'", r->path)
+        : kind == 2 ? unsupported(r, ls_text_get(&path), "is a link to another file or group, which is not supported")
+                    : read_object(r, ls_text_get(&path), number(entry + 8, 8), g->depth);
     ls_text_free(&path);
     return status;
 }
@@ -390,13 +390,14 @@ static ls_status read_object(reader *r, const char *name, uint64_t offset, int d
 {
     object o;
     if (depth > MOST_DEPTH)
-        return ls_fail(LS_ERR_DATA, "'%s': \"/%.80s...\" lies too deep: more than %d groups in groups", r->path, name,
+        return ls_fail(LS_ERR_DATA, "'%s': \"/%.80s...\" is nested too deep: in more than %d groups", r->path, name,
                        MOST_DEPTH);
     LS_TRY(read_header(r, name, offset, &o));
     if (o.symbols.data)
         return read_group(r, name, &o.symbols, depth);
     if (o.later)
-        return not_read(r, name, "is a group in a later format of HDF5, which is not read; Keras writes the first one");
+        return unsupported(
+            r, name, "is a group in a later format of HDF5, which is not supported; Keras writes the first format");
     return read_dataset(r, name, &o);
 }
 
@@ -407,17 +408,18 @@ ls_status ls_hdf5_read(const char *path, const void *image, size_t bytes, ls_ten
     reader r = { .path = path, .data = image, .bytes = bytes, .left = bytes, .out = out };
     const unsigned char *p = at(&r, 0, 100);
     if (!p || memcmp(p, "\x89HDF\r\n\x1a\n", 8) != 0)
-        return ls_fail(LS_ERR_DATA, "'%s' is no HDF5 file, or it is cut short: it has %zu bytes", path, bytes);
+        return ls_fail(LS_ERR_DATA, "'%s' is not an HDF5 file, or is truncated: it has %zu bytes", path, bytes);
     if (p[8] > 1)
         return ls_fail(
             LS_ERR_UNSUPPORTED,
-            "'%s' is in a later format of HDF5 (superblock %d), which is not read; Keras writes the first one", path,
-            p[8]);
+            "'%s' is in a later format of HDF5 (superblock %d), which is not supported; Keras writes the first format",
+            path, p[8]);
     size_t more = p[8] == 1 ? 4 : 0; /* version 1 has an additional number */
     if (p[13] != 8 || p[14] != 8 || number(p + 24 + more, 8) != 0)
-        return ls_fail(LS_ERR_UNSUPPORTED, "'%s': places of %d and sizes of %d bytes; 8 are read", path, p[13], p[14]);
+        return ls_fail(LS_ERR_UNSUPPORTED, "'%s': addresses of %d and lengths of %d bytes; only 8 are supported", path,
+                       p[13], p[14]);
     uint64_t end = number(p + 40 + more, 8);
     if (end > bytes)
-        return ls_fail(LS_ERR_DATA, "'%s' is cut short: %zu bytes of %llu", path, bytes, (unsigned long long)end);
+        return ls_fail(LS_ERR_DATA, "'%s' is truncated: %zu bytes of %llu", path, bytes, (unsigned long long)end);
     return read_object(&r, "", number(p + 64 + more, 8), 0);
 }

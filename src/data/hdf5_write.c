@@ -1,5 +1,5 @@
-/* Writer of HDF5 files: first all metadata in one block of memory, then the arrays at multiples of
- * 8. Names in a group are sorted and there are no dates: equal calls give equal bytes. */
+/* Writer of HDF5 files: first all metadata in one block, then the arrays at multiples of 8. Names
+ * are sorted and there are no dates: equal calls give equal bytes. */
 #include <string.h>
 
 #include "base/arena.h"
@@ -23,7 +23,7 @@
 typedef struct node {
     const char *name;
     struct node **children; /* sorted by name */
-    size_t count, room;
+    size_t count, capacity;
     const ls_safetensors_entry *entry; /* NULL: this is a group */
     const char *text;                  /* attribute "name" of a group; NULL: none */
     uint64_t header;                   /* position of its header in the file */
@@ -35,7 +35,7 @@ typedef struct writer {
     ls_arena arena; /* nodes and names */
     node root;
     unsigned char *data; /* everything except the arrays */
-    size_t bytes, room;
+    size_t bytes, capacity;
     uint64_t end; /* size of the file with the arrays placed so far */
 } writer;
 
@@ -44,21 +44,21 @@ static ls_status no_memory(const writer *w)
     return ls_fail(LS_ERR_MEMORY, "no memory to write '%s'", w->path);
 }
 
-/* Finds the child with a name; creates it if it does not exist. */
+/* Creates the child if it does not exist. */
 static ls_status find_child(writer *w, node *parent, const char *name, size_t chars, node **out)
 {
-    size_t place = 0;
-    for (; place < parent->count; place++) {
-        const char *other = parent->children[place]->name;
+    size_t position = 0;
+    for (; position < parent->count; position++) {
+        const char *other = parent->children[position]->name;
         int order = strncmp(other, name, chars);
         if (order == 0 && strlen(other) == chars) {
-            *out = parent->children[place];
+            *out = parent->children[position];
             return LS_OK;
         }
         if (order > 0 || (order == 0 && strlen(other) > chars))
             break;
     }
-    LS_TRY(ls_grow(&parent->children, parent->count, &parent->room, sizeof(node *)));
+    LS_TRY(ls_grow(&parent->children, parent->count, &parent->capacity, sizeof(node *)));
     node *child = ls_arena_alloc(&w->arena, sizeof *child);
     char *copy = ls_arena_alloc(&w->arena, chars + 1);
     if (!child || !copy)
@@ -66,21 +66,21 @@ static ls_status find_child(writer *w, node *parent, const char *name, size_t ch
     memcpy(copy, name, chars);
     copy[chars] = '\0';
     *child = (node){ .name = copy };
-    memmove(parent->children + place + 1, parent->children + place, (parent->count - place) * sizeof(node *));
-    parent->children[place] = child;
+    memmove(parent->children + position + 1, parent->children + position, (parent->count - position) * sizeof(node *));
+    parent->children[position] = child;
     parent->count++;
     *out = child;
     return LS_OK;
 }
 
-/* Finds a node by its path, "layers/dense/vars"; creates missing nodes. */
+/* Creates missing nodes of the path, "layers/dense/vars". */
 static ls_status find_path(writer *w, const char *path, node **out)
 {
     node *n = &w->root;
     for (const char *part = path; *part != '\0';) {
         size_t chars = strcspn(part, "/");
         if (chars == 0 || n->entry)
-            return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is no path of an array", w->path, path);
+            return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is not a path of an array", w->path, path);
         LS_TRY(find_child(w, n, part, chars, &n));
         part += chars + (part[chars] == '/');
     }
@@ -93,7 +93,7 @@ static ls_status add_array(writer *w, const ls_safetensors_entry *entry)
     node *n;
     LS_TRY(find_path(w, entry->name, &n));
     if (n == &w->root || n->entry || n->count > 0)
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is there twice, or a group, too", w->path,
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is given twice, or is also a group", w->path,
                        entry->name);
     n->entry = entry;
     return LS_OK;
@@ -105,7 +105,8 @@ static ls_status add_group(writer *w, const ls_safetensors_pair *pair)
     LS_TRY(find_path(w, pair->key, &n));
     LS_TRY(find_child(w, n, "vars", 4, &n));
     if (strlen(pair->value) > MOST_MESSAGE / 2)
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': a name of %zu characters", w->path, strlen(pair->value));
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': a name of %zu characters is too long", w->path,
+                       strlen(pair->value));
     n->text = pair->value;
     return LS_OK;
 }
@@ -123,13 +124,13 @@ static void free_children(node *n)
 static ls_status reserve(writer *w, size_t bytes, uint64_t *offset)
 {
     size_t whole = w->bytes + (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (whole > w->room) {
-        size_t room = whole > 2 * w->room ? whole : 2 * w->room;
-        unsigned char *data = realloc(w->data, room);
+    if (whole > w->capacity) {
+        size_t capacity = whole > 2 * w->capacity ? whole : 2 * w->capacity;
+        unsigned char *data = realloc(w->data, capacity);
         if (!data)
             return no_memory(w);
         w->data = data;
-        w->room = room;
+        w->capacity = capacity;
     }
     memset(w->data + w->bytes, 0, whole - w->bytes);
     *offset = w->bytes;
@@ -150,8 +151,8 @@ static void put_text(writer *w, uint64_t offset, const char *text)
 
 /* ---- Groups ---- */
 
-/* Writes a tree node. `names` are the heap positions of each child's last name. The children of
- * level 0 are symbol tables. */
+/* `names` are the heap positions of each child's last name. The children of level 0 are symbol
+ * tables. */
 static ls_status put_tree(writer *w, int level, const uint64_t *children, const uint64_t *names, size_t count,
                           uint64_t before, uint64_t left, uint64_t *out)
 {
@@ -173,8 +174,7 @@ static ls_status put_tree(writer *w, int level, const uint64_t *children, const 
     return LS_OK;
 }
 
-/* Writes levels of tree nodes over `count` symbol tables up to a single root. Overwrites both
- * lists. */
+/* Overwrites both lists. */
 static ls_status put_levels(writer *w, uint64_t *children, uint64_t *names, size_t count, uint64_t *root)
 {
     for (int level = 0;; level++) {
@@ -195,14 +195,12 @@ static ls_status put_levels(writer *w, uint64_t *children, uint64_t *names, size
     }
 }
 
-/* Writes the heap of a group: an empty name, then the children's names. Sets `places` to their
- * positions. */
-static ls_status put_heap(writer *w, const node *group, uint64_t *places, uint64_t *out)
+static ls_status put_heap(writer *w, const node *group, uint64_t *positions, uint64_t *out)
 {
     size_t bytes = ALIGNMENT;
     uint64_t heap, names;
     for (size_t i = 0; i < group->count; i++) {
-        places[i] = bytes;
+        positions[i] = bytes;
         bytes += (strlen(group->children[i]->name) + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     }
     LS_TRY(reserve(w, 32, &heap));
@@ -212,12 +210,12 @@ static ls_status put_heap(writer *w, const node *group, uint64_t *places, uint64
     put(w, heap + 16, 1, 8); /* no free space */
     put(w, heap + 24, names, 8);
     for (size_t i = 0; i < group->count; i++)
-        put_text(w, names + places[i], group->children[i]->name);
+        put_text(w, names + positions[i], group->children[i]->name);
     *out = heap;
     return LS_OK;
 }
 
-static ls_status put_tables(writer *w, const node *group, const uint64_t *places, uint64_t *tables, uint64_t *last)
+static ls_status put_tables(writer *w, const node *group, const uint64_t *positions, uint64_t *tables, uint64_t *last)
 {
     for (size_t i = 0; i < group->count; i += 2 * LEAF_K) {
         size_t part = group->count - i < 2 * LEAF_K ? group->count - i : 2 * LEAF_K;
@@ -227,11 +225,11 @@ static ls_status put_tables(writer *w, const node *group, const uint64_t *places
         put(w, table + 4, 1, 1);
         put(w, table + 6, part, 2);
         for (size_t k = 0; k < part; k++) {
-            put(w, table + 8 + 40 * k, places[i + k], 8);
+            put(w, table + 8 + 40 * k, positions[i + k], 8);
             put(w, table + 16 + 40 * k, group->children[i + k]->header, 8);
         }
         tables[i / (2 * LEAF_K)] = table;
-        last[i / (2 * LEAF_K)] = places[i + part - 1];
+        last[i / (2 * LEAF_K)] = positions[i + part - 1];
     }
     return LS_OK;
 }
@@ -262,7 +260,6 @@ static ls_status add_message(writer *w, unsigned kind, size_t bytes, uint64_t *o
     return LS_OK;
 }
 
-/* Adds the attribute name = text, a UTF-8 string of fixed length. */
 static ls_status add_attribute(writer *w, const char *text)
 {
     uint64_t m;
@@ -284,14 +281,14 @@ static ls_status add_attribute(writer *w, const char *text)
 static ls_status put_group(writer *w, node *group)
 {
     size_t tables = group->count / (2 * LEAF_K) + 1;
-    uint64_t *places = calloc(group->count + 1, sizeof *places), *children = calloc(tables, sizeof *children),
+    uint64_t *positions = calloc(group->count + 1, sizeof *positions), *children = calloc(tables, sizeof *children),
              *last = calloc(tables, sizeof *last), heap = 0, tree = 0, m;
-    ls_status status = places && children && last ? put_heap(w, group, places, &heap) : no_memory(w);
+    ls_status status = positions && children && last ? put_heap(w, group, positions, &heap) : no_memory(w);
     if (status == LS_OK)
-        status = put_tables(w, group, places, children, last);
+        status = put_tables(w, group, positions, children, last);
     if (status == LS_OK)
         status = put_levels(w, children, last, (group->count + 2 * LEAF_K - 1) / (2 * LEAF_K), &tree);
-    free(places);
+    free(positions);
     free(children);
     free(last);
     LS_TRY(status);
@@ -334,7 +331,7 @@ static ls_status put_array(writer *w, node *array)
     uint64_t m;
     if ((unsigned)array->entry->dtype >= LS_DTYPE_COUNT || !ls_data_bytes(array->entry->dtype, shape, &bytes) ||
         (bytes > 0 && !array->entry->data))
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is no array", w->path, array->entry->name);
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%s\" is not an array", w->path, array->entry->name);
     LS_TRY(begin_header(w, 4, &array->header));
     LS_TRY(add_message(w, 1, 8 + 8 * (size_t)shape->rank, &m));
     put(w, m, 1, 1);
@@ -356,7 +353,7 @@ static ls_status put_array(writer *w, node *array)
     return LS_OK;
 }
 
-/* Writes the children before their group, which refers to them. */
+/* Children come before their group, which refers to them. */
 static ls_status put_node(writer *w, node *n)
 {
     if (n->entry)
@@ -381,7 +378,7 @@ static void put_superblock(writer *w)
     put(w, 64, w->root.header, 8);
 }
 
-/* Assigns each array's position in the file, in tree order, and adds its bytes to the parts. */
+/* Places the arrays in tree order. */
 static void place_arrays(writer *w, const node *n, ls_file_part *parts, size_t *count)
 {
     static const unsigned char zeros[ALIGNMENT];

@@ -1,5 +1,5 @@
-/* Reader of IDX files, the format of MNIST: two zero bytes, element type, rank; then the size of
- * each axis; then the elements. All numbers are big-endian. */
+/* Reader of IDX files, the format of MNIST: two zero bytes, element type, rank, the size of each
+ * axis, the elements. All numbers are big-endian. */
 #include <string.h>
 
 #include "base/status.h"
@@ -31,8 +31,8 @@ static ls_status element_type(const char *name, unsigned code, ls_dtype *out)
         return ls_fail(LS_ERR_UNSUPPORTED, "%s: elements of type %s are not supported", name,
                        code == 9 ? "int8" : "int16");
     }
-    return ls_fail(LS_ERR_DATA, "%s is no IDX file: the element type at byte 2 is 0x%02x, expected 0x08 to 0x0e", name,
-                   code);
+    return ls_fail(LS_ERR_DATA, "%s is not an IDX file: the element type at byte 2 is 0x%02x, expected 0x08 to 0x0e",
+                   name, code);
 }
 
 static ls_status read_header(ls_stream *stream, ls_dtype *dtype, ls_shape *shape)
@@ -42,8 +42,8 @@ static ls_status read_header(ls_stream *stream, ls_dtype *dtype, ls_shape *shape
     LS_TRY(ls_stream_read(stream, magic, sizeof magic, "the magic number"));
     if (magic[0] || magic[1])
         return ls_fail(LS_ERR_DATA,
-                       "%s is no IDX file: the magic number at byte 0 is 0x%02x%02x%02x%02x, expected 0x0000....", name,
-                       magic[0], magic[1], magic[2], magic[3]);
+                       "%s is not an IDX file: the magic number at byte 0 is 0x%02x%02x%02x%02x, expected 0x0000....",
+                       name, magic[0], magic[1], magic[2], magic[3]);
     LS_TRY(element_type(name, magic[2], dtype));
     if (magic[3] < 1 || magic[3] > LS_MAX_RANK)
         return ls_fail(LS_ERR_DATA, "%s: the number of axes at byte 3 is %d, expected 1 to %d", name, magic[3],
@@ -91,7 +91,7 @@ ls_status ls_idx_read(const char *path, ls_array *out)
 {
     ls_data_file file;
     if (!path || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_idx_read: a path and a place for the array are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_idx_read: path or out is NULL");
     LS_TRY(ls_data_file_open(path, &file));
     ls_status status = read_stream(&file, out);
     ls_data_file_close(&file);

@@ -11,7 +11,7 @@ void ls_cursor_destroy(ls_cursor *cursor)
     if (!cursor)
         return;
     if (cursor->state && cursor->dataset->type->end)
-        /* Before the source is destroyed, because its threads may use the source. */
+        /* First, because its threads may use the source. */
         cursor->dataset->type->end(cursor);
     ls_cursor_destroy(cursor->source);
     free(cursor->state);
@@ -98,7 +98,7 @@ ls_status ls_iterator_create(ls_dataset *dataset, uint64_t epoch, ls_iterator **
     LS_OWN_FP_MODE;
     LS_TRY(ls_dataset_prepare(dataset));
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_iterator_create: no place for the iterator");
+        return ls_fail(LS_ERR_INVALID, "ls_iterator_create: out is NULL");
     ls_iterator *iterator = calloc(1, sizeof *iterator);
     if (!iterator)
         return ls_fail(LS_ERR_MEMORY, "no memory for an iterator");
@@ -114,7 +114,7 @@ ls_status ls_iterator_next(ls_iterator *iterator, const ls_element **out)
 {
     LS_OWN_FP_MODE;
     if (!iterator || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_iterator_next: an iterator and a place for the element are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_iterator_next: iterator or out is NULL");
     LS_TRY(next_in_pass(iterator));
     if (iterator->ended) {
         *out = NULL;
@@ -155,11 +155,12 @@ ls_status ls_rows_create(ls_dataset *dataset, uint64_t epoch, ls_rows **out)
     LS_OWN_FP_MODE;
     LS_TRY(ls_dataset_prepare(dataset));
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_rows_create: no place for the rows");
+        return ls_fail(LS_ERR_INVALID, "ls_rows_create: out is NULL");
     if (!dataset->base)
-        return ls_fail(LS_ERR_UNSUPPORTED,
-                       "the elements are no rows of arrays in memory: there is a map, a generator or a batch of "
-                       "batches in the dataset");
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "the elements are not rows of arrays in memory: the dataset has a map, a generator or a batch of "
+            "batches");
     return ls_rows_of_origin(dataset, epoch, out);
 }
 
@@ -172,7 +173,7 @@ ls_status ls_rows_next(ls_rows *rows, const int64_t **list, int64_t *count)
 {
     LS_OWN_FP_MODE;
     if (!rows || !list || !count)
-        return ls_fail(LS_ERR_INVALID, "ls_rows_next: rows and places for the list and its count are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_rows_next: rows, list or count is NULL");
     LS_TRY(next_in_pass(&rows->pass));
     const ls_slot *slot = &rows->pass.slot;
     *list = slot->is_row ? &slot->row : slot->list;

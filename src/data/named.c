@@ -1,4 +1,4 @@
-/* Datasets by name: finds the files and reads the training and test parts on first use. */
+/* Datasets by name: the training and test parts are read on first use. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -17,40 +17,39 @@
 
 static const char *const part_names[PARTS] = { "train", "test" };
 
-/* Source of a part. */
-typedef struct place {
-    ls_status (*read)(const struct place *place, ls_array *features, ls_array *labels);
+typedef struct part_source {
+    ls_status (*read)(const struct part_source *source, ls_array *features, ls_array *labels);
     int part;
     char features[PATH_MAX], labels[PATH_MAX]; /* file paths, or names in the archive */
     char archive[PATH_MAX];
     ls_synthetic synthetic;
-} place;
+} part_source;
 
 /* ---- Reading ---- */
 
-static ls_status read_idx(const place *p, ls_array *features, ls_array *labels)
+static ls_status read_idx(const part_source *p, ls_array *features, ls_array *labels)
 {
     char text[LS_SHAPE_TEXT];
     LS_TRY(ls_idx_read(p->features, features));
     LS_TRY(ls_idx_read(p->labels, labels));
     if (labels->shape.rank != 1)
-        return ls_fail(LS_ERR_DATA, "'%s': labels of shape %s; one axis was expected", p->labels,
+        return ls_fail(LS_ERR_DATA, "'%s': labels of shape %s; expected one axis", p->labels,
                        ls_shape_format(&labels->shape, text));
     return LS_OK;
 }
 
-static ls_status read_npz(const place *p, ls_array *features, ls_array *labels)
+static ls_status read_npz(const part_source *p, ls_array *features, ls_array *labels)
 {
     LS_TRY(ls_npz_read(p->archive, p->features, features));
     return ls_npz_read(p->archive, p->labels, labels);
 }
 
-static ls_status read_csv(const place *p, ls_array *features, ls_array *labels)
+static ls_status read_csv(const part_source *p, ls_array *features, ls_array *labels)
 {
     return ls_csv_read(p->archive, features, labels);
 }
 
-static ls_status read_synthetic(const place *p, ls_array *features, ls_array *labels)
+static ls_status read_synthetic(const part_source *p, ls_array *features, ls_array *labels)
 {
     return ls_synthetic_make(&p->synthetic, (uint32_t)p->part, features, labels);
 }
@@ -61,7 +60,7 @@ static bool is_finite(const ls_array *array, int64_t i)
                                   : isfinite(((const double *)array->data)[i]);
 }
 
-/* Reports NaN and infinity here, where the element can be named, and not hours later in a loss. */
+/* Reports NaN and infinity here, where the element can be named, not later in a loss. */
 static ls_status check_finite(const char *name, const ls_array *array)
 {
     int64_t count = 0;
@@ -75,13 +74,13 @@ static ls_status check_finite(const char *name, const ls_array *array)
     return LS_OK;
 }
 
-static ls_status check_part(const place *p, const ls_array *features, const ls_array *labels)
+static ls_status check_part(const part_source *p, const ls_array *features, const ls_array *labels)
 {
     char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
     if (features->shape.rank < 2 || labels->shape.rank < 1)
-        return ls_fail(
-            LS_ERR_DATA, "'%s' has shape %s and '%s' %s: an axis of samples and one of features were expected",
-            p->features, ls_shape_format(&features->shape, a), p->labels, ls_shape_format(&labels->shape, b));
+        return ls_fail(LS_ERR_DATA, "'%s' has shape %s and '%s' %s: expected an axis of samples and one of features",
+                       p->features, ls_shape_format(&features->shape, a), p->labels,
+                       ls_shape_format(&labels->shape, b));
     if (features->shape.dims[0] != labels->shape.dims[0])
         return ls_fail(LS_ERR_DATA, "'%s' has %lld samples, but '%s' has %lld labels", p->features,
                        (long long)features->shape.dims[0], p->labels, (long long)labels->shape.dims[0]);
@@ -91,7 +90,7 @@ static ls_status check_part(const place *p, const ls_array *features, const ls_a
 
 static ls_status load(void *state, ls_element *out)
 {
-    const place *p = state;
+    const part_source *p = state;
     ls_array features = { .data = NULL }, labels = { .data = NULL };
     ls_status status = p->read(p, &features, &labels);
     if (status == LS_OK)
@@ -116,7 +115,7 @@ static const char *const file_names[PARTS][2] = {
     { "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" },
 };
 
-/* Finds a file with or without .gz; "-idx3" may also be written ".idx3". */
+/* "-idx3" may also be written ".idx3". */
 static bool find_file(const char *folder, const char *name, char out[PATH_MAX])
 {
     static const char *const endings[] = { "", ".gz" };
@@ -134,16 +133,16 @@ static bool find_file(const char *folder, const char *name, char out[PATH_MAX])
     return false;
 }
 
-/* Finds the files of the wanted parts; lists missing ones in `missing`. */
-static void find_parts(const char *folder, const bool wanted[PARTS], place places[PARTS], ls_text *missing)
+/* Lists missing files in `missing`. */
+static void find_parts(const char *folder, const bool wanted[PARTS], part_source sources[PARTS], ls_text *missing)
 {
     for (int part = 0; part < PARTS; part++) {
         for (int i = 0; wanted[part] && i < 2; i++) {
             const char *name = file_names[part][i];
-            if (!find_file(folder, name, i == 0 ? places[part].features : places[part].labels))
+            if (!find_file(folder, name, i == 0 ? sources[part].features : sources[part].labels))
                 ls_text_add(missing, "%s%s", missing->length ? ", " : "", name);
         }
-        places[part].read = read_idx;
+        sources[part].read = read_idx;
     }
 }
 
@@ -153,10 +152,10 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static ls_status find_folder(const char *folder, const bool wanted[PARTS], place places[PARTS])
+static ls_status find_folder(const char *folder, const bool wanted[PARTS], part_source sources[PARTS])
 {
     ls_text missing = { 0 };
-    find_parts(folder, wanted, places, &missing);
+    find_parts(folder, wanted, sources, &missing);
     ls_status status = LS_OK;
     if (missing.length || missing.failed)
         status =
@@ -184,7 +183,7 @@ static const known_set known_sets[] = {
       "them" },
 };
 
-/* Lists the folders to search, in order; returns their number. */
+/* Lists the folders to search, in order. */
 static int list_folders(const known_set *set, char folders[MOST_FOLDERS][PATH_MAX])
 {
     const char *data = getenv("LOCKSTEP_DATA"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -202,113 +201,108 @@ static int list_folders(const known_set *set, char folders[MOST_FOLDERS][PATH_MA
     return count;
 }
 
-static ls_status fail_known(const known_set *set, const bool wanted[PARTS], ls_text *looked)
+static ls_status fail_known(const known_set *set, const bool wanted[PARTS], ls_text *searched)
 {
     ls_text files = { 0 };
     for (int part = 0; part < PARTS; part++)
         for (int i = 0; wanted[part] && i < 2; i++)
             ls_text_add(&files, "%s%s", files.length ? ", " : "", file_names[part][i]);
     ls_status status =
-        ls_fail(LS_ERR_NOT_FOUND, "%s was not found. Its files are %s (plain or with .gz). Looked in: %s. %s.",
-                set->name, ls_text_get(&files), looked->length ? ls_text_get(looked) : "no folder", set->hint);
+        ls_fail(LS_ERR_NOT_FOUND, "cannot find %s: its files are %s (plain or with .gz); searched: %s. %s.", set->name,
+                ls_text_get(&files), searched->length ? ls_text_get(searched) : "no folder", set->hint);
     ls_text_free(&files);
     return status;
 }
 
-static ls_status find_known(const known_set *set, const bool wanted[PARTS], place places[PARTS])
+static ls_status find_known(const known_set *set, const bool wanted[PARTS], part_source sources[PARTS])
 {
     char(*folders)[PATH_MAX] = malloc(MOST_FOLDERS * sizeof *folders);
     if (!folders)
         return ls_fail(LS_ERR_MEMORY, "no memory to look for %s", set->name);
-    ls_text looked = { 0 };
+    ls_text searched = { 0 };
     bool found = false;
     int count = list_folders(set, folders);
     for (int i = 0; i < count && !found; i++) {
         ls_text missing = { 0 };
-        find_parts(folders[i], wanted, places, &missing);
+        find_parts(folders[i], wanted, sources, &missing);
         found = !missing.length && !missing.failed;
         if (!is_folder(folders[i]))
-            ls_text_add(&looked, "%s%s (no such folder)", i ? "; " : "", folders[i]);
+            ls_text_add(&searched, "%s%s (no such folder)", i ? "; " : "", folders[i]);
         else
-            ls_text_add(&looked, "%s%s (without %s)", i ? "; " : "", folders[i], ls_text_get(&missing));
+            ls_text_add(&searched, "%s%s (without %s)", i ? "; " : "", folders[i], ls_text_get(&missing));
         ls_text_free(&missing);
     }
-    ls_status status = found ? LS_OK : fail_known(set, wanted, &looked);
-    ls_text_free(&looked);
+    ls_status status = found ? LS_OK : fail_known(set, wanted, &searched);
+    ls_text_free(&searched);
     free(folders);
     return status;
 }
 
 /* ---- Any name ---- */
 
-static bool ends_in(const char *text, const char *end)
-{
-    size_t a = strlen(text), b = strlen(end);
-    return a > b && strcmp(text + a - b, end) == 0;
-}
-
-static ls_status find_npz(const char *path, bool wanted[PARTS], place places[PARTS])
+static ls_status find_npz(const char *path, bool wanted[PARTS], part_source sources[PARTS])
 {
     bool has_test = true;
     if (wanted[1])
         LS_TRY(ls_npz_has(path, "x_test", &has_test));
     wanted[1] = wanted[1] && has_test;
     for (int part = 0; part < PARTS; part++) {
-        snprintf(places[part].features, PATH_MAX, "x_%s", part_names[part]);
-        snprintf(places[part].labels, PATH_MAX, "y_%s", part_names[part]);
-        snprintf(places[part].archive, PATH_MAX, "%s", path);
-        places[part].read = read_npz;
+        snprintf(sources[part].features, PATH_MAX, "x_%s", part_names[part]);
+        snprintf(sources[part].labels, PATH_MAX, "y_%s", part_names[part]);
+        snprintf(sources[part].archive, PATH_MAX, "%s", path);
+        sources[part].read = read_npz;
     }
     return LS_OK;
 }
 
-static ls_status find_csv(const char *path, bool wanted[PARTS], place places[PARTS])
+static ls_status find_csv(const char *path, bool wanted[PARTS], part_source sources[PARTS])
 {
-    snprintf(places[0].archive, PATH_MAX, "%s", path);
-    snprintf(places[0].features, PATH_MAX, "%s", path);
-    snprintf(places[0].labels, PATH_MAX, "%s", path);
-    places[0].read = read_csv;
+    snprintf(sources[0].archive, PATH_MAX, "%s", path);
+    snprintf(sources[0].features, PATH_MAX, "%s", path);
+    snprintf(sources[0].labels, PATH_MAX, "%s", path);
+    sources[0].read = read_csv;
     wanted[1] = false;
     return LS_OK;
 }
 
-static ls_status find_synthetic(const char *name, place places[PARTS])
+static ls_status find_synthetic(const char *name, part_source sources[PARTS])
 {
     for (int part = 0; part < PARTS; part++) {
-        LS_TRY(ls_synthetic_parse(name, &places[part].synthetic));
-        snprintf(places[part].features, PATH_MAX, "%.200s", name);
-        places[part].read = read_synthetic;
+        LS_TRY(ls_synthetic_parse(name, &sources[part].synthetic));
+        snprintf(sources[part].features, PATH_MAX, "%.200s", name);
+        sources[part].read = read_synthetic;
     }
     return LS_OK;
 }
 
-/* Finds the files of any name; clears wanted[1] if the dataset has no test part. */
-static ls_status find(const char *name, bool wanted[PARTS], place places[PARTS])
+/* Clears wanted[1] if the dataset has no test part. */
+static ls_status find(const char *name, bool wanted[PARTS], part_source sources[PARTS])
 {
     static const char *const names[] = { "fashion-mnist", "mnist", "synthetic:" };
     if (strlen(name) >= PATH_MAX)
-        return ls_fail(LS_ERR_INVALID, "a name of %zu characters; %d are the most", strlen(name), PATH_MAX - 1);
+        return ls_fail(LS_ERR_INVALID, "the name has %zu characters; at most %d are possible", strlen(name),
+                       PATH_MAX - 1);
     if (strncmp(name, "synthetic:", strlen("synthetic:")) == 0)
-        return find_synthetic(name, places);
+        return find_synthetic(name, sources);
     for (size_t i = 0; i < sizeof known_sets / sizeof *known_sets; i++)
         if (strcmp(name, known_sets[i].name) == 0)
-            return find_known(&known_sets[i], wanted, places);
+            return find_known(&known_sets[i], wanted, sources);
     if (is_folder(name))
-        return find_folder(name, wanted, places);
-    if (ends_in(name, ".npz"))
-        return find_npz(name, wanted, places);
-    if (ends_in(name, ".csv"))
-        return find_csv(name, wanted, places);
+        return find_folder(name, wanted, sources);
+    if (ls_ends_with(name, ".npz"))
+        return find_npz(name, wanted, sources);
+    if (ls_ends_with(name, ".csv"))
+        return find_csv(name, wanted, sources);
     return ls_fail(
         LS_ERR_NOT_FOUND,
-        "no data named '%s': it is no folder, no .npz and no .csv file; give fashion-mnist, mnist, a FOLDER of IDX "
+        "no data named '%s': it is not a folder, .npz or .csv file; give fashion-mnist, mnist, a FOLDER of IDX "
         "files, FILE.npz, FILE.csv or synthetic:224x224x3,classes=1000,count=64%s",
         name, ls_suggest_name(name, names, sizeof names / sizeof *names).text);
 }
 
-static ls_status make_part(const place *found, int part, ls_dataset **out)
+static ls_status make_part(const part_source *found, int part, ls_dataset **out)
 {
-    place *state = malloc(sizeof *state);
+    part_source *state = malloc(sizeof *state);
     if (!state)
         return ls_fail(LS_ERR_MEMORY, "no memory for a dataset");
     *state = *found;
@@ -317,7 +311,7 @@ static ls_status make_part(const place *found, int part, ls_dataset **out)
     return LS_OK;
 }
 
-static void log_part(ls_context *ctx, const char *name, const place *p, const ls_dataset *d)
+static void log_part(ls_context *ctx, const char *name, const part_source *p, const ls_dataset *d)
 {
     char text[LS_SHAPE_TEXT];
     if (ctx)
@@ -327,16 +321,16 @@ static void log_part(ls_context *ctx, const char *name, const place *p, const ls
                      p->read == read_npz ? p->archive : p->features);
 }
 
-static ls_status load_parts(ls_context *ctx, const char *name, bool wanted[PARTS], place places[PARTS],
+static ls_status load_parts(ls_context *ctx, const char *name, bool wanted[PARTS], part_source sources[PARTS],
                             ls_dataset *sets[PARTS])
 {
-    LS_TRY(find(name, wanted, places));
+    LS_TRY(find(name, wanted, sources));
     for (int part = 0; part < PARTS; part++)
         if (wanted[part])
-            LS_TRY(make_part(&places[part], part, &sets[part]));
+            LS_TRY(make_part(&sources[part], part, &sets[part]));
     if (sets[0]) {
         LS_TRY(ls_dataset_prepare(sets[0]));
-        log_part(ctx, name, &places[0], sets[0]);
+        log_part(ctx, name, &sources[0], sets[0]);
     }
     return LS_OK;
 }
@@ -348,11 +342,11 @@ ls_status ls_load_data(ls_context *ctx, const char *name, ls_dataset **train, ls
     ls_dataset *sets[PARTS] = { NULL, NULL };
     if (!name)
         return ls_fail(LS_ERR_INVALID, "ls_load_data: the name is NULL");
-    place *places = calloc(PARTS, sizeof *places);
-    if (!places)
+    part_source *sources = calloc(PARTS, sizeof *sources);
+    if (!sources)
         return ls_fail(LS_ERR_MEMORY, "no memory to look for '%.200s'", name);
-    ls_status status = load_parts(ctx, name, wanted, places, sets);
-    free(places);
+    ls_status status = load_parts(ctx, name, wanted, sources, sets);
+    free(sources);
     if (status != LS_OK) {
         ls_dataset_destroy(sets[0]);
         ls_dataset_destroy(sets[1]);

@@ -1,4 +1,4 @@
-/* Reader of NumPy arrays: .npy, and .npz, a zip archive of .npy files. */
+/* Reader of NumPy arrays: .npy and .npz. */
 #include <ctype.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static bool skip(header *h, char c)
 }
 
 /* Parses a string in single or double quotes, without escapes. */
-static bool take_string(header *h, char *out, size_t room)
+static bool take_string(header *h, char *out, size_t size)
 {
     char quote = skip(h, '\'') ? '\'' : skip(h, '"') ? '"' : 0;
     size_t length = 0;
@@ -40,7 +40,7 @@ static bool take_string(header *h, char *out, size_t room)
         return false;
     while (h->at[length] && h->at[length] != quote)
         length++;
-    if (!h->at[length] || length >= room)
+    if (!h->at[length] || length >= size)
         return false;
     memcpy(out, h->at, length);
     out[length] = 0;
@@ -133,8 +133,8 @@ static ls_status element_type(const char *name, const char *descr, ls_dtype *out
         *out = types[i].dtype;
         return LS_OK;
     }
-    return ls_fail(LS_ERR_UNSUPPORTED, "%s: elements of type '%s' are not supported; u1, b1, i4, i8, f4 and f8 are",
-                   name, descr);
+    return ls_fail(LS_ERR_UNSUPPORTED,
+                   "%s: elements of type '%s' are not supported; supported are u1, b1, i4, i8, f4 and f8", name, descr);
 }
 
 /* ---- Arrays ---- */
@@ -146,7 +146,7 @@ static ls_status header_bytes(ls_stream *stream, size_t *out)
     LS_TRY(ls_stream_read(stream, begin, sizeof begin, "the magic number"));
     if (memcmp(begin, "\x93NUMPY", 6) != 0)
         return ls_fail(LS_ERR_DATA,
-                       "%s is no .npy file: byte 0 is 0x%02x%02x%02x%02x%02x%02x, expected 0x934e554d5059 (NUMPY)",
+                       "%s is not a .npy file: byte 0 is 0x%02x%02x%02x%02x%02x%02x, expected 0x934e554d5059 (NUMPY)",
                        name, begin[0], begin[1], begin[2], begin[3], begin[4], begin[5]);
     if (begin[6] < 1 || begin[6] > 3)
         return ls_fail(LS_ERR_UNSUPPORTED, "%s: format version %d.%d at byte 6; 1, 2 and 3 are supported", name,
@@ -154,7 +154,7 @@ static ls_status header_bytes(ls_stream *stream, size_t *out)
     LS_TRY(ls_stream_read(stream, length, begin[6] == 1 ? 2 : 4, "the header's length"));
     *out = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
     if (*out > MOST_HEADER)
-        return ls_fail(LS_ERR_DATA, "%s: the header's length at byte 8 is %zu; %d is the most accepted", name, *out,
+        return ls_fail(LS_ERR_DATA, "%s: the header's length at byte 8 is %zu; at most %d is accepted", name, *out,
                        MOST_HEADER);
     return LS_OK;
 }
@@ -179,10 +179,11 @@ static ls_status read_array(ls_stream *stream, char *text, size_t bytes, ls_arra
     LS_TRY(ls_stream_read(stream, text, bytes, "the header"));
     text[bytes] = 0;
     if (strlen(text) != bytes || !parse_header(&h)) {
-        return ls_fail(LS_ERR_DATA,
-                       "%s: the header is no dictionary of descr (one plain type), fortran_order and shape (at most %d "
-                       "axes): %.200s",
-                       name, LS_MAX_RANK, text);
+        return ls_fail(
+            LS_ERR_DATA,
+            "%s: the header is not a dictionary of descr (one plain type), fortran_order and shape (at most %d "
+            "axes): %.200s",
+            name, LS_MAX_RANK, text);
     }
     LS_TRY(element_type(name, h.descr, &dtype));
     if (h.fortran && h.shape.rank > 1)
@@ -216,7 +217,7 @@ ls_status ls_npy_read(const char *path, ls_array *out)
     ls_data_file file;
     ls_stream *stream = NULL;
     if (!path || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_npy_read: a path and a place for the array are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_npy_read: path or out is NULL");
     LS_TRY(ls_data_file_open(path, &file));
     ls_status status = ls_stream_open(&file, NULL, LS_PACKING_NONE, 0, file.bytes, &stream);
     if (status == LS_OK)
@@ -284,7 +285,7 @@ static ls_status look_up(const char *path, const char *name, ls_array *out, bool
 ls_status ls_npz_read(const char *path, const char *name, ls_array *out)
 {
     if (!path || !name || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_npz_read: a path, a name and a place for the array are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_npz_read: path, name or out is NULL");
     return look_up(path, name, out, NULL);
 }
 
@@ -300,10 +301,10 @@ static ls_status add_member(const ls_zip *zip, const char *name, uint64_t *left,
     ls_array array;
     bool found;
     if (chars < 5 || strcmp(name + chars - 4, ".npy") != 0)
-        return ls_fail(LS_ERR_DATA, "'%s' is no .npz archive: its member \"%s\" is no .npy file", path, name);
+        return ls_fail(LS_ERR_DATA, "'%s' is not an .npz archive: its member \"%s\" is not a .npy file", path, name);
     LS_TRY(ls_zip_find(zip, name, &member, &found));
     if (!found || member.packed > *left)
-        return ls_fail(LS_ERR_DATA, "'%s' is damaged: members lie over each other, at \"%s\"", path, name);
+        return ls_fail(LS_ERR_DATA, "'%s' is damaged: members overlap at \"%s\"", path, name);
     *left -= member.packed;
     LS_TRY(ls_zip_stream(zip, name, &member, &stream));
     ls_status status = read_stream(stream, &array);

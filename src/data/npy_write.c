@@ -1,6 +1,5 @@
 /* Writer of NumPy files. The .npy format: a magic number, the length of the header (u16), the
- * header (a Python dictionary, padded with spaces so that the data begins at a multiple of 64), the
- * elements. An .npz is a zip archive of .npy files. */
+ * header (a Python dictionary, padded with spaces to a multiple of 64), the elements. */
 #include "lockstep/data.h"
 
 #include <string.h>
@@ -51,7 +50,6 @@ static size_t make_header(ls_dtype dtype, const ls_shape *shape, char header[HEA
     return length;
 }
 
-/* Makes the header and sets the parts of the file. */
 static ls_status describe(const char *path, const ls_array *array, char header[HEADER], ls_file_part parts[2])
 {
     char text[LS_SHAPE_TEXT];
@@ -59,7 +57,7 @@ static ls_status describe(const char *path, const ls_array *array, char header[H
     size_t bytes = 0;
     const ls_shape *shape = &array->shape;
     if ((unsigned)array->dtype >= LS_DTYPE_COUNT)
-        return ls_fail(LS_ERR_INVALID, "cannot write '%s': no such dtype: %d", path, (int)array->dtype);
+        return ls_fail(LS_ERR_INVALID, "cannot write '%s': unknown dtype %d", path, (int)array->dtype);
     bool good = shape->rank >= 0 && shape->rank <= LS_MAX_RANK;
     for (int i = 0; good && i < shape->rank; i++)
         good = shape->dims[i] >= 0; /* LS_BATCH is negative */
@@ -85,7 +83,7 @@ ls_status ls_npy_write(const char *path, ls_array array)
 
 /* ---- Archives ---- */
 
-/* Header and parts of an array while the archive is written. */
+/* One array while the archive is written. */
 typedef struct piece {
     char header[HEADER];
     ls_file_part parts[2];
@@ -96,11 +94,11 @@ static ls_status make_member(const char *path, const char *name, const ls_array 
     if (!name)
         return ls_fail(LS_ERR_INVALID, "cannot write '%s': an array has no name", path);
     LS_TRY(ls_fail_within(describe(path, array, piece->header, piece->parts), "\"%s\"", name));
-    size_t room = strlen(name) + sizeof ".npy";
-    char *member = malloc(room);
+    size_t bytes = strlen(name) + sizeof ".npy";
+    char *member = malloc(bytes);
     if (!member)
         return ls_fail(LS_ERR_MEMORY, "no memory to write '%s'", path);
-    snprintf(member, room, "%s.npy", name);
+    snprintf(member, bytes, "%s.npy", name);
     *out = (ls_zip_new){ .name = member, .parts = piece->parts, .part_count = 2 };
     return LS_OK;
 }
@@ -108,7 +106,7 @@ static ls_status make_member(const char *path, const char *name, const ls_array 
 ls_status ls_npz_write(const char *path, const char *const *names, const ls_array *arrays, size_t count)
 {
     if (!path || (count > 0 && (!names || !arrays)))
-        return ls_fail(LS_ERR_INVALID, "ls_npz_write: a path, names and arrays are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_npz_write: path, names or arrays is NULL");
     piece *pieces = calloc(count + 1, sizeof *pieces);
     ls_zip_new *members = calloc(count + 1, sizeof *members);
     ls_status status =

@@ -1,6 +1,6 @@
-/* Samples computed on demand. A cursor over rows gives the row numbers of a batch in advance; the
- * caller or threads compute each sample once. There are two batches: the current one, and the next
- * one, of which threads compute the samples that were requested of the current one. */
+/* A cursor over rows gives the row numbers of a batch in advance; the caller or threads compute
+ * each sample once. There are two batches: the current one, and the next one, of which threads
+ * compute the samples that were requested of the current one. */
 #include "data/on_demand.h"
 
 #include <string.h>
@@ -74,7 +74,7 @@ static ls_status make_sample(const ls_on_demand *d, demand_batch *b, int64_t sam
     for (int i = 0; i < d->dataset->spec.count; i++) {
         size_t bytes = sample_bytes(b, i);
         if (bytes)
-            memcpy((char *)b->data.room[i] + (size_t)sample * bytes, in->element.component[i].data, bytes);
+            memcpy((char *)b->data.memory[i] + (size_t)sample * bytes, in->element.component[i].data, bytes);
     }
     return LS_OK;
 }
@@ -177,7 +177,8 @@ ls_status ls_on_demand_create(ls_dataset *dataset, uint64_t epoch, ls_on_demand 
     bool can;
     LS_TRY(ls_on_demand_can(dataset, &can));
     if (!can)
-        return ls_fail(LS_ERR_INTERNAL, "%s: samples of this dataset are not made one by one", dataset->type->name);
+        return ls_fail(LS_ERR_INTERNAL, "%s: samples of this dataset cannot be computed one by one",
+                       dataset->type->name);
     ls_on_demand *d = calloc(1, sizeof(*d));
     if (!d)
         return ls_fail(LS_ERR_MEMORY, "no memory for a pass over data");
@@ -226,7 +227,7 @@ void ls_on_demand_destroy(ls_on_demand *d)
     free(d);
 }
 
-/* Reads the row numbers of the next batch into `b`. No thread works on `b` meanwhile. */
+/* No thread works on `b` meanwhile. */
 static ls_status read_rows(ls_on_demand *d, demand_batch *b)
 {
     free(b->message);
@@ -240,17 +241,16 @@ static ls_status read_rows(ls_on_demand *d, demand_batch *b)
         return LS_OK;
     b->count = b->rows.list_count;
     if ((size_t)b->count > b->made_room) {
-        unsigned char *room = realloc(b->made, (size_t)b->count);
-        if (!room)
+        unsigned char *grown = realloc(b->made, (size_t)b->count);
+        if (!grown)
             return ls_fail(LS_ERR_MEMORY, "no memory for the %lld samples of a batch", (long long)b->count);
-        b->made = room;
+        b->made = grown;
         b->made_room = (size_t)b->count;
     }
     memset(b->made, NOT_MADE, (size_t)b->count);
     return ls_slot_make(&b->data, &d->dataset->spec, b->count);
 }
 
-/* With threads, reads the row numbers of the next batch as soon as a batch becomes current. */
 static ls_status read_ahead(ls_on_demand *d)
 {
     demand_batch *b = &d->two[1 - d->at];
@@ -261,7 +261,7 @@ static ls_status read_ahead(ls_on_demand *d)
     return LS_OK;
 }
 
-/* Cancels the requests for the current batch and waits for samples being computed. */
+/* Cancels requests and waits for samples being computed. */
 static void finish_batch(ls_on_demand *d)
 {
     demand_batch *b = &d->two[d->at];

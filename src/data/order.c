@@ -1,18 +1,9 @@
-/* Nodes that change only the order and number of elements: repeat, take, skip, shard, shuffle. */
+/* Nodes that change only the order and number of elements. */
 #include <string.h>
 
 #include "base/philox.h"
 #include "base/size.h"
 #include "data/dataset.h"
-
-static void like_source(ls_dataset *d)
-{
-    d->spec = d->source->spec;
-    d->count = d->source->count;
-    d->base = d->source->base;
-    d->origin = d->source->origin;
-    d->maps = d->source->maps;
-}
 
 /* ---- Repeat ---- */
 
@@ -25,20 +16,19 @@ typedef struct repeat_state {
 static ls_status prepare_repeat(ls_dataset *d)
 {
     int64_t times = d->u.order.count;
-    like_source(d);
+    ls_dataset_copy_source(d);
     if (times == 0 || d->count == 0)
         d->count = 0;
     else if (times < 0 || d->count == LS_INFINITE)
         d->count = LS_INFINITE;
     else if (d->count >= 0 && !ls_i64_mul(d->count, times, &d->count))
         return ls_fail(LS_ERR_OVERFLOW,
-                       "ls_repeat: %lld elements %lld times are too many to count; -1 repeats for ever",
+                       "ls_repeat: %lld elements %lld times are too many to count; -1 repeats without end",
                        (long long)d->source->count, (long long)times);
     return LS_OK;
 }
 
-/* Numbers the epochs of the source: every repetition is a separate epoch, also across the epochs of
- * this node. */
+/* Every repetition is a separate epoch of the source, also across the epochs of this node. */
 static uint64_t epoch_of(const ls_cursor *cursor, int64_t pass)
 {
     int64_t times = cursor->dataset->u.order.count;
@@ -84,7 +74,7 @@ const ls_dataset_type ls_type_repeat = { .name = "ls_repeat",
 static ls_status prepare_take(ls_dataset *d)
 {
     int64_t most = d->u.order.count;
-    like_source(d);
+    ls_dataset_copy_source(d);
     if (most >= 0 && (d->count == LS_INFINITE || d->count > most || most == 0))
         d->count = most;
     return LS_OK;
@@ -103,7 +93,7 @@ static ls_status next_take(ls_cursor *cursor, ls_slot *slot, bool *end)
 static ls_status prepare_skip(ls_dataset *d)
 {
     int64_t first = d->u.order.count;
-    like_source(d);
+    ls_dataset_copy_source(d);
     if (first < 0)
         d->count = 0;
     else if (d->count >= 0)
@@ -137,7 +127,7 @@ static ls_dataset *ordered(const ls_dataset_type *type, ls_dataset *source, int6
         return d;
     d->u.order.count = count;
     if (count < -1)
-        ls_dataset_fail(d, LS_ERR_INVALID, "%s: the count is %lld; it must be 0 or more, or -1 for all", type->name,
+        ls_dataset_fail(d, LS_ERR_INVALID, "%s: the count must be at least 0, or -1 for all (got %lld)", type->name,
                         (long long)count);
     return d;
 }
@@ -162,7 +152,7 @@ ls_dataset *ls_skip(ls_dataset *source, int64_t count)
 static ls_status prepare_shard(ls_dataset *d)
 {
     int64_t shards = d->u.shard.count, index = d->u.shard.index;
-    like_source(d);
+    ls_dataset_copy_source(d);
     if (d->count >= 0)
         d->count = d->count / shards + (index < d->count % shards);
     return LS_OK;
@@ -194,22 +184,22 @@ ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index)
     d->u.shard.index = index;
     if (count < 1 || index < 0 || index >= count)
         ls_dataset_fail(d, LS_ERR_INVALID,
-                        "ls_shard: shard %lld of %lld; there must be at least one, and the first is 0",
+                        "ls_shard: shard %lld of %lld; the index must be at least 0 and less than the number of shards",
                         (long long)index, (long long)count);
     return d;
 }
 
 /* ---- Shuffle ---- */
 
-/* Window of elements; holds only row numbers if elements are rows. Each draw removes a random
- * element and replaces it by the next of the source, or by the last of the window once the source
- * has ended. If the window holds the whole dataset, this is the Fisher-Yates shuffle. */
+/* Window of elements, or of row numbers. Each draw removes a random element and replaces it by the
+ * next of the source, or by the last of the window once the source has ended. If the window holds
+ * the whole dataset, this is the Fisher-Yates shuffle. */
 typedef struct shuffle_state {
     ls_philox_key key;
     uint64_t block; /* number of the next block of random numbers */
     ls_philox_block words;
     int used; /* words used of the current block */
-    int64_t filled, room;
+    int64_t filled, capacity;
     int64_t *rows; /* `rows` or `slots` is used, not both */
     ls_slot *slots;
     bool filling, drained;
@@ -217,7 +207,7 @@ typedef struct shuffle_state {
 
 static ls_status prepare_shuffle(ls_dataset *d)
 {
-    like_source(d);
+    ls_dataset_copy_source(d);
     d->shuffles++;
     return LS_OK;
 }
@@ -246,8 +236,8 @@ static uint32_t draw_word(ls_cursor *cursor)
     return state->words.word[state->used++];
 }
 
-/* Uniform number in 0 .. bound - 1 (Lemire's multiplication); rejects words that would bias the
- * result. */
+/* Uniform number below `bound` (Lemire's multiplication); rejects words that would bias the result.
+ * */
 static uint32_t draw_below(ls_cursor *cursor, uint32_t bound)
 {
     uint64_t product = (uint64_t)draw_word(cursor) * bound;
@@ -267,30 +257,29 @@ static bool by_row(const ls_cursor *cursor)
 static ls_status make_room(ls_cursor *cursor)
 {
     shuffle_state *state = cursor->state;
-    int64_t most = cursor->dataset->u.shuffle.buffer, room = state->room ? state->room * 2 : 256;
-    if (state->filled < state->room)
+    int64_t most = cursor->dataset->u.shuffle.buffer, capacity = state->capacity ? state->capacity * 2 : 256;
+    if (state->filled < state->capacity)
         return LS_OK;
-    if (room > UINT32_MAX)
+    if (capacity > UINT32_MAX)
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_shuffle: a window of more than %lld elements is not supported",
-                       (long long)state->room);
-    room = room < most ? room : most;
+                       (long long)state->capacity);
+    capacity = capacity < most ? capacity : most;
     size_t one = by_row(cursor) ? sizeof *state->rows : sizeof *state->slots, bytes;
     void *old = by_row(cursor) ? (void *)state->rows : (void *)state->slots;
-    void *moved = ls_size_mul((size_t)room, one, &bytes) ? realloc(old, bytes) : NULL;
+    void *moved = ls_size_mul((size_t)capacity, one, &bytes) ? realloc(old, bytes) : NULL;
     if (!moved)
-        return ls_fail(LS_ERR_MEMORY, "ls_shuffle: no memory for a window of %lld elements", (long long)room);
+        return ls_fail(LS_ERR_MEMORY, "ls_shuffle: no memory for a window of %lld elements", (long long)capacity);
     if (by_row(cursor))
         state->rows = moved;
     else
         state->slots = moved;
     if (!by_row(cursor))
-        memset(state->slots + state->room, 0, (size_t)(room - state->room) * one);
-    state->room = room;
+        memset(state->slots + state->capacity, 0, (size_t)(capacity - state->capacity) * one);
+    state->capacity = capacity;
     return LS_OK;
 }
 
-/* Reads the next element of the source into position `at`. At the source's end only sets
- * `drained`. */
+/* At the source's end only sets `drained`. */
 static ls_status pull(ls_cursor *cursor, int64_t at, ls_slot *spare)
 {
     shuffle_state *state = cursor->state;
@@ -361,7 +350,7 @@ static ls_status next_shuffled(ls_cursor *cursor, ls_slot *slot, bool *end)
 static void end_shuffle(ls_cursor *cursor)
 {
     shuffle_state *state = cursor->state;
-    for (int64_t i = 0; state->slots && i < state->room; i++)
+    for (int64_t i = 0; state->slots && i < state->capacity; i++)
         ls_slot_free(&state->slots[i]);
     free(state->slots);
     free(state->rows);
@@ -383,7 +372,7 @@ ls_dataset *ls_shuffle(ls_dataset *source, int64_t buffer, uint64_t seed)
     d->u.shuffle.buffer = buffer;
     d->u.shuffle.seed = seed;
     if (buffer < 1)
-        ls_dataset_fail(d, LS_ERR_INVALID, "ls_shuffle: a window of %lld elements; it must hold at least 1",
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_shuffle: the window must have at least 1 element (got %lld)",
                         (long long)buffer);
     return d;
 }

@@ -1,9 +1,7 @@
-/* ls_map and ls_prefetch: elements computed ahead by other threads.
- *
- * A thread claims the next item of a ring buffer and reads its element from the source, one thread
- * at a time so that items keep the source's order. Then it calls the function, concurrently with
- * other threads. The iterating thread takes the items in order. An end or an error is also an item;
- * nothing is read after it. */
+/* ls_map and ls_prefetch: elements computed ahead by threads. A thread claims the next item of a
+ * ring buffer and reads its element from the source, one thread at a time so that items keep the
+ * source's order. Then it calls the function, concurrently with others. An end or an error is also
+ * an item; nothing is read after it. */
 #include <limits.h>
 #include <string.h>
 
@@ -11,8 +9,8 @@
 #include "base/thread.h"
 #include "data/dataset.h"
 
-#define MOST_THREADS 1024
-#define MOST_AHEAD   65536
+#define MOST_THREADS    1024
+#define MOST_PREFETCHED 65536
 
 typedef struct item {
     ls_slot in, out;
@@ -28,7 +26,7 @@ typedef struct ahead {
     bool has_locks;
     pthread_mutex_t pulling; /* serializes reads of the source; locked before `mutex` */
     pthread_mutex_t mutex;   /* protects the fields below */
-    pthread_cond_t room, ready;
+    pthread_cond_t not_full, ready;
     item *ring;
     int64_t ring_count;
     int64_t claimed, taken;
@@ -79,14 +77,14 @@ static void keep_error(item *i, ls_status status)
         i->message = strdup(ls_last_error());
 }
 
-/* Claims the next item and reads its element; returns NULL if there is no more work. */
+/* Returns NULL if there is no more work. */
 static item *claim(ahead *a)
 {
     item *claimed = NULL;
     pthread_mutex_lock(&a->pulling);
     pthread_mutex_lock(&a->mutex);
     while (!a->stop && !a->drained && a->claimed - a->taken >= a->ring_count)
-        pthread_cond_wait(&a->room, &a->mutex);
+        pthread_cond_wait(&a->not_full, &a->mutex);
     if (!a->stop && !a->drained) {
         claimed = &a->ring[a->claimed % a->ring_count];
         claimed->number = a->claimed++;
@@ -123,13 +121,13 @@ static ls_status start(ls_cursor *cursor, int threads, int64_t ring_count)
     a->cursor = cursor;
     a->ring_count = ring_count;
     if (pthread_mutex_init(&a->pulling, NULL) || pthread_mutex_init(&a->mutex, NULL) ||
-        pthread_cond_init(&a->room, NULL) || pthread_cond_init(&a->ready, NULL))
+        pthread_cond_init(&a->not_full, NULL) || pthread_cond_init(&a->ready, NULL))
         return ls_fail(LS_ERR_MEMORY, "%s: no memory for a lock", cursor->dataset->type->name);
     a->has_locks = true;
     a->ring = calloc((size_t)ring_count, sizeof *a->ring);
     a->threads = calloc((size_t)threads, sizeof *a->threads);
     if (!a->ring || !a->threads)
-        return ls_fail(LS_ERR_MEMORY, "%s: no memory for %lld elements ahead", cursor->dataset->type->name,
+        return ls_fail(LS_ERR_MEMORY, "%s: no memory to prefetch %lld elements", cursor->dataset->type->name,
                        (long long)ring_count);
     for (; a->thread_count < threads; a->thread_count++) {
         int error = ls_thread_start(&a->threads[a->thread_count], work, a);
@@ -157,7 +155,7 @@ static ls_status take(ls_cursor *cursor, ls_slot *slot, bool *end)
         ls_slot_swap(slot, &i->out);
         i->ready = false;
         a->taken++;
-        pthread_cond_signal(&a->room);
+        pthread_cond_signal(&a->not_full);
     }
     pthread_mutex_unlock(&a->mutex);
     return status;
@@ -171,7 +169,7 @@ static void end_ahead(ls_cursor *cursor)
         return;
     pthread_mutex_lock(&a->mutex);
     a->stop = true;
-    pthread_cond_broadcast(&a->room);
+    pthread_cond_broadcast(&a->not_full);
     pthread_mutex_unlock(&a->mutex);
     for (int i = 0; i < a->thread_count; i++)
         pthread_join(a->threads[i], NULL);
@@ -183,7 +181,7 @@ static void end_ahead(ls_cursor *cursor)
     free(a->ring);
     free(a->threads);
     pthread_cond_destroy(&a->ready);
-    pthread_cond_destroy(&a->room);
+    pthread_cond_destroy(&a->not_full);
     pthread_mutex_destroy(&a->mutex);
     pthread_mutex_destroy(&a->pulling);
 }
@@ -241,7 +239,8 @@ ls_dataset *ls_map_with(ls_dataset *source, ls_map_options options)
     if (!options.function)
         ls_dataset_fail(d, LS_ERR_INVALID, "ls_map: the function is NULL");
     if (options.threads < 0 || options.threads > MOST_THREADS)
-        ls_dataset_fail(d, LS_ERR_INVALID, "ls_map: %d threads; 0 to %d are possible", options.threads, MOST_THREADS);
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_map: the number of threads must be from 0 to %d (got %d)", MOST_THREADS,
+                        options.threads);
     return d;
 }
 
@@ -249,11 +248,7 @@ ls_dataset *ls_map_with(ls_dataset *source, ls_map_options options)
 
 static ls_status prepare_prefetch(ls_dataset *d)
 {
-    d->spec = d->source->spec;
-    d->count = d->source->count;
-    d->base = d->source->base;
-    d->origin = d->source->origin;
-    d->maps = d->source->maps;
+    ls_dataset_copy_source(d);
     return LS_OK;
 }
 
@@ -281,7 +276,8 @@ ls_dataset *ls_prefetch(ls_dataset *source, int count)
     if (!built)
         return d;
     d->u.prefetch.count = count;
-    if (count < 1 || count > MOST_AHEAD)
-        ls_dataset_fail(d, LS_ERR_INVALID, "ls_prefetch: %d elements ahead; 1 to %d are possible", count, MOST_AHEAD);
+    if (count < 1 || count > MOST_PREFETCHED)
+        ls_dataset_fail(d, LS_ERR_INVALID, "ls_prefetch: the count must be from 1 to %d (got %d)", MOST_PREFETCHED,
+                        count);
     return d;
 }

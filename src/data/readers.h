@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "lockstep/data.h"
 
-/* Sets *out to whether the archive contains the array. */
 ls_status ls_npz_has(const char *path, const char *name, bool *out);
 
 /* "synthetic:SIZES[,classes=N][,count=N][,seed=N]" */
@@ -17,8 +16,7 @@ typedef struct ls_synthetic {
 
 ls_status ls_synthetic_parse(const char *name, ls_synthetic *out);
 
-/* Creates random bytes as features, and labels from 0 to classes - 1. `part`: 0 for training, 1 for
- * test. */
+/* Creates random bytes as features, and labels. `part`: 0 for training, 1 for test. */
 ls_status ls_synthetic_make(const ls_synthetic *synthetic, uint32_t part, ls_array *features, ls_array *labels);
 
 #endif

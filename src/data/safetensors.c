@@ -1,5 +1,4 @@
-/* Reader and writer of the safetensors format. base/json.h parses the header; its messages name the
- * key. */
+/* Reader and writer of the safetensors format. */
 #include "data/safetensors.h"
 
 #include <errno.h>
@@ -28,14 +27,14 @@ static const char *const dtype_names[LS_DTYPE_COUNT] = {
     [LS_F32] = "F32", [LS_F64] = "F64", [LS_I32] = "I32", [LS_I64] = "I64", [LS_U8] = "U8", [LS_BOOL] = "BOOL",
 };
 
-/* Dtypes of the format that the library does not support. */
+/* Dtypes that the library does not support. */
 static const char *const other_dtypes[] = { "F8_E4M3", "F8_E5M2", "F8_E8M0",     "F6_E2M3",    "F6_E3M2",
                                             "F4",      "I8",      "I16",         "U16",        "U32",
                                             "U64",     "C64",     "F8_E4M3FNUZ", "F8_E5M2FNUZ" };
 
 /* ---- The header of an open file ---- */
 
-/* A tensor and its position in the file, counted from the first byte after the header. */
+/* A tensor and its position after the header. */
 typedef struct record {
     ls_safetensors_entry entry;
     ls_float16 half; /* type in the file if it is converted to F32 */
@@ -87,7 +86,7 @@ static ls_status read_shape(const ls_json_at *tensor, ls_shape *out)
         LS_TRY(ls_json_element(&at, i, &size));
         LS_TRY(ls_json_i64(&size, &shape.dims[i]));
         if (shape.dims[i] < 0)
-            return ls_json_fail(&size, LS_ERR_DATA, "a size of %lld", (long long)shape.dims[i]);
+            return ls_json_fail(&size, LS_ERR_DATA, "the size %lld is negative", (long long)shape.dims[i]);
     }
     shape.rank = (int)rank;
     *out = shape;
@@ -101,12 +100,12 @@ static ls_status read_offset(const ls_json_at *offsets, size_t index, size_t *ou
     LS_TRY(ls_json_element(offsets, index, &at));
     LS_TRY(ls_json_i64(&at, &value));
     if (value < 0 || (uint64_t)value > SIZE_MAX)
-        return ls_json_fail(&at, LS_ERR_DATA, "an offset of %lld", (long long)value);
+        return ls_json_fail(&at, LS_ERR_DATA, "the offset %lld is negative", (long long)value);
     *out = (size_t)value;
     return LS_OK;
 }
 
-/* Computes the size of a tensor; returns false on overflow. */
+/* Returns false on overflow. */
 static bool count_bytes(ls_dtype dtype, const ls_shape *shape, size_t *out)
 {
     int64_t count;
@@ -124,11 +123,11 @@ static ls_status read_tensor(const ls_json_at *at, record *out)
     LS_TRY(read_shape(at, &out->entry.shape));
     LS_TRY(ls_json_get_array(at, "data_offsets", &offsets));
     if (ls_json_count(&offsets) != 2)
-        return ls_json_fail(&offsets, LS_ERR_DATA, "%zu numbers instead of begin and end", ls_json_count(&offsets));
+        return ls_json_fail(&offsets, LS_ERR_DATA, "%zu numbers; expected begin and end", ls_json_count(&offsets));
     LS_TRY(read_offset(&offsets, 0, &out->begin));
     LS_TRY(read_offset(&offsets, 1, &out->end));
     if (out->end < out->begin)
-        return ls_json_fail(&offsets, LS_ERR_DATA, "the end %zu is before the begin %zu", out->end, out->begin);
+        return ls_json_fail(&offsets, LS_ERR_DATA, "the end %zu is before the beginning %zu", out->end, out->begin);
     ls_shape_format(&out->entry.shape, text);
     if (!count_bytes(out->entry.dtype, &out->entry.shape, &out->entry.bytes))
         return ls_json_fail(at, LS_ERR_DATA, "the shape %s is too large", text);
@@ -170,8 +169,7 @@ static int compare_records(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Sorts the tensors by position and checks that they cover all bytes exactly once. *total is the
- * number of bytes. */
+/* Sorts the tensors by position and checks that they cover all bytes exactly once. */
 static ls_status order_records(const ls_json_at *root, ls_safetensors *file, size_t *total)
 {
     size_t place = 0;
@@ -266,7 +264,7 @@ static ls_status read_exactly(const source *source, const char *what, void *data
     size_t got = 0;
     LS_TRY(read_up_to(source, data, bytes, &got));
     if (got != bytes)
-        return ls_fail(LS_ERR_DATA, "'%s' ends in the middle of %s: %zu bytes of %zu", source->path, what, got, bytes);
+        return ls_fail(LS_ERR_DATA, "'%s' is truncated in %s: %zu bytes of %zu", source->path, what, got, bytes);
     return LS_OK;
 }
 
@@ -289,13 +287,13 @@ static ls_status read_header_size(const source *source, size_t *out)
     uint64_t bytes = 0;
     LS_TRY(read_exactly(source, "the size of its header", &bytes, PREFIX));
     if (bytes > LS_SAFETENSORS_HEADER_LIMIT)
-        return ls_fail(LS_ERR_DATA, "'%s' is not a safetensors file: a header of %llu bytes, the most accepted is %zu",
+        return ls_fail(LS_ERR_DATA, "'%s' is not a safetensors file: a header of %llu bytes; at most %zu are accepted",
                        source->path, (unsigned long long)bytes, LS_SAFETENSORS_HEADER_LIMIT);
     if (bytes < 2)
         return ls_fail(LS_ERR_DATA, "'%s' is not a safetensors file: a header of %llu bytes", source->path,
                        (unsigned long long)bytes);
     if (source->sized && bytes > source->bytes - PREFIX)
-        return ls_fail(LS_ERR_DATA, "'%s' is cut short: a header of %llu bytes in a file of %llu", source->path,
+        return ls_fail(LS_ERR_DATA, "'%s' is truncated: a header of %llu bytes in a file of %llu", source->path,
                        (unsigned long long)bytes, (unsigned long long)source->bytes);
     *out = (size_t)bytes;
     return LS_OK;
@@ -321,23 +319,23 @@ static ls_status read_record(const source *source, record *r, char *to)
     return r->entry.dtype == LS_BOOL ? check_bools(source, &r->entry) : LS_OK;
 }
 
-/* Reads each tensor to an aligned position in one block of memory. */
+/* Tensors are aligned in one block of memory. */
 static ls_status read_data(const source *source, size_t header_bytes, size_t total, ls_safetensors *file)
 {
-    size_t room, place = 0;
+    size_t needed, position = 0;
     char byte;
     uint64_t there = source->bytes - PREFIX - header_bytes;
     if (source->sized && there != total)
         return ls_fail(LS_ERR_DATA, "'%s' %s: %llu bytes of data, but its header describes %zu", source->path,
-                       there < total ? "is cut short" : "is too long", (unsigned long long)there, total);
-    bool fits = ls_size_mul(file->count, ALIGNMENT, &room);
+                       there < total ? "is truncated" : "is too long", (unsigned long long)there, total);
+    bool fits = ls_size_mul(file->count, ALIGNMENT, &needed);
     for (size_t i = 0; i < file->count; i++) /* at most twice the size of the file */
-        fits = fits && ls_size_add(room, file->records[i].entry.bytes, &room);
-    if (!fits || (file->data = malloc(room + 1)) == NULL)
+        fits = fits && ls_size_add(needed, file->records[i].entry.bytes, &needed);
+    if (!fits || (file->data = malloc(needed + 1)) == NULL)
         return ls_fail(LS_ERR_MEMORY, "no memory for the tensors of '%s' (%zu bytes)", source->path, total);
     for (size_t i = 0; i < file->count; i++) {
-        LS_TRY(read_record(source, &file->records[i], file->data + place));
-        place += ls_size_align(file->records[i].entry.bytes, ALIGNMENT);
+        LS_TRY(read_record(source, &file->records[i], file->data + position));
+        position += ls_size_align(file->records[i].entry.bytes, ALIGNMENT);
     }
     size_t more = 0;
     LS_TRY(read_up_to(source, &byte, 1, &more));
@@ -412,7 +410,7 @@ ls_safetensors_pair ls_safetensors_metadata_at(const ls_safetensors *file, size_
 
 /* ---- Writing ---- */
 
-/* Adds a value under a key that must be new; takes ownership of the value. */
+/* The key must be new. Takes ownership of the value. */
 static ls_status add_key(const char *path, json_t *object, const char *what, const char *key, json_t *value)
 {
     ls_status status = LS_OK;
@@ -464,7 +462,7 @@ static ls_status check_entry(const char *path, const ls_safetensors_entry *entry
     return LS_OK;
 }
 
-/* Describes a tensor in JSON; returns NULL if there is no memory. */
+/* Returns NULL if there is no memory. */
 static json_t *describe(const ls_safetensors_entry *entry, size_t begin, size_t end)
 {
     json_t *shape = json_array();
@@ -493,8 +491,7 @@ static ls_status add_entries(const char *path, json_t *header, const ls_safetens
     return LS_OK;
 }
 
-/* Makes part 0: the size and the text of the header, padded with spaces so that the data is
- * aligned. */
+/* Makes part 0: the size and the text of the header, padded with spaces to align the data. */
 static ls_status make_header_part(const char *path, const json_t *header, ls_file_part *out)
 {
     const size_t flags = JSON_COMPACT;
@@ -503,7 +500,7 @@ static ls_status make_header_part(const char *path, const json_t *header, ls_fil
     if (length == 0)
         return ls_fail(LS_ERR_MEMORY, "no memory for the header of '%s'", path);
     if (padded > LS_SAFETENSORS_HEADER_LIMIT)
-        return ls_fail(LS_ERR_OVERFLOW, "cannot write '%s': its header would have %llu bytes, the most allowed is %zu",
+        return ls_fail(LS_ERR_OVERFLOW, "cannot write '%s': its header would have %llu bytes; at most %zu are allowed",
                        path, (unsigned long long)padded, LS_SAFETENSORS_HEADER_LIMIT);
     char *data = malloc(PREFIX + (size_t)padded);
     if (data == NULL)

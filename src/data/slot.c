@@ -10,7 +10,7 @@
 void ls_slot_free(ls_slot *slot)
 {
     for (int i = 0; i < LS_MAX_COMPONENTS; i++)
-        free(slot->room[i]);
+        free(slot->memory[i]);
     free(slot->list);
     free(slot->key_list);
     *slot = (ls_slot){ .is_row = false };
@@ -25,22 +25,22 @@ void ls_slot_swap(ls_slot *a, ls_slot *b)
 
 ls_status ls_slot_reserve(ls_slot *slot, int index, size_t bytes, size_t keep)
 {
-    if (slot->room[index] && slot->room_bytes[index] >= bytes)
+    if (slot->memory[index] && slot->memory_bytes[index] >= bytes)
         return LS_OK;
-    void *room = ls_data_alloc(bytes);
-    if (!room)
+    void *memory = ls_data_alloc(bytes);
+    if (!memory)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of an element", bytes);
     if (keep > 0)
-        memcpy(room, slot->room[index], keep);
-    free(slot->room[index]);
-    slot->room[index] = room;
-    slot->room_bytes[index] = bytes;
+        memcpy(memory, slot->memory[index], keep);
+    free(slot->memory[index]);
+    slot->memory[index] = memory;
+    slot->memory_bytes[index] = bytes;
     return LS_OK;
 }
 
 ls_status ls_slot_append_row(ls_slot *slot, int64_t row)
 {
-    LS_TRY(ls_grow(&slot->list, (size_t)slot->list_count, &slot->list_room, sizeof(*slot->list)));
+    LS_TRY(ls_grow(&slot->list, (size_t)slot->list_count, &slot->list_capacity, sizeof(*slot->list)));
     slot->list[slot->list_count++] = row;
     return LS_OK;
 }
@@ -48,7 +48,7 @@ ls_status ls_slot_append_row(ls_slot *slot, int64_t row)
 ls_status ls_slot_append_keys(ls_slot *slot, const ls_element_key keys[LS_MOST_MAPS])
 {
     for (int i = 0; i < LS_MOST_MAPS; i++) {
-        LS_TRY(ls_grow(&slot->key_list, slot->key_count, &slot->key_room, sizeof(*slot->key_list)));
+        LS_TRY(ls_grow(&slot->key_list, slot->key_count, &slot->key_capacity, sizeof(*slot->key_list)));
         slot->key_list[slot->key_count++] = keys[i];
     }
     return LS_OK;
@@ -67,12 +67,12 @@ ls_status ls_slot_make(ls_slot *slot, const ls_element_spec *spec, int64_t batch
         if (!ls_data_bytes(array->dtype, &array->shape, &bytes))
             return ls_fail(LS_ERR_OVERFLOW, "an element of shape %s overflows", ls_shape_format(&array->shape, text));
         LS_TRY(ls_slot_reserve(slot, i, bytes, 0));
-        array->data = slot->room[i];
+        array->data = slot->memory[i];
     }
     return LS_OK;
 }
 
-/* View of row `row` of the array, with one axis less. */
+/* The view has one axis less. */
 static ls_array row_of(const ls_array *array, int64_t row)
 {
     ls_array view = { .dtype = array->dtype, .shape = { .rank = array->shape.rank - 1 } };

@@ -1,5 +1,4 @@
-/* Sources of elements: arrays in memory, given by the caller or loaded on first use, and generator
- * functions. */
+/* Sources of elements: arrays in memory, given or loaded on first use, and generator functions. */
 #include <string.h>
 
 #include "base/size.h"
@@ -44,7 +43,7 @@ static ls_status prepare_arrays(ls_dataset *d)
         const ls_array *array = &arrays->component[i];
         ls_spec *spec = &d->spec.component[i];
         if (array->shape.rank < 1)
-            return ls_fail(LS_ERR_SHAPE, "%s: component %d is a scalar: it has no axis of samples", d->type->name, i);
+            return ls_fail(LS_ERR_SHAPE, "%s: component %d is a scalar, without an axis of samples", d->type->name, i);
         if (array->shape.dims[0] != arrays->component[0].shape.dims[0])
             return ls_fail(LS_ERR_SHAPE,
                            "%s: component 0 of shape %s has %lld samples, component %d of shape %s has %lld",
@@ -138,8 +137,8 @@ static ls_status check_array(const char *name, int index, const ls_array *array)
     if ((unsigned)array->dtype >= LS_DTYPE_COUNT)
         return ls_fail(LS_ERR_DTYPE, "%s: array %d has the unknown type %d", name, index, (int)array->dtype);
     if (array->shape.rank < 0 || array->shape.rank > LS_MAX_RANK)
-        return ls_fail(LS_ERR_SHAPE, "%s: array %d has %d axes; %d are the most", name, index, array->shape.rank,
-                       LS_MAX_RANK);
+        return ls_fail(LS_ERR_SHAPE, "%s: array %d has %d axes; at most %d are supported", name, index,
+                       array->shape.rank, LS_MAX_RANK);
     if (!ls_data_bytes(array->dtype, &array->shape, &bytes))
         return ls_fail(LS_ERR_SHAPE, "%s: array %d cannot have the shape %s", name, index,
                        ls_shape_format(&array->shape, text));
@@ -152,8 +151,8 @@ static ls_status check_array(const char *name, int index, const ls_array *array)
 static ls_status check_given(const char *name, const ls_arrays_options *o, const gathering *g)
 {
     if (o->input_count < 0 || o->target_count < 0 || (o->input_count && !o->inputs) || (o->target_count && !o->targets))
-        return ls_fail(LS_ERR_INVALID, "%s: %d inputs and %d targets were announced, but not given", name,
-                       o->input_count, o->target_count);
+        return ls_fail(LS_ERR_INVALID, "%s: input_count is %d and target_count is %d, but inputs or targets is NULL",
+                       name, o->input_count, o->target_count);
     if (g->too_many)
         return ls_fail(LS_ERR_INVALID, "%s: more than %d arrays", name, LS_MAX_COMPONENTS);
     if (g->features == 0)
@@ -161,7 +160,7 @@ static ls_status check_given(const char *name, const ls_arrays_options *o, const
     if ((o->input_count && is_given(&o->features)) || (o->target_count && is_given(&o->labels)))
         return ls_fail(LS_ERR_INVALID, "%s: give `features` or `inputs`, `labels` or `targets`, not both", name);
     if ((unsigned)o->keep > LS_KEEP_OWNED)
-        return ls_fail(LS_ERR_INVALID, "%s: unknown way to keep the arrays: %d", name, (int)o->keep);
+        return ls_fail(LS_ERR_INVALID, "%s: keep has the unknown value %d", name, (int)o->keep);
     for (int i = 0; i < g->arrays.count; i++)
         LS_TRY(check_array(name, i, &g->arrays.component[i]));
     return LS_OK;
@@ -190,7 +189,7 @@ static ls_status add_axes(const char *name, ls_element *arrays)
     for (int i = 0; i < arrays->count; i++) {
         ls_shape *shape = &arrays->component[i].shape;
         if (shape->rank == LS_MAX_RANK)
-            return ls_fail(LS_ERR_SHAPE, "%s: array %d has %d axes; %d are the most", name, i, shape->rank,
+            return ls_fail(LS_ERR_SHAPE, "%s: array %d has %d axes; at most %d are supported", name, i, shape->rank,
                            LS_MAX_RANK - 1);
         memmove(shape->dims + 1, shape->dims, (size_t)shape->rank * sizeof *shape->dims);
         shape->dims[0] = 1;

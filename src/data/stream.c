@@ -1,5 +1,4 @@
-/* Plain and compressed data files. Data is decompressed directly into its destination, so reading a
- * file needs no more memory than its arrays. */
+/* Data is decompressed directly into its destination. */
 #include "data/stream.h"
 
 #include <errno.h>
@@ -62,9 +61,9 @@ ls_status ls_data_file_open(const char *path, ls_data_file *out)
         return ls_file_fail("open", path, errno);
     ls_status status = LS_OK;
     if (fstat(fd, &info) != 0)
-        status = ls_file_fail("look at", path, errno);
+        status = ls_file_fail("examine", path, errno);
     else if (!S_ISREG(info.st_mode))
-        status = ls_fail(LS_ERR_IO, "cannot read '%s': it is no plain file", path);
+        status = ls_fail(LS_ERR_IO, "cannot read '%s': it is not a regular file", path);
     if (status != LS_OK) {
         close(fd);
         return status;
@@ -106,8 +105,8 @@ ls_status ls_data_file_at(const ls_data_file *file, uint64_t offset, void *to, s
     else if (offset <= file->bytes)
         got = (size_t)(file->bytes - offset);
     if (got < bytes)
-        return ls_fail(LS_ERR_DATA, "'%s' is cut short: at byte %llu %zu bytes of %s were expected, %zu found",
-                       file->path, (unsigned long long)offset, bytes, what, got);
+        return ls_fail(LS_ERR_DATA, "'%s' is truncated: expected %zu bytes of %s at byte %llu, found %zu", file->path,
+                       bytes, what, (unsigned long long)offset, got);
     return LS_OK;
 }
 
@@ -132,7 +131,7 @@ ls_status ls_stream_open(const ls_data_file *file, const char *member, ls_packin
     if (packing != LS_PACKING_NONE &&
         inflateInit2(&s->z, packing == LS_PACKING_GZIP ? 16 + MAX_WBITS : -MAX_WBITS) != Z_OK) {
         free(s);
-        return ls_fail(LS_ERR_MEMORY, "no memory to unpack '%s'", file->path);
+        return ls_fail(LS_ERR_MEMORY, "no memory to decompress '%s'", file->path);
     }
     *out = s;
     return LS_OK;
@@ -176,7 +175,7 @@ static unsigned long long file_offset(const ls_stream *s)
     return (unsigned long long)(s->next - s->z.avail_in);
 }
 
-/* Reads more compressed bytes into an empty buffer, if any are left. */
+/* Refills an empty buffer. */
 static ls_status refill(ls_stream *s)
 {
     size_t got, wanted = s->end - s->next < BUFFER ? (size_t)(s->end - s->next) : BUFFER;
@@ -189,7 +188,7 @@ static ls_status refill(ls_stream *s)
     return LS_OK;
 }
 
-/* Handles the end of compressed data. Only another gzip member may follow. */
+/* Only another gzip member may follow. */
 static ls_status end_member(ls_stream *s)
 {
     LS_TRY(refill(s));
@@ -198,10 +197,11 @@ static ls_status end_member(ls_stream *s)
         return LS_OK;
     if (s->packing == LS_PACKING_GZIP && s->z.next_in[0] == 0x1f) {
         s->ended = false;
-        return inflateReset(&s->z) == Z_OK ? LS_OK : ls_fail(LS_ERR_INTERNAL, "%s: cannot go on unpacking", s->name);
+        return inflateReset(&s->z) == Z_OK ? LS_OK
+                                           : ls_fail(LS_ERR_INTERNAL, "%s: cannot continue to decompress", s->name);
     }
-    return ls_fail(LS_ERR_DATA, "%s: the packed data ends at byte %llu, but %llu bytes follow", s->name, file_offset(s),
-                   (unsigned long long)(s->end - file_offset(s)));
+    return ls_fail(LS_ERR_DATA, "%s: the compressed data ends at byte %llu, but %llu bytes follow", s->name,
+                   file_offset(s), (unsigned long long)(s->end - file_offset(s)));
 }
 
 /* Decompresses `bytes` bytes, fewer only at the end of the data. */
@@ -218,13 +218,14 @@ static ls_status unpack(ls_stream *s, unsigned char *to, size_t bytes, size_t *g
         if (result == Z_STREAM_END)
             LS_TRY(end_member(s));
         else if (result == Z_BUF_ERROR)
-            return ls_fail(LS_ERR_DATA,
-                           "%s is cut short: the packed data ends at byte %llu with %llu bytes unpacked, inside %s",
-                           s->name, file_offset(s), (unsigned long long)(s->produced + *got), what);
+            return ls_fail(
+                LS_ERR_DATA,
+                "%s is truncated: the compressed data ends at byte %llu, after %llu decompressed bytes, inside %s",
+                s->name, file_offset(s), (unsigned long long)(s->produced + *got), what);
         else if (result == Z_MEM_ERROR)
-            return ls_fail(LS_ERR_MEMORY, "no memory to unpack %s", s->name);
+            return ls_fail(LS_ERR_MEMORY, "no memory to decompress %s", s->name);
         else if (result != Z_OK)
-            return ls_fail(LS_ERR_DATA, "%s: the packed data is damaged near byte %llu (%s), inside %s", s->name,
+            return ls_fail(LS_ERR_DATA, "%s: the compressed data is damaged near byte %llu (%s), inside %s", s->name,
                            file_offset(s), s->z.msg ? s->z.msg : "no detail", what);
     }
     return LS_OK;
@@ -250,9 +251,9 @@ ls_status ls_stream_read(ls_stream *stream, void *to, size_t bytes, const char *
         LS_TRY(unpack(stream, to, bytes, &got, what));
     }
     if (got < bytes)
-        return ls_fail(LS_ERR_DATA, "%s is cut short: at byte %llu%s %zu bytes of %s were expected, %zu found",
-                       stream->name, (unsigned long long)stream->produced,
-                       stream->packing == LS_PACKING_NONE ? "" : " (unpacked)", bytes, what, got);
+        return ls_fail(LS_ERR_DATA, "%s is truncated: expected %zu bytes of %s at byte %llu%s, found %zu", stream->name,
+                       bytes, what, (unsigned long long)stream->produced,
+                       stream->packing == LS_PACKING_NONE ? "" : " (decompressed)", got);
     add_crc(stream, to, bytes);
     stream->produced += bytes;
     return LS_OK;
@@ -269,9 +270,9 @@ ls_status ls_stream_finish(ls_stream *stream)
     if (more)
         return ls_fail(LS_ERR_DATA, "%s: the header says that the data ends at byte %llu%s, but there is more",
                        stream->name, (unsigned long long)stream->produced,
-                       stream->packing == LS_PACKING_NONE ? "" : " (unpacked)");
+                       stream->packing == LS_PACKING_NONE ? "" : " (decompressed)");
     if (stream->has_crc && stream->crc != stream->expected_crc)
-        return ls_fail(LS_ERR_DATA, "%s: the data is damaged: its checksum is %08x, %08x was expected", stream->name,
+        return ls_fail(LS_ERR_DATA, "%s: the data is damaged: its checksum is %08x; expected %08x", stream->name,
                        (unsigned)stream->crc, (unsigned)stream->expected_crc);
     return LS_OK;
 }
@@ -281,14 +282,14 @@ ls_status ls_stream_read_array(ls_stream *stream, ls_dtype dtype, ls_shape shape
     char text[LS_SHAPE_TEXT];
     size_t bytes;
     if (!ls_data_bytes(dtype, &shape, &bytes))
-        return ls_fail(LS_ERR_DATA, "%s: the header says %s %s, which is more than any memory", stream->name,
+        return ls_fail(LS_ERR_DATA, "%s: the header says %s %s, which exceeds any memory", stream->name,
                        ls_dtype_name(dtype), ls_shape_format(&shape, text));
     if (bytes > ls_stream_most(stream))
         return ls_fail(
             LS_ERR_DATA,
-            "%s is cut short: the header says %s %s, so at byte %llu%s %zu bytes were expected, %s%llu found",
-            stream->name, ls_dtype_name(dtype), ls_shape_format(&shape, text), (unsigned long long)stream->produced,
-            stream->packing == LS_PACKING_NONE ? "" : " (unpacked)", bytes,
+            "%s is truncated: the header says %s %s, so %zu bytes are expected at byte %llu%s, but there are %s%llu",
+            stream->name, ls_dtype_name(dtype), ls_shape_format(&shape, text), bytes,
+            (unsigned long long)stream->produced, stream->packing == LS_PACKING_NONE ? "" : " (decompressed)",
             stream->packing == LS_PACKING_NONE ? "" : "at most ", (unsigned long long)ls_stream_most(stream));
     void *data = ls_data_alloc(bytes);
     if (!data)

@@ -1,5 +1,5 @@
-/* Sequential reading of plain and compressed data files into buffers of known size. Every error
- * names the file, the position, and what was expected and found there. */
+/* Sequential reading of plain and compressed data files. Every error names the file, the position,
+ * and what was expected and found there. */
 #ifndef LS_DATA_STREAM_H
 #define LS_DATA_STREAM_H
 
@@ -15,7 +15,7 @@ typedef struct ls_data_file {
 ls_status ls_data_file_open(const char *path, ls_data_file *out);
 void ls_data_file_close(ls_data_file *file);
 
-/* Reads exactly `bytes` bytes at `offset`; `what` describes them in the error. */
+/* `what` describes the bytes in the error. */
 ls_status ls_data_file_at(const ls_data_file *file, uint64_t offset, void *to, size_t bytes, const char *what);
 
 typedef enum ls_packing {
@@ -26,8 +26,8 @@ typedef enum ls_packing {
 
 typedef struct ls_stream ls_stream;
 
-/* Opens a part of a file. `member` is the name within an archive, or NULL. The file and both names
- * must outlive the stream. */
+/* Opens a part of a file. `member`: name within an archive, or NULL. The file and both names must
+ * outlive the stream. */
 ls_status ls_stream_open(const ls_data_file *file, const char *member, ls_packing packing, uint64_t offset,
                          uint64_t bytes, ls_stream **out);
 void ls_stream_close(ls_stream *stream);
@@ -43,16 +43,16 @@ uint64_t ls_stream_offset(const ls_stream *stream); /* decompressed bytes read s
 /* Upper bound of the decompressed size, whatever a header claims. */
 uint64_t ls_stream_most(const ls_stream *stream);
 
-/* Name for messages, "'mnist.npz' (x_train.npy)"; valid as long as the stream. */
+/* Name for messages, "'mnist.npz' (x_train.npy)". */
 const char *ls_stream_name(const ls_stream *stream);
 
-/* Checks that the stream can contain an array of `shape`, allocates memory and reads the array. */
+/* Checks that the stream can contain an array of `shape` before allocating it. */
 ls_status ls_stream_read_array(ls_stream *stream, ls_dtype dtype, ls_shape shape, ls_array *out);
 
-/* Allocates memory aligned for kernels, at least one byte; freed with free(). */
+/* At least one byte, aligned for kernels; freed with free(). */
 void *ls_data_alloc(size_t bytes);
 
-/* Computes the bytes of an array; returns false on overflow. */
+/* Returns false on overflow. */
 bool ls_data_bytes(ls_dtype dtype, const ls_shape *shape, size_t *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Synthetic data for benchmarks: random bytes and labels, determined by the name. */
+/* Synthetic data: random bytes and labels, determined by the name. */
 #include <string.h>
 
 #include "base/names.h"
@@ -44,7 +44,7 @@ static ls_status parse_option(const char *name, char *option, ls_synthetic *out)
         return ls_fail(LS_ERR_INVALID, "'%s': unknown key '%s' (example: " EXAMPLE ")%s", name, option,
                        ls_advise_name(option, keys, sizeof keys / sizeof *keys).text);
     if (!good)
-        return ls_fail(LS_ERR_INVALID, "'%s': %s=%s: a number from %d was expected. Example: " EXAMPLE, name, option,
+        return ls_fail(LS_ERR_INVALID, "'%s': %s=%s: expected a number of at least %d. Example: " EXAMPLE, name, option,
                        value ? value : "", strcmp(option, "seed") == 0 ? 0 : 1);
     return LS_OK;
 }
@@ -61,7 +61,7 @@ ls_status ls_synthetic_parse(const char *name, ls_synthetic *out)
         status = parse_option(name, part, &result);
     if (status == LS_OK && (!sizes || !parse_sizes(sizes, &result.shape)))
         status = ls_fail(LS_ERR_INVALID,
-                         "'%s': sizes of one sample were expected first, at most %d of them. Example: " EXAMPLE, name,
+                         "'%s': expected the sizes of one sample first, at most %d of them. Example: " EXAMPLE, name,
                          LS_MAX_RANK - 1);
     free(text);
     if (status == LS_OK)
@@ -69,7 +69,6 @@ ls_status ls_synthetic_parse(const char *name, ls_synthetic *out)
     return status;
 }
 
-/* Fills 16 bytes from each block of random numbers. */
 static void fill_bytes(unsigned char *data, size_t bytes, ls_philox_key key)
 {
     for (size_t i = 0; i < bytes; i += 16) {
@@ -92,7 +91,7 @@ ls_status ls_synthetic_make(const ls_synthetic *synthetic, uint32_t part, ls_arr
         shape.dims[i + 1] = synthetic->shape.dims[i];
     ls_shape rows = LS_SHAPE(synthetic->count);
     if (!ls_data_bytes(LS_U8, &shape, &bytes) || !ls_data_bytes(LS_I32, &rows, &label_bytes))
-        return ls_fail(LS_ERR_OVERFLOW, "synthetic data: %lld samples of these sizes are more than any memory",
+        return ls_fail(LS_ERR_OVERFLOW, "synthetic data: %lld samples of these sizes exceed any memory",
                        (long long)synthetic->count);
     unsigned char *images = ls_data_alloc(bytes);
     int32_t *classes = ls_data_alloc(label_bytes);

@@ -1,4 +1,4 @@
-/* Weight files: detects the format of a file and reads it as a list of named arrays. */
+/* Weight files: detects the format of a file and reads its named arrays. */
 #include "data/tensors.h"
 
 #include <string.h>
@@ -30,9 +30,10 @@ static const struct {
 
 /* Unsupported formats, with advice for the message. */
 #define PICKLE                                                                                                         \
-    "a pickle of PyTorch's, which is a program; write it there with safetensors.torch.save_file(model.state_dict(), "  \
+    "a pickle of PyTorch, which can execute code; convert it in PyTorch with "                                         \
+    "safetensors.torch.save_file(model.state_dict(), "                                                                 \
     "\"FILE.safetensors\")"
-#define OTHER "no format of weights here"
+#define OTHER "not a supported format of weights"
 static const struct {
     const char *ending, *what;
 } foreign[] = {
@@ -86,9 +87,8 @@ static ls_status zip_format(const ls_data_file *file, ls_tensor_format *out)
     return status;
 }
 
-/* Detects the format by the first bytes. UNKNOWN if they match none; the reader will then report
- * the error. */
-static ls_status look_inside(const char *path, ls_tensor_format *out)
+/* UNKNOWN: the reader will report the error. */
+static ls_status detect_format(const char *path, ls_tensor_format *out)
 {
     unsigned char begin[9] = { 0 };
     ls_data_file file;
@@ -115,9 +115,9 @@ ls_status ls_tensors_format_in(const char *path, ls_tensor_format *out)
     ls_tensor_format named, found = LS_TENSORS_UNKNOWN;
     LS_TRY(ls_tensors_format_of(path, LS_TENSORS_READ, &named));
     if (stat(path, &about) != 0 || S_ISREG(about.st_mode)) /* a pipe can be read only once */
-        LS_TRY(look_inside(path, &found));
+        LS_TRY(detect_format(path, &found));
     if (named != LS_TENSORS_UNKNOWN && found != LS_TENSORS_UNKNOWN && named != found)
-        return ls_fail(LS_ERR_DATA, "'%s' contradicts its ending: by its content it is %s, not %s; rename it", path,
+        return ls_fail(LS_ERR_DATA, "'%s' contradicts its ending: its content is %s, not %s; rename it", path,
                        format_name(found), format_name(named));
     *out = named != LS_TENSORS_UNKNOWN ? named : found != LS_TENSORS_UNKNOWN ? found : LS_TENSORS_SAFETENSORS;
     return LS_OK;
@@ -129,9 +129,9 @@ ls_status ls_tensors_add(ls_tensors *tensors, const char *path, const char *name
 {
     size_t bytes = 0;
     char *copy = NULL;
-    ls_status status = ls_grow(&tensors->entries, tensors->count, &tensors->room, sizeof *tensors->entries);
+    ls_status status = ls_grow(&tensors->entries, tensors->count, &tensors->capacity, sizeof *tensors->entries);
     if (status == LS_OK && memchr(name, 0, chars))
-        status = ls_fail(LS_ERR_DATA, "'%s': the name of array %zu has a zero byte in it", path, tensors->count);
+        status = ls_fail(LS_ERR_DATA, "'%s': the name of array %zu contains a zero byte", path, tensors->count);
     if (status == LS_OK && (copy = strndup(name, chars)) == NULL)
         status = ls_fail(LS_ERR_MEMORY, "no memory for the names of '%s'", path);
     if (status == LS_OK && ls_tensors_find(tensors, copy))
@@ -281,6 +281,6 @@ ls_status ls_tensors_write(const char *path, ls_tensor_format format, const ls_s
     case LS_TENSORS_HDF5:
         return write_hdf5(path, entries, count, texts, text_count);
     default:
-        return ls_fail(LS_ERR_UNSUPPORTED, "cannot write '%s': %s is not written", path, format_name(format));
+        return ls_fail(LS_ERR_UNSUPPORTED, "cannot write '%s': writing %s is not supported", path, format_name(format));
     }
 }

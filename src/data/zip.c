@@ -1,5 +1,5 @@
-/* Reader of zip archives, with the 64-bit extension. Sizes and offsets come from the central
- * directory at the end, because local headers may omit them. */
+/* Reader of zip archives. Uses the sizes of the central directory, because local headers may omit
+ * them. */
 #include "data/zip.h"
 
 #include <string.h>
@@ -40,31 +40,30 @@ static bool has_signature(const unsigned char *b, unsigned char third, unsigned 
 
 /* ---- The directory ---- */
 
-/* Finds the end record, which is at the end of the file except for a comment, whose length it
- * contains. */
+/* The end record is at the end of the file except for a comment, whose length it contains. */
 static ls_status find_end(const ls_data_file *file, unsigned char end[END_BYTES], uint64_t *offset)
 {
-    size_t room = END_BYTES + MOST_COMMENT;
-    if (room > file->bytes)
-        room = (size_t)file->bytes;
-    unsigned char *tail = malloc(room + 1);
+    size_t tail_bytes = END_BYTES + MOST_COMMENT;
+    if (tail_bytes > file->bytes)
+        tail_bytes = (size_t)file->bytes;
+    unsigned char *tail = malloc(tail_bytes + 1);
     if (!tail)
         return ls_fail(LS_ERR_MEMORY, "no memory to read '%s'", file->path);
-    ls_status status = ls_data_file_at(file, file->bytes - room, tail, room, "the zip directory's end");
+    ls_status status = ls_data_file_at(file, file->bytes - tail_bytes, tail, tail_bytes, "the zip directory's end");
     bool found = false;
-    for (size_t i = room; status == LS_OK && !found && i >= END_BYTES; i--) {
+    for (size_t i = tail_bytes; status == LS_OK && !found && i >= END_BYTES; i--) {
         const unsigned char *record = tail + i - END_BYTES;
-        found = has_signature(record, 5, 6) && u16(record + 20) == room - i;
+        found = has_signature(record, 5, 6) && u16(record + 20) == tail_bytes - i;
         if (found) {
             memcpy(end, record, END_BYTES);
-            *offset = file->bytes - room + (i - END_BYTES);
+            *offset = file->bytes - tail_bytes + (i - END_BYTES);
         }
     }
     free(tail);
     if (status == LS_OK && !found)
         status = ls_fail(LS_ERR_DATA,
-                         "'%s' is no zip archive, or it is cut short: no end of the directory in its last %zu bytes",
-                         file->path, room);
+                         "'%s' is not a zip archive, or is truncated: no end of the directory in its last %zu bytes",
+                         file->path, tail_bytes);
     return status;
 }
 
@@ -72,11 +71,11 @@ static ls_status read_end64(const ls_data_file *file, uint64_t end_offset, ls_zi
 {
     unsigned char locator[LOCATOR_BYTES], end[END64_BYTES];
     if (end_offset < LOCATOR_BYTES)
-        return ls_fail(LS_ERR_DATA, "'%s': no room for the 64-bit directory's place before byte %llu", file->path,
+        return ls_fail(LS_ERR_DATA, "'%s': no space for the 64-bit locator before byte %llu", file->path,
                        (unsigned long long)end_offset);
-    LS_TRY(ls_data_file_at(file, end_offset - LOCATOR_BYTES, locator, sizeof locator, "the 64-bit directory's place"));
+    LS_TRY(ls_data_file_at(file, end_offset - LOCATOR_BYTES, locator, sizeof locator, "the 64-bit locator"));
     if (!has_signature(locator, 6, 7))
-        return ls_fail(LS_ERR_DATA, "'%s': expected the 64-bit directory's place at byte %llu", file->path,
+        return ls_fail(LS_ERR_DATA, "'%s': expected the 64-bit locator at byte %llu", file->path,
                        (unsigned long long)(end_offset - LOCATOR_BYTES));
     LS_TRY(ls_data_file_at(file, u64(locator + 8), end, sizeof end, "the 64-bit directory's end"));
     if (!has_signature(end, 6, 6))
@@ -100,12 +99,12 @@ ls_status ls_zip_open(const ls_data_file *file, ls_zip *out)
     if (zip.count == 0xffff || bytes == FULL_32 || zip.directory_offset == FULL_32)
         LS_TRY(read_end64(file, end_offset, &zip, &bytes));
     if (bytes > MOST_DIRECTORY)
-        return ls_fail(LS_ERR_DATA, "'%s': a directory of %llu bytes; %llu are the most accepted", file->path,
+        return ls_fail(LS_ERR_DATA, "'%s': a directory of %llu bytes; at most %llu are accepted", file->path,
                        (unsigned long long)bytes, (unsigned long long)MOST_DIRECTORY);
     zip.directory_bytes = (size_t)bytes;
     if (zip.directory_offset > file->bytes || bytes > file->bytes - zip.directory_offset)
         return ls_fail(LS_ERR_DATA,
-                       "'%s' is cut short: a directory of %llu bytes at byte %llu was expected, the file has %llu",
+                       "'%s' is truncated: expected a directory of %llu bytes at byte %llu, but the file has %llu",
                        file->path, (unsigned long long)bytes, (unsigned long long)zip.directory_offset,
                        (unsigned long long)file->bytes);
     zip.directory = malloc(zip.directory_bytes + 1);
@@ -137,27 +136,27 @@ typedef struct entry {
     size_t extra_bytes;
 } entry;
 
-/* Parses the entry at *place and advances *place to the next. */
-static ls_status next_entry(const ls_zip *zip, size_t *place, entry *out)
+/* Advances *position to the next entry. */
+static ls_status next_entry(const ls_zip *zip, size_t *position, entry *out)
 {
-    const unsigned char *head = zip->directory + *place;
-    size_t left = zip->directory_bytes - *place;
+    const unsigned char *head = zip->directory + *position;
+    size_t left = zip->directory_bytes - *position;
     size_t whole =
         left < ENTRY_BYTES ? ENTRY_BYTES : (size_t)ENTRY_BYTES + u16(head + 28) + u16(head + 30) + u16(head + 32);
     if (left < whole || !has_signature(head, 1, 2))
         return ls_fail(LS_ERR_DATA, "'%s': the zip directory is damaged: expected an entry of %zu bytes at byte %llu",
-                       zip->file->path, whole, (unsigned long long)(zip->directory_offset + *place));
+                       zip->file->path, whole, (unsigned long long)(zip->directory_offset + *position));
     *out = (entry){ .head = head,
                     .name = (const char *)head + ENTRY_BYTES,
                     .name_chars = u16(head + 28),
                     .extra = head + ENTRY_BYTES + u16(head + 28),
                     .extra_bytes = u16(head + 30) };
-    *place += whole;
+    *position += whole;
     return LS_OK;
 }
 
-/* Reads a field from the 64-bit extra field if its 32-bit value is FULL_32. The extra field
- * contains only such fields, in a fixed order. */
+/* Reads a 64-bit field if the 32-bit one is FULL_32. The extra field contains only such fields, in
+ * a fixed order. */
 static ls_status take_wide(const ls_zip *zip, const unsigned char **at, const unsigned char *end, uint64_t *field)
 {
     if (*field != FULL_32)
@@ -194,11 +193,11 @@ static ls_status read_member(const ls_zip *zip, const entry *e, ls_zip_member *o
 
 ls_status ls_zip_find(const ls_zip *zip, const char *name, ls_zip_member *out, bool *found)
 {
-    size_t place = 0;
+    size_t position = 0;
     entry e;
     *found = false;
     for (uint64_t i = 0; i < zip->count; i++) {
-        LS_TRY(next_entry(zip, &place, &e));
+        LS_TRY(next_entry(zip, &position, &e));
         if (e.name_chars == strlen(name) && memcmp(e.name, name, e.name_chars) == 0) {
             LS_TRY(read_member(zip, &e, out));
             *found = true;
@@ -208,10 +207,10 @@ ls_status ls_zip_find(const ls_zip *zip, const char *name, ls_zip_member *out, b
     return LS_OK;
 }
 
-ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_t *chars)
+ls_status ls_zip_next(const ls_zip *zip, size_t *position, const char **name, size_t *chars)
 {
     entry e;
-    LS_TRY(next_entry(zip, place, &e));
+    LS_TRY(next_entry(zip, position, &e));
     *name = e.name;
     *chars = e.name_chars;
     return LS_OK;
@@ -219,10 +218,10 @@ ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_
 
 ls_status ls_zip_names(const ls_zip *zip, ls_text *out)
 {
-    size_t place = 0;
+    size_t position = 0;
     entry e;
     for (uint64_t i = 0; i < zip->count; i++) {
-        LS_TRY(next_entry(zip, &place, &e));
+        LS_TRY(next_entry(zip, &position, &e));
         ls_text_put(out, i == 0 ? "" : " ");
         size_t begin = out->length;
         ls_text_put_bytes(out, e.name, e.name_chars);
@@ -240,19 +239,19 @@ ls_status ls_zip_stream(const ls_zip *zip, const char *name, const ls_zip_member
         return ls_fail(LS_ERR_UNSUPPORTED, "'%s' (%s) is encrypted, which is not supported", path, name);
     if (member->method != METHOD_STORED && member->method != METHOD_DEFLATED)
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "'%s' (%s) is packed by zip method %u; stored (0) and deflated (8) are supported", path, name,
-                       member->method);
+                       "'%s' (%s) is compressed by zip method %u; stored (0) and deflated (8) are supported", path,
+                       name, member->method);
     LS_TRY(ls_data_file_at(zip->file, member->offset, local, sizeof local, "a member's header"));
     if (!has_signature(local, 3, 4))
         return ls_fail(LS_ERR_DATA, "'%s' (%s): expected the member's header at byte %llu, found 0x%08x", path, name,
                        (unsigned long long)member->offset, (unsigned)u32(local));
     uint64_t begin = member->offset + LOCAL_BYTES + u16(local + 26) + u16(local + 28);
     if (begin > zip->file->bytes || member->packed > zip->file->bytes - begin)
-        return ls_fail(LS_ERR_DATA, "'%s' (%s) is cut short: %llu bytes at byte %llu were expected, the file has %llu",
+        return ls_fail(LS_ERR_DATA, "'%s' (%s) is truncated: expected %llu bytes at byte %llu, but the file has %llu",
                        path, name, (unsigned long long)member->packed, (unsigned long long)begin,
                        (unsigned long long)zip->file->bytes);
     if (member->method == METHOD_STORED && member->packed != member->unpacked)
-        return ls_fail(LS_ERR_DATA, "'%s' (%s): a stored member of %llu bytes takes %llu", path, name,
+        return ls_fail(LS_ERR_DATA, "'%s' (%s): a stored member of %llu bytes occupies %llu", path, name,
                        (unsigned long long)member->unpacked, (unsigned long long)member->packed);
     LS_TRY(ls_stream_open(zip->file, name, member->method == METHOD_STORED ? LS_PACKING_NONE : LS_PACKING_DEFLATE,
                           begin, member->packed, out));
@@ -271,24 +270,24 @@ static ls_status read_whole(const ls_zip *zip, const char *name, size_t limit, c
         return ls_fail(LS_ERR_DATA, "'%s' has no member %s", path, name);
     LS_TRY(ls_zip_stream(zip, name, &member, &stream));
     ls_status status = LS_OK;
-    char *room = NULL;
+    char *whole = NULL;
     if (member.unpacked > limit || member.unpacked > ls_stream_most(stream))
-        status = ls_fail(LS_ERR_DATA, "'%s': %s says that it has %llu bytes, %llu are the most that it could", path,
-                         name, (unsigned long long)member.unpacked,
+        status = ls_fail(LS_ERR_DATA, "'%s': %s claims to have %llu bytes; at most %llu are possible", path, name,
+                         (unsigned long long)member.unpacked,
                          (unsigned long long)(limit < ls_stream_most(stream) ? limit : ls_stream_most(stream)));
-    else if ((room = malloc((size_t)member.unpacked + 1)) == NULL)
+    else if ((whole = malloc((size_t)member.unpacked + 1)) == NULL)
         status = ls_fail(LS_ERR_MEMORY, "no memory for %s of '%s'", name, path);
     else
-        status = ls_stream_read(stream, room, (size_t)member.unpacked, "data");
+        status = ls_stream_read(stream, whole, (size_t)member.unpacked, "data");
     if (status == LS_OK)
         status = ls_stream_finish(stream);
     ls_stream_close(stream);
     if (status != LS_OK) {
-        free(room);
+        free(whole);
         return status;
     }
-    room[member.unpacked] = '\0';
-    *data = room;
+    whole[member.unpacked] = '\0';
+    *data = whole;
     *bytes = (size_t)member.unpacked;
     return LS_OK;
 }

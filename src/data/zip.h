@@ -1,4 +1,4 @@
-/* Zip archives for .npz and .keras files. Reads stored and deflated members; writes stored ones. */
+/* Zip archives for .npz and .keras files. Writes stored members; also reads deflated ones. */
 #ifndef LS_DATA_ZIP_H
 #define LS_DATA_ZIP_H
 
@@ -24,15 +24,13 @@ typedef struct ls_zip_member {
 ls_status ls_zip_open(const ls_data_file *file, ls_zip *out);
 void ls_zip_close(ls_zip *zip);
 
-/* *found is false if there is no member of that name. */
 ls_status ls_zip_find(const ls_zip *zip, const char *name, ls_zip_member *out, bool *found);
 
 /* Lists the names of all members, printable, separated by spaces. */
 ls_status ls_zip_names(const ls_zip *zip, ls_text *out);
 
-/* Iterates the names of members in directory order; start with *place = 0. Names are not
- * zero-terminated. */
-ls_status ls_zip_next(const ls_zip *zip, size_t *place, const char **name, size_t *chars);
+/* Start with *position = 0. Names are not zero-terminated. */
+ls_status ls_zip_next(const ls_zip *zip, size_t *position, const char **name, size_t *chars);
 
 /* `name` must outlive the stream. */
 ls_status ls_zip_stream(const ls_zip *zip, const char *name, const ls_zip_member *member, ls_stream **out);
@@ -48,8 +46,7 @@ typedef struct ls_zip_new {
     size_t part_count;
 } ls_zip_new;
 
-/* Replaces the file atomically (ls_file_write_parts). Equal members give equal bytes: there are no
- * dates. */
+/* Replaces the file atomically (ls_file_write_parts). Equal members give equal bytes. */
 ls_status ls_zip_write(const char *path, const ls_zip_new *members, size_t count);
 
 #endif

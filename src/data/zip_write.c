@@ -1,6 +1,5 @@
-/* Writer of zip archives. Members are stored without compression, dated 1980-01-01, in the given
- * order, so that equal contents give equal bytes. The 64-bit extension is not written: archives
- * must be smaller than 4 GiB. */
+/* Members are stored, dated 1980-01-01, in the given order, so that equal contents give equal
+ * bytes. Archives must be smaller than 4 GiB (no 64-bit extension). */
 #include <string.h>
 #include <zlib.h>
 
@@ -48,7 +47,7 @@ static void add_part(writer *w, const void *data, size_t bytes)
     w->offset += bytes;
 }
 
-/* Writes the fields that local headers and directory entries share, from the version on. */
+/* The fields that local headers and directory entries share, from the version on. */
 static unsigned char *put_common(unsigned char *at, const char *name, const record *r)
 {
     at = put(at, VERSION, 2);
@@ -109,7 +108,6 @@ static void add_directory(writer *w, const record *records)
     add_part(w, begin, (size_t)(w->at - begin));
 }
 
-/* Computes all sizes and checks the limits of the format. */
 static ls_status measure(const writer *w, size_t *head_bytes, size_t *part_count)
 {
     size_t total = END_BYTES;
@@ -119,8 +117,9 @@ static ls_status measure(const writer *w, size_t *head_bytes, size_t *part_count
     for (size_t i = 0; fits && i < w->count; i++) {
         size_t name = strlen(w->members[i].name);
         if (name == 0 || name > MOST_NAME || !ls_is_utf8(w->members[i].name))
-            return ls_fail(LS_ERR_INVALID, "cannot write '%s': \"%.80s\" is no name for a member of a zip archive",
-                           w->path, w->members[i].name);
+            return ls_fail(LS_ERR_INVALID,
+                           "cannot write '%s': \"%.80s\" is not a valid name for a member of a zip archive", w->path,
+                           w->members[i].name);
         for (size_t k = 0; k < i; k++)
             if (strcmp(w->members[k].name, w->members[i].name) == 0)
                 return ls_fail(LS_ERR_INVALID, "cannot write '%s': two members are named \"%s\"", w->path,

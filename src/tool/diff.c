@@ -4,7 +4,7 @@
 /* If only one of the files is a .keras file, it is the model for both. */
 static const char *model_among(const char *const files[2])
 {
-    bool first = tool_ends_with(files[0], ".keras"), second = tool_ends_with(files[1], ".keras");
+    bool first = ls_ends_with(files[0], ".keras"), second = ls_ends_with(files[1], ".keras");
     return first == second ? NULL : first ? files[0] : files[1];
 }
 

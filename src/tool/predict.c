@@ -8,7 +8,7 @@ static ls_status check(const ls_options *options, tool_settings *settings)
     LS_TRY(tool_check_data(settings));
     if (settings->output == NULL)
         return ls_fail(LS_ERR_INVALID, "--output is needed: FILE.npy or FILE.csv");
-    if (!tool_ends_with(settings->output, ".npy") && !tool_ends_with(settings->output, ".csv"))
+    if (!ls_ends_with(settings->output, ".npy") && !ls_ends_with(settings->output, ".csv"))
         return ls_fail(LS_ERR_INVALID, "--output %s: expected a name that ends in .npy or .csv", settings->output);
     LS_TRY(tool_check_devices(options, settings));
     return tool_check_outputs(settings);
@@ -60,7 +60,7 @@ static ls_status write_csv(const char *path, const ls_array *array)
 
 static ls_status write_array(const char *path, const ls_array *array)
 {
-    if (tool_ends_with(path, ".csv"))
+    if (ls_ends_with(path, ".csv"))
         return write_csv(path, array);
     return ls_npy_write(path, *array);
 }

@@ -13,12 +13,6 @@ static bool is_builtin(const char *name)
     return false;
 }
 
-bool tool_ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), part = strlen(end);
-    return length > part && strcmp(text + length - part, end) == 0;
-}
-
 ls_status tool_open_model(const tool_settings *settings, tool_session *session)
 {
     bool has_weights = false;
@@ -27,7 +21,7 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
         LS_TRY(tool_input_shape(settings->input, &sizes.input));
     if (is_builtin(settings->model))
         LS_TRY(ls_model_builtin_with(session->ctx, settings->model, sizes, &session->model));
-    else if ((has_weights = tool_ends_with(settings->model, ".keras")))
+    else if ((has_weights = ls_ends_with(settings->model, ".keras")))
         LS_TRY(ls_model_from_keras(session->ctx, settings->model, &session->model));
     else
         LS_TRY(ls_model_from_keras_json(session->ctx, settings->model, &session->model));

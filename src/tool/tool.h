@@ -286,7 +286,6 @@ int64_t tool_batch_size(const tool_settings *settings, const tool_session *sessi
 void tool_print_results(const char *what, const ls_results *results);
 /* Prints one line if the model has no trained weights. */
 void tool_print_untrained(const tool_session *session);
-bool tool_ends_with(const char *text, const char *end);
 /* Prints without control characters: names come from a file. */
 void tool_print_lines(char *text);
 /* Formats 60000 as "60,000". Returns `buffer`. */

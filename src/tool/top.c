@@ -224,7 +224,7 @@ static size_t add_jobs(ls_text *text)
         ls_socket_folder_find(folder) && ls_socket_folder_is_own(folder) ? scandir(folder, &names, NULL, alphasort) : 0;
     for (int i = 0; i < found; i++) {
         const char *name = names[i]->d_name;
-        if (tool_ends_with(name, ".json") && !is_gone(folder, name) &&
+        if (ls_ends_with(name, ".json") && !is_gone(folder, name) &&
             snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && read_job(path, &j) == LS_OK) {
             add_job(text, &j);
             count++;

@@ -573,9 +573,9 @@ static void errors_are_kept(void **state)
     float x[12] = { 0 };
     ls_shape nine = { .rank = 9, .dims = { 1 } }, eight = { .rank = 8, .dims = { 1, 1, 1, 1, 1, 1, 1, 1 } };
     ls_array six = ls_array_of(LS_F32, LS_SHAPE(6, 2), x), four = ls_array_of(LS_F32, LS_SHAPE(4), x);
-    assert_keeps(ls_batch(numbers(3), 0, false), LS_ERR_INVALID, "batch of 0");
-    assert_keeps(ls_batch(numbers(3), -4, false), LS_ERR_INVALID, "batch of -4");
-    assert_keeps(ls_shuffle(numbers(3), 0, 1), LS_ERR_INVALID, "window of 0");
+    assert_keeps(ls_batch(numbers(3), 0, false), LS_ERR_INVALID, "at least 1 (got 0)");
+    assert_keeps(ls_batch(numbers(3), -4, false), LS_ERR_INVALID, "at least 1 (got -4)");
+    assert_keeps(ls_shuffle(numbers(3), 0, 1), LS_ERR_INVALID, "at least 1 element (got 0)");
     assert_keeps(ls_repeat(numbers(3), -2), LS_ERR_INVALID, "ls_repeat");
     assert_keeps(ls_take(numbers(3), -2), LS_ERR_INVALID, "ls_take");
     assert_keeps(ls_skip(numbers(3), -2), LS_ERR_INVALID, "ls_skip");

@@ -242,18 +242,18 @@ static const struct {
     { "{" TENSOR("a", "U8", "1", "[0,1]") "}", 1, LS_ERR_DATA, ".a.shape: expected an array" },
     { "{" TENSOR("a", "U8", "[1.0]", "[0,1]") "}", 1, LS_ERR_DATA, ".a.shape[0]: expected an integer" },
     { "{" TENSOR("a", "U8", "[1,null]", "[0,1]") "}", 1, LS_ERR_DATA, ".a.shape[1]: expected an integer" },
-    { "{" TENSOR("a", "U8", "[-1]", "[0,1]") "}", 1, LS_ERR_DATA, "a size of -1" },
-    { "{" TENSOR("a", "U8", "[-1,-1]", "[0,1]") "}", 1, LS_ERR_DATA, "a size of -1" },
+    { "{" TENSOR("a", "U8", "[-1]", "[0,1]") "}", 1, LS_ERR_DATA, "the size -1 is negative" },
+    { "{" TENSOR("a", "U8", "[-1,-1]", "[0,1]") "}", 1, LS_ERR_DATA, "the size -1 is negative" },
     { "{" TENSOR("a", "U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1, LS_ERR_UNSUPPORTED, "9 axes" },
     { "{" TENSOR("a", "U8", "[9223372036854775807,9]", "[0,1]") "}", 1, LS_ERR_DATA, "too large" },
     { "{" TENSOR("a", "F64", "[4611686018427387904]", "[0,0]") "}", 0, LS_ERR_DATA, "too large" }, /* 2^65 bytes */
     { "{" TENSOR("a", "U8", "[9223372036854775808]", "[0,1]") "}", 1, LS_ERR_DATA, "too big integer" },
     /* offsets */
-    { "{" TENSOR("a", "U8", "[1]", "[0]") "}", 1, LS_ERR_DATA, "1 numbers instead of begin and end" },
+    { "{" TENSOR("a", "U8", "[1]", "[0]") "}", 1, LS_ERR_DATA, "1 numbers; expected begin and end" },
     { "{" TENSOR("a", "U8", "[1]", "[0,1,1]") "}", 1, LS_ERR_DATA, "3 numbers" },
     { "{" TENSOR("a", "U8", "[1]", "{}") "}", 1, LS_ERR_DATA, "expected an array" },
     { "{" TENSOR("a", "U8", "[1]", "[0,\"1\"]") "}", 1, LS_ERR_DATA, ".a.data_offsets[1]: expected an integer" },
-    { "{" TENSOR("a", "U8", "[1]", "[-1,0]") "}", 1, LS_ERR_DATA, "an offset of -1" },
+    { "{" TENSOR("a", "U8", "[1]", "[-1,0]") "}", 1, LS_ERR_DATA, "the offset -1 is negative" },
     { "{" TENSOR("a", "U8", "[1]", "[1,0]") "}", 1, LS_ERR_DATA, "before the begin" },
     { "{" TENSOR("a", "F32", "[2]", "[0,7]") "}", 7, LS_ERR_DATA, "7 bytes, but shape (2,) of F32 takes 8" },
     { "{" TENSOR("a", "F32", "[]", "[0,0]") "}", 0, LS_ERR_DATA, "0 bytes, but shape () of F32 takes 4" },
@@ -268,11 +268,11 @@ static const struct {
       ".b: begins at byte 6, but bytes 4 to 5 belong to no tensor" },
     /* data */
     { "{" TENSOR("a", "U8", "[4]", "[0,4]") "}", 3, LS_ERR_DATA,
-      "cut short: 3 bytes of data, but its header describes 4" },
-    { "{" TENSOR("a", "U8", "[4]", "[0,4]") "}", 0, LS_ERR_DATA, "cut short" },
+      "truncated: 3 bytes of data, but its header describes 4" },
+    { "{" TENSOR("a", "U8", "[4]", "[0,4]") "}", 0, LS_ERR_DATA, "truncated" },
     { "{" TENSOR("a", "U8", "[4]", "[0,4]") "}", 5, LS_ERR_DATA, "too long: 5 bytes of data" },
     { "{}", 1, LS_ERR_DATA, "too long" },
-    { "{" TENSOR("a", "U8", "[9223372036854775807]", "[0,9223372036854775807]") "}", 4, LS_ERR_DATA, "cut short" },
+    { "{" TENSOR("a", "U8", "[9223372036854775807]", "[0,9223372036854775807]") "}", 4, LS_ERR_DATA, "truncated" },
     /* metadata */
     { "{\"__metadata__\":[]}", 0, LS_ERR_DATA, ".__metadata__: expected an object" },
     { "{\"__metadata__\":null}", 0, LS_ERR_DATA, "expected an object" },
@@ -311,17 +311,17 @@ static void wrong_sizes_of_the_header(void **state)
         size_t bytes;
         const char *message;
     } rows[] = {
-        { 0, 0, "ends in the middle of the size of its header: 0 bytes of 8" },
+        { 0, 0, "truncated in the size of its header: 0 bytes of 8" },
         { 2, 7, "7 bytes of 8" },
         { 0, 8, "a header of 0 bytes" },
         { 1, 9, "a header of 1 bytes" },
-        { 2, 8, "cut short: a header of 2 bytes in a file of 8" },
-        { 57, 64, "cut short" },
-        { LS_SAFETENSORS_HEADER_LIMIT, 64, "cut short" },
-        { LS_SAFETENSORS_HEADER_LIMIT + 1, 64, "the most accepted is 104857600" },
+        { 2, 8, "truncated: a header of 2 bytes in a file of 8" },
+        { 57, 64, "truncated" },
+        { LS_SAFETENSORS_HEADER_LIMIT, 64, "truncated" },
+        { LS_SAFETENSORS_HEADER_LIMIT + 1, 64, "at most 104857600 are accepted" },
         { INT64_MAX, 64, "9223372036854775807" },
         { UINT64_MAX, 64, "18446744073709551615" },
-        { UINT64_MAX - 7, 64, "the most accepted" },
+        { UINT64_MAX - 7, 64, "at most 104857600 are accepted" },
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
         memcpy(file, &rows[i].size, 8);
@@ -386,8 +386,8 @@ static void a_pipe_is_as_good_as_a_file(void **state)
 {
     (void)state;
     static const size_t lengths[] = { GOLDEN, GOLDEN - 1, GOLDEN + 1, 300, 4 };
-    static const char *const messages[] = { NULL, "in the middle of a tensor: 1 bytes of 2", "too long",
-                                            "in the middle of its header", "4 bytes of 8" };
+    static const char *const messages[] = { NULL, "truncated in a tensor: 1 bytes of 2", "too long",
+                                            "truncated in its header", "4 bytes of 8" };
     for (size_t i = 0; i < LENGTH(lengths); i++) {
         feed f = { .bytes = lengths[i] };
         snprintf(f.path, sizeof f.path, "%s/pipe", folder);

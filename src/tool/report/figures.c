@@ -141,7 +141,7 @@ static void draw_value(ls_text *page, board *b, const char *name)
         if (validation < REPORT_VALUES)
             add_epochs(b, r, REPORT_DASHED, "validation", epoch_number, validation);
     }
-    draw(page, b, name, is_loss || tool_ends_with(name, "_loss") ? Y_MAY_BE_LOG : Y_PLAIN);
+    draw(page, b, name, is_loss || ls_ends_with(name, "_loss") ? Y_MAY_BE_LOG : Y_PLAIN);
 }
 
 static void draw_all(ls_text *page, board *b)

@@ -203,7 +203,7 @@ static bool is_value(const report_run *run, const char *key)
         if (strcmp(others[i], key) == 0)
             return false;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (tool_ends_with(key, endings[i]))
+        if (ls_ends_with(key, endings[i]))
             return false;
     return true;
 }

@@ -7,7 +7,7 @@
 static ls_status check_output(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    if (strchr(name, '.') && !tool_ends_with(name, ".html") && !tool_ends_with(name, ".htm"))
+    if (strchr(name, '.') && !ls_ends_with(name, ".html") && !ls_ends_with(name, ".htm"))
         return ls_fail(LS_ERR_INVALID, "--output %s: expected a name that ends in .html", path);
     return LS_OK;
 }
