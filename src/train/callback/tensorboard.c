@@ -157,7 +157,7 @@ static ls_status path_of(const tensorboard *t, part p, char path[PATH_MAX])
 {
     const char *file = t->now[p].file;
     int length = snprintf(path, PATH_MAX, "%s/%s%s%s", t->folder, t->writers[p].folder, file[0] ? "/" : "", file);
-    return length < PATH_MAX ? LS_OK : ls_fail(LS_ERR_IO, "the name of folder '%.100s...' is too long", t->folder);
+    return length < PATH_MAX ? LS_OK : ls_fail(LS_ERR_IO, "the folder name '%.100s...' is too long", t->folder);
 }
 
 /* Two runs of one process may begin in the same second. */
@@ -175,9 +175,10 @@ static ls_status make_file(tensorboard *t, part p, char path[PATH_MAX])
             return LS_OK;
         }
         if (errno != EEXIST)
-            return ls_fail(LS_ERR_IO, "cannot make '%s': %s", path, strerror(errno));
+            return ls_fail(LS_ERR_IO, "cannot create '%s': %s", path, strerror(errno));
     }
-    return ls_fail(LS_ERR_IO, "'%s' and 999 others are there already", path);
+    return ls_fail(LS_ERR_IO, "cannot create '%s': this file and 999 with other numbers exist; remove old event files",
+                   path);
 }
 
 /* Not when training begins, because a saved state may be loaded after that. */
@@ -337,7 +338,7 @@ static ls_status load(void *user, const void *bytes, size_t count)
     LS_TRY(ls_callback_unpack(&parts, NAME, bytes, count));
     for (int p = 0; p < PARTS; p++)
         if (loaded[p].bytes < 0 || !memchr(loaded[p].file, '\0', NAME_BYTES) || strchr(loaded[p].file, '/'))
-            return ls_fail(LS_ERR_DATA, "the saved state of " NAME " is damaged");
+            return ls_fail(LS_ERR_DATA, "the saved state of " NAME " is damaged; resume from another checkpoint");
     memcpy(t->now, loaded, sizeof(loaded));
     return LS_OK;
 }
@@ -347,8 +348,9 @@ static ls_status try_folder(const tensorboard *t, part p)
     char path[PATH_MAX];
     LS_TRY(path_of(t, p, path));
     LS_TRY(ls_make_folders(path));
-    return access(path, W_OK | X_OK) == 0 ? LS_OK
-                                          : ls_fail(LS_ERR_IO, "cannot write into '%s': %s", path, strerror(errno));
+    return access(path, W_OK | X_OK) == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_IO, "cannot write to the folder '%s': %s", path, strerror(errno));
 }
 
 static ls_status open_state(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out)
@@ -369,7 +371,7 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
     out->save = save;
     out->load = load;
     if (o->update_freq < 0)
-        return ls_fail(LS_ERR_INVALID, NAME ": update_freq is %" PRId64, o->update_freq);
+        return ls_fail(LS_ERR_INVALID, NAME ": update_freq must not be negative, got %" PRId64, o->update_freq);
     if (t->quiet)
         return LS_OK;
     if (facts->trains)

@@ -45,7 +45,7 @@ ls_status ls_checkpoint_save(ls_model *model, const char *dir)
     LS_OWN_FP_MODE;
     ls_use use;
     if (!dir)
-        return ls_fail(LS_ERR_INVALID, "ls_checkpoint_save: a folder is needed");
+        return ls_fail(LS_ERR_INVALID, "ls_checkpoint_save: needs a folder (dir is NULL)");
     LS_TRY(ls_use_begin(&use, model, "ls_checkpoint_save", false));
     ls_status status = ls_graph_fill(ls_model_graph(model));
     if (status == LS_OK)
@@ -62,7 +62,7 @@ static ls_status restore(ls_job *job, const char *from, const ls_restore_options
     char *difference = NULL;
     LS_TRY(ls_checkpoint_find(from, log, &found));
     if (!found)
-        return ls_fail(LS_ERR_NOT_FOUND, "there is no checkpoint in '%s'", from);
+        return ls_fail(LS_ERR_NOT_FOUND, "no checkpoint found in '%s'", from);
     ls_status status = ls_facts_make(job, &facts);
     if (status == LS_OK) {
         status = ls_checkpoint_fits(
@@ -73,7 +73,7 @@ static ls_status restore(ls_job *job, const char *from, const ls_restore_options
     if (status == LS_OK)
         status = ls_checkpoint_put(found, job);
     if (status == LS_OK && difference)
-        ls_log_write(log, LS_LOG_WARNING, "'%s' is of a run with other bits: %s", found->path, difference);
+        ls_log_write(log, LS_LOG_WARNING, "'%s' was saved by a run with other bits: %s", found->path, difference);
     free(difference);
     ls_checkpoint_close(found);
     return status;
@@ -85,7 +85,8 @@ ls_status ls_checkpoint_restore_with(ls_model *model, const char *from, ls_resto
     LS_OWN_FP_MODE;
     ls_use use;
     if (!from)
-        return ls_fail(LS_ERR_INVALID, "ls_checkpoint_restore: a checkpoint, or a folder of them, is needed");
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_checkpoint_restore: needs a checkpoint or a folder of checkpoints (from is NULL)");
     LS_TRY(ls_use_begin(&use, model, "ls_checkpoint_restore", false));
     ls_status status = ls_graph_fill(ls_model_graph(model));
     if (status == LS_OK)

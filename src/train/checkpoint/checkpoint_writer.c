@@ -105,7 +105,7 @@ static ls_status check_lease(void *user)
     if (holds)
         return LS_OK;
     ls_peers_depose(context_of(s)->peers);
-    return ls_fail(LS_ERR_PEER, "another worker goes on with the folder '%s'", s->options->checkpoint);
+    return ls_fail(LS_ERR_PEER, "another worker writes to the folder '%s' now", s->options->checkpoint);
 }
 
 static ls_status write_content(ls_checkpoint_writer *s, const ls_content *content, size_t *bytes)
@@ -176,13 +176,13 @@ static void report(ls_checkpoint_writer *s, const outcome *o)
     s->unsaved = o->failure;
     if (o->removed >= 0)
         ls_log_write(s->log, LS_LOG_WARNING,
-                     "'%s' is on a full disk: the checkpoint of step %" PRId64 " was removed to make room for step "
-                     "%" PRId64 "; keep fewer of them to avoid this",
+                     "the disk of '%s' is full: the checkpoint of step %" PRId64 " was removed to make room for step "
+                     "%" PRId64 "; keep fewer checkpoints (--keep) to avoid this",
                      s->options->checkpoint, o->removed, o->step);
     if (error)
         ls_log_write(s->log, LS_LOG_WARNING,
-                     "NO CHECKPOINT of step %" PRId64 " could be saved: %s; training goes on, %s", o->step, error,
-                     o->removed >= 0 ? "the other checkpoints stay" : "older checkpoints are as they were");
+                     "NO CHECKPOINT of step %" PRId64 " could be saved: %s; training continues, %s", o->step, error,
+                     o->removed >= 0 ? "the other checkpoints are kept" : "older checkpoints are unchanged");
     else
         ls_log_write(s->log, LS_LOG_INFO, "checkpoint of step %" PRId64 " saved in %.2f s, %zu bytes", o->step,
                      o->seconds, o->bytes);
@@ -391,8 +391,8 @@ static ls_status choose_monitor(ls_checkpoint_writer *s)
         known = strcmp(asked, s->job->names[i]) == 0 ||
                 (fit->validation && strncmp(asked, "val_", 4) == 0 && strcmp(asked + 4, s->job->names[i]) == 0);
     if (!known)
-        return ls_fail(LS_ERR_NOT_FOUND, "ls_fit: monitor is \"%.80s\", but there is no such result%s", asked,
-                       fit->validation ? "" : " (without validation data there are none that begin with val_)");
+        return ls_fail(LS_ERR_NOT_FOUND, "ls_fit: monitor is \"%.80s\", but training has no such result%s", asked,
+                       fit->validation ? "" : " (results that begin with val_ need validation data)");
     s->larger = is_larger_better(s->monitor);
     return LS_OK;
 }
@@ -407,10 +407,12 @@ static ls_status find(ls_checkpoint_writer *s)
     const ls_fit_options *o = s->options;
     const char *from = resume_from(o);
     if (!from)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: resume is \"auto\", but there is no folder for checkpoints");
+        return ls_fail(
+            LS_ERR_INVALID,
+            "ls_fit: resume is \"auto\", but no folder for checkpoints was given; set checkpoint (--checkpoint)");
     LS_TRY(ls_checkpoint_find(from, s->log, &s->found));
     if (!s->found) {
-        ls_log_always(s->log, "no checkpoint in '%s' yet: training begins with step 1", from);
+        ls_log_always(s->log, "no checkpoint in '%s' yet: training starts at step 1", from);
         return LS_OK;
     }
     s->resumes = true;
@@ -439,8 +441,7 @@ static ls_status clear_newer(const ls_checkpoint_writer *s)
         status = passed_over ? ls_checkpoint_set_aside(s->ops, dir, &list[i])
                              : ls_fail(LS_ERR_STATE,
                                        "'%s' has checkpoints of an earlier run, up to step %" PRId64
-                                       "; resume (--resume) goes on from there; or choose another folder, or remove "
-                                       "them",
+                                       "; resume from them (--resume), choose another folder, or remove them",
                                        dir, list[i].step);
     free(list);
     return status;
@@ -449,7 +450,9 @@ static ls_status clear_newer(const ls_checkpoint_writer *s)
 static ls_status start(ls_checkpoint_writer *s)
 {
     if (ls_thread_start(&s->thread, writer, s) != 0)
-        return ls_fail(LS_ERR_MEMORY, "no thread to write checkpoints with");
+        return ls_fail(
+            LS_ERR_MEMORY,
+            "cannot start the thread that writes checkpoints; end other programs, or train without checkpoints");
     s->started = true;
     return LS_OK;
 }
@@ -489,7 +492,8 @@ static ls_status open_writer(ls_checkpoint_writer *s)
         return ls_fail(LS_ERR_INVALID, "ls_fit: save_every is \"%.40s\": expected " LS_PERIODS, o->save_every);
     LS_TRY(choose_monitor(s));
     if (o->keep < LS_KEEP_ALL)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: keep is %d", o->keep);
+        return ls_fail(LS_ERR_INVALID, "ls_fit: keep must be positive, 0 (the default) or %d (all), got %d",
+                       LS_KEEP_ALL, o->keep);
     LS_TRY(ls_facts_make(s->job, &s->facts));
     s->saves = o->checkpoint != NULL;
     s->leads = s->saves && ls_is_chief(context_of(s));
@@ -555,7 +559,7 @@ static ls_status note_other_bits(ls_checkpoint_writer *s)
     if (!s->difference)
         return LS_OK;
     snprintf(text, sizeof(text), "from step %" PRId64 " on: %.900s", s->found->step, s->difference);
-    ls_log_write(s->log, LS_LOG_WARNING, "other bits than those of the run that was saved, %s", text);
+    ls_log_write(s->log, LS_LOG_WARNING, "later steps have other bits than in the saved run, %s", text);
     if (json_array_append_new(all, json_string(text)) != 0)
         return ls_fail(LS_ERR_MEMORY, "no memory to go on from a checkpoint");
     return LS_OK;
@@ -589,13 +593,13 @@ static void report_start(const ls_checkpoint_writer *s)
     const int64_t epochs = s->options->epochs ? s->options->epochs : 1;
     if (chief && at->epoch >= epochs)
         ls_log_always(s->log,
-                      "'%s' is the end of a run: %" PRId64 " epochs are done, step %" PRId64 "; %" PRId64
-                      " are asked for, there is nothing left to train",
+                      "nothing left to train: '%s' is the end of a run with %" PRId64 " epochs, at step %" PRId64
+                      ", and %" PRId64 " epochs are requested",
                       s->found->path, at->epoch, s->found->step, epochs);
     else if (chief)
-        ls_log_always(s->log,
-                      "going on from '%s': epoch %" PRId64 ", %" PRId64 " of its steps done, step %" PRId64 " in all",
-                      s->found->path, at->epoch + 1, at->step, s->found->step);
+        ls_log_always(
+            s->log, "continuing from '%s': epoch %" PRId64 ", %" PRId64 " of its steps done, step %" PRId64 " in total",
+            s->found->path, at->epoch + 1, at->step, s->found->step);
 }
 
 ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
@@ -678,10 +682,11 @@ static ls_status take_over(ls_checkpoint_writer *s)
     LS_TRY(lock_again(s));
     LS_TRY(claim_lease(s));
     if (!there && s->saved_step >= 0)
-        ls_log_write(s->log, LS_LOG_WARNING,
-                     "the checkpoints that were saved in '%s' so far cannot be seen by worker %d, which goes on there; "
-                     "they need a folder that all workers can reach",
-                     s->options->checkpoint, ls_cluster_rank(context_of(s)));
+        ls_log_write(
+            s->log, LS_LOG_WARNING,
+            "worker %d, which writes the checkpoints from now on, cannot see earlier ones in '%s'; use a folder "
+            "that all workers can reach",
+            ls_cluster_rank(context_of(s)), s->options->checkpoint);
     return look_at_folder(s);
 }
 
@@ -695,8 +700,8 @@ void ls_checkpoint_writer_take_over(ls_checkpoint_writer *s)
     if (status == LS_OK)
         return;
     ls_log_write(s->log, LS_LOG_WARNING,
-                 "NO MORE CHECKPOINTS: worker %d cannot go on with those in '%s': %s (they need a folder that all "
-                 "workers can reach); training goes on",
+                 "NO MORE CHECKPOINTS: worker %d cannot continue those in '%s': %s; training continues; use a folder "
+                 "that all workers can reach",
                  ls_cluster_rank(context_of(s)), s->options->checkpoint, ls_last_error());
     ls_error_keep(&s->unsaved, status);
     s->saves = false;
@@ -748,7 +753,9 @@ static ls_status last_is_saved(const ls_checkpoint_writer *s)
 {
     return s->unsaved.status == LS_OK
                ? LS_OK
-               : ls_fail(LS_ERR_UNSAVED, "training has ended, but its last state could not be saved to '%s': %.1000s",
+               : ls_fail(LS_ERR_UNSAVED,
+                         "training has ended, but its last checkpoint could not be saved to '%s': %.1000s; save the "
+                         "model elsewhere before the program ends",
                          s->options->checkpoint, s->unsaved.message);
 }
 
@@ -760,8 +767,9 @@ ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *s)
     end_thread(s);
     s->job->times.flush = ls_clock_now() - start;
     if (s->failed > 0)
-        ls_log_write(s->log, LS_LOG_WARNING, "%" PRId64 " checkpoints could not be saved to '%s', %" PRId64 " were",
-                     s->failed, s->options->checkpoint, s->written);
+        ls_log_write(s->log, LS_LOG_WARNING,
+                     "%" PRId64 " checkpoints could not be saved to '%s'; %" PRId64 " were saved", s->failed,
+                     s->options->checkpoint, s->written);
     ls_status status = last_is_saved(s);
     ls_lease_end(&s->lease);
     if (s->lock >= 0)

@@ -102,8 +102,8 @@ static bool find_label(const searched *s, const ls_array *labels, int64_t classe
         ls_text_add(text, "label %.17g of ", label);
         put_sample(text, s, i / each);
         ls_text_add(text,
-                    " is no class: there are %" PRId64 " classes, 0 to %" PRId64
-                    "; correct the data, or the number of classes",
+                    " is not a class: there are %" PRId64 " classes, 0 to %" PRId64
+                    "; correct the data or the number of classes",
                     classes, classes - 1);
         return true;
     }
@@ -169,7 +169,7 @@ static bool find_in(const searched *s, const ls_function *f, int component, ls_t
         double value = number_at(array, first_element(s, i / each, each) + i % each);
         if (isfinite(value))
             continue;
-        ls_text_put(text, "the data has ");
+        ls_text_put(text, "the data contains ");
         ls_text_put(text, isnan(value) ? "NaN" : value > 0 ? "inf" : "-inf");
         ls_text_put(text, ": ");
         put_component(text, &f->spec, component);

@@ -39,7 +39,7 @@ static bool is_superseded(const ls_lease *lease, bool remove)
     char folder[PATH_MAX], name[PATH_MAX];
     uint64_t job;
     unsigned generation;
-    bool outrun = false;
+    bool superseded = false;
     snprintf(folder, sizeof(folder), "%s", lease->path);
     snprintf(name, sizeof(name), "%s", lease->path);
     const char *base = basename(name);
@@ -47,18 +47,19 @@ static bool is_superseded(const ls_lease *lease, bool remove)
     for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
         if (!is_claim(base, entry->d_name, &job, &generation))
             continue;
-        outrun |= job == lease->job && generation > lease->generation;
+        superseded |= job == lease->job && generation > lease->generation;
         if (remove && (job != lease->job || generation < lease->generation))
             unlinkat(dirfd(dir), entry->d_name, 0);
     }
     if (dir)
         closedir(dir);
-    return outrun;
+    return superseded;
 }
 
 static ls_status fail_lost(const ls_lease *lease)
 {
-    return ls_fail(LS_ERR_PEER, "another worker has the lease '%s' (generation %u): this worker writes nothing more",
+    return ls_fail(LS_ERR_PEER,
+                   "another worker holds the lease '%s' (not generation %u of this worker); this worker stops writing",
                    lease->path, lease->generation);
 }
 
@@ -106,7 +107,7 @@ ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *pat
     if (!peers)
         return LS_OK;
     if (strlen(path) >= sizeof(lease->path))
-        return ls_fail(LS_ERR_IO, "the name of the file '%.100s...' is too long", path);
+        return ls_fail(LS_ERR_IO, "the file name '%.100s...' is too long", path);
     if (lease->path[0] && lease->generation == peers->epoch)
         return ls_lease_holds(lease) ? LS_OK : fail_lost(lease);
     if (lease->path[0] && !ls_lease_holds(lease))

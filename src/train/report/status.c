@@ -96,7 +96,7 @@ static void write_file(ls_fit_status *s)
     ls_text text = { 0 };
     describe(s, &text);
     pthread_mutex_unlock(&s->mutex);
-    ls_status status = text.failed ? ls_fail(LS_ERR_MEMORY, "no memory for it")
+    ls_status status = text.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the text")
                                    : ls_file_write(s->path, ls_text_get(&text), text.length);
     ls_text_free(&text);
     pthread_mutex_lock(&s->mutex);
@@ -158,7 +158,7 @@ static ls_status open_status(ls_fit_status *s, const char *path, const ls_job *j
         return LS_OK;
     pthread_cond_destroy(&s->wakes);
     pthread_mutex_destroy(&s->mutex);
-    return ls_fail(LS_ERR_MEMORY, "no thread to write it with");
+    return ls_fail(LS_ERR_MEMORY, "cannot start the thread that writes it");
 }
 
 void ls_fit_status_open(const char *path, ls_job *job, const char *log, ls_fit_status **out)
@@ -176,7 +176,7 @@ void ls_fit_status_open(const char *path, ls_job *job, const char *log, ls_fit_s
         *out = s;
         return;
     }
-    ls_log_write(&ctx->log, LS_LOG_WARNING, "what this job shows of itself cannot be written: %s", ls_last_error());
+    ls_log_write(&ctx->log, LS_LOG_WARNING, "cannot write the status file for `lockstep top`: %s", ls_last_error());
     free(s ? s->head : NULL);
     free(s);
 }
@@ -221,7 +221,7 @@ void ls_fit_status_note(ls_fit_status *s, const ls_fit_at *at)
     s->said |= says;
     pthread_mutex_unlock(&s->mutex);
     if (says) /* log here: the thread must not call the user's log function */
-        ls_log_write(&s->ctx->log, LS_LOG_WARNING, "what this job shows of itself cannot be written: %s", s->failure);
+        ls_log_write(&s->ctx->log, LS_LOG_WARNING, "cannot write the status file for `lockstep top`: %s", s->failure);
 }
 
 void ls_fit_status_workers(ls_fit_status *s, const ls_worker_times *times, int64_t steps)

@@ -97,8 +97,8 @@ void ls_worker_times_report(const ls_worker_times *times, ls_context *ctx, int64
     const ls_worker_time *slow = ls_worker_times_slowest(times, &factor);
     if (slow && slow->seconds * (1 - 1 / factor) > SLOW_MOMENT)
         ls_log_write(&ctx->log, LS_LOG_WARNING,
-                     "worker %d: %.1f times the median of %d workers in epoch %" PRId64
-                     ", %.2f s of its own work: the others wait for it",
+                     "worker %d holds up the others: it took %.1f times the median of %d workers in epoch %" PRId64
+                     " (%.2f s of its own work)",
                      slow->rank, factor, times->count, epoch + 1, slow->seconds);
 }
 
@@ -197,7 +197,7 @@ static void report_split(const ls_worker_times *times, ls_context *ctx)
     ls_share_lanes(ls_peers_weights(ctx->peers, room), ctx->peers->count, times->lanes, first);
     for (int i = 0; i < ctx->peers->count; i++)
         ls_text_add(&text, "%s%d: %d", i ? ", " : "", ctx->peers->members[i], first[i + 1] - first[i]);
-    ls_log_write(&ctx->log, LS_LOG_INFO, "lanes of workers from now on: %s", ls_text_get(&text));
+    ls_log_write(&ctx->log, LS_LOG_INFO, "new lanes by worker: %s", ls_text_get(&text));
     ls_text_free(&text);
 }
 
