@@ -822,12 +822,9 @@ static void read_hostile(const json_t *state, ls_model *model)
     }
     ls_history_destroy(history);
     (void)ls_checkpoint_best(c, "loss", &best);
-    ls_facts facts;
-    OK(ls_facts_make(model->job, &facts));
-    if (ls_checkpoint_fits(c, model->job, &facts, (ls_fits){ .allow_other_bits = true }, &difference) == LS_OK)
+    if (ls_checkpoint_fits(c, model->job, (ls_fits){ .allow_other_bits = true }, &difference) == LS_OK)
         (void)ls_checkpoint_put(c, model->job);
     free(difference);
-    ls_facts_free(&facts);
     ls_checkpoint_close(c);
 }
 

@@ -25,16 +25,9 @@ static ls_status write_content(ls_job *job, const char *dir, const ls_content *c
 
 static ls_status save(ls_job *job, const char *dir)
 {
-    ls_facts facts;
     ls_content *content = NULL;
-    ls_state_extras extras = { .facts = &facts, .history = job->fit ? *job->fit->history : NULL };
-    LS_TRY(ls_facts_make(job, &facts));
-    if (job->writer)
-        ls_checkpoint_writer_extras(job->writer, &extras);
-    ls_status status = ls_content_make(job, &extras, &content);
-    ls_facts_free(&facts);
-    if (status == LS_OK)
-        status = write_content(job, dir, content);
+    LS_TRY(ls_job_content(job, &content));
+    ls_status status = write_content(job, dir, content);
     ls_content_destroy(content);
     return status;
 }
@@ -58,18 +51,12 @@ static ls_status restore(ls_job *job, const char *from, const ls_restore_options
 {
     ls_logger *log = &ls_model_graph(job->model)->context->log;
     ls_checkpoint *found = NULL;
-    ls_facts facts;
     char *difference = NULL;
     LS_TRY(ls_checkpoint_find(from, log, &found));
     if (!found)
         return ls_fail(LS_ERR_NOT_FOUND, "no checkpoint found in '%s'", from);
-    ls_status status = ls_facts_make(job, &facts);
-    if (status == LS_OK) {
-        status = ls_checkpoint_fits(
-            found, job, &facts, (ls_fits){ .in_fit = job->fit != NULL, .allow_other_bits = options->allow_other_bits },
-            &difference);
-        ls_facts_free(&facts);
-    }
+    ls_status status =
+        ls_checkpoint_fits(found, job, (ls_fits){ job->fit != NULL, options->allow_other_bits }, &difference);
     if (status == LS_OK)
         status = ls_checkpoint_put(found, job);
     if (status == LS_OK && difference)

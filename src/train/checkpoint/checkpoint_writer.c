@@ -258,20 +258,31 @@ static void give(ls_checkpoint_writer *s, ls_content *content, int64_t best)
     pthread_mutex_unlock(&s->mutex);
 }
 
-void ls_checkpoint_writer_extras(const ls_checkpoint_writer *s, ls_state_extras *extras)
+static ls_status make_content(ls_job *job, const ls_checkpoint_writer *s, const ls_facts *facts, ls_content **out)
 {
-    extras->other_bits = s->other_bits;
-    extras->best = &s->best;
-    extras->monitor = s->monitor;
+    ls_state_extras extras = { .facts = facts, .history = job->fit ? *job->fit->history : NULL };
+    if (s) {
+        extras.other_bits = s->other_bits;
+        extras.best = &s->best;
+        extras.monitor = s->monitor;
+    }
+    return ls_content_make(job, &extras, out);
+}
+
+ls_status ls_job_content(ls_job *job, ls_content **out)
+{
+    ls_facts facts;
+    LS_TRY(ls_facts_make(job, &facts));
+    ls_status status = make_content(job, job->writer, &facts, out);
+    ls_facts_free(&facts);
+    return status;
 }
 
 /* Copies the state for the thread. */
 static void save(ls_checkpoint_writer *s)
 {
     ls_content *content = NULL;
-    ls_state_extras extras = { .facts = &s->facts, .history = *s->job->fit->history };
-    ls_checkpoint_writer_extras(s, &extras);
-    ls_status status = ls_content_make(s->job, &extras, &content);
+    ls_status status = make_content(s->job, s, &s->facts, &content);
     if (status == LS_OK) {
         s->saved = s->job->position;
         s->saved_step = content->step;
@@ -416,8 +427,8 @@ static ls_status find(ls_checkpoint_writer *s)
         return LS_OK;
     }
     s->resumes = true;
-    return ls_checkpoint_fits(s->found, s->job, &s->facts,
-                              (ls_fits){ .in_fit = true, .allow_other_bits = o->allow_other_bits }, &s->difference);
+    return ls_checkpoint_fits(s->found, s->job, (ls_fits){ .in_fit = true, .allow_other_bits = o->allow_other_bits },
+                              &s->difference);
 }
 
 static bool is_same_folder(const char *a, const char *b)

@@ -20,13 +20,6 @@
 
 /* ---- Writing ---- */
 
-static ls_status put(json_t *object, const char *key, json_t *value)
-{
-    if (json_object_set_new(object, key, value) != 0)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a checkpoint's \"%s\"", key);
-    return LS_OK;
-}
-
 /* jansson copies only as much as memory allows, without an error. */
 static ls_status put_copy(json_t *object, const char *key, const json_t *value)
 {
@@ -35,7 +28,7 @@ static ls_status put_copy(json_t *object, const char *key, const json_t *value)
         json_decref(copy);
         copy = NULL;
     }
-    return put(object, key, copy);
+    return ls_facts_put(object, key, copy);
 }
 
 /* bytes; larger states of callbacks are tensors in optimizer.safetensors */
@@ -45,21 +38,21 @@ static ls_status put_callback(json_t *state, const ls_state_entry_bytes *kept)
 {
     static const char digits[] = "0123456789abcdef";
     if (kept->count > MOST_IN_JSON)
-        return put(state, kept->name, json_pack("{s:s}", "in", LS_CHECKPOINT_OPTIMIZER));
+        return ls_facts_put(state, kept->name, json_pack("{s:s}", "in", LS_CHECKPOINT_OPTIMIZER));
     char hex[2 * MOST_IN_JSON + 1];
     const unsigned char *bytes = kept->bytes;
     for (size_t i = 0; i < kept->count; i++) {
         hex[2 * i] = digits[bytes[i] >> 4];
         hex[2 * i + 1] = digits[bytes[i] & 15];
     }
-    return put(state, kept->name, json_stringn(hex, 2 * kept->count));
+    return ls_facts_put(state, kept->name, json_stringn(hex, 2 * kept->count));
 }
 
 static ls_status put_entries(json_t *state, const ls_state_entry *entries, const ls_snapshot *snapshot)
 {
     for (size_t i = 0; i < snapshot->count; i++) {
         if (entries[i].kind == LS_STATE_NUMBER)
-            LS_TRY(put(state, entries[i].name, ls_state_entry_json(&entries[i])));
+            LS_TRY(ls_facts_put(state, entries[i].name, ls_state_entry_json(&entries[i])));
         else if (entries[i].kind == LS_STATE_CALLBACK)
             LS_TRY(put_callback(state, &snapshot->entry[i]));
     }
@@ -69,9 +62,9 @@ static ls_status put_entries(json_t *state, const ls_state_entry *entries, const
 static ls_status put_history(json_t *root, const ls_history *history)
 {
     json_t *both = json_object(), *names, *epochs;
-    LS_TRY(put(root, "history", both));
-    LS_TRY(put(both, "names", names = json_array()));
-    LS_TRY(put(both, "epochs", epochs = json_array()));
+    LS_TRY(ls_facts_put(root, "history", both));
+    LS_TRY(ls_facts_put(both, "names", names = json_array()));
+    LS_TRY(ls_facts_put(both, "epochs", epochs = json_array()));
     int failed = 0;
     for (size_t i = 0; i < ls_history_count(history); i++)
         failed |= json_array_append_new(names, json_string(ls_history_name(history, i)));
@@ -89,23 +82,23 @@ static ls_status put_history(json_t *root, const ls_history *history)
 
 static ls_status put_head(json_t *root, const ls_job *job, int64_t step)
 {
-    LS_TRY(put(root, "format", json_string(FORMAT)));
-    LS_TRY(put(root, "version", json_integer(VERSION)));
-    LS_TRY(put(root, "lockstep", json_string(LS_VERSION)));
-    LS_TRY(put(root, "step", json_integer(step)));
-    return put(root, "epoch", json_integer(job->position.epoch));
+    LS_TRY(ls_facts_put(root, "format", json_string(FORMAT)));
+    LS_TRY(ls_facts_put(root, "version", json_integer(VERSION)));
+    LS_TRY(ls_facts_put(root, "lockstep", json_string(LS_VERSION)));
+    LS_TRY(ls_facts_put(root, "step", json_integer(step)));
+    return ls_facts_put(root, "epoch", json_integer(job->position.epoch));
 }
 
 static ls_status put_best(json_t *root, const ls_state_extras *x)
 {
     const ls_best *b = x->best;
     if (!b || !b->known)
-        return put(root, "best", json_null());
+        return ls_facts_put(root, "best", json_null());
     json_t *best = json_object();
-    LS_TRY(put(root, "best", best));
-    LS_TRY(put(best, "monitor", json_string(x->monitor)));
-    LS_TRY(put(best, "value", ls_json_real(b->value)));
-    return put(best, "step", json_integer(b->step));
+    LS_TRY(ls_facts_put(root, "best", best));
+    LS_TRY(ls_facts_put(best, "monitor", json_string(x->monitor)));
+    LS_TRY(ls_facts_put(best, "value", ls_json_real(b->value)));
+    return ls_facts_put(best, "step", json_integer(b->step));
 }
 
 static ls_status fill_root(json_t *root, ls_job *job, const ls_state_extras *x, const ls_content *content)
@@ -116,9 +109,10 @@ static ls_status fill_root(json_t *root, ls_job *job, const ls_state_extras *x, 
     LS_TRY(put_copy(root, "job", x->facts->job));
     LS_TRY(put_copy(root, "fit", x->facts->fit));
     LS_TRY(put_copy(root, "bits", x->facts->bits));
-    LS_TRY(x->other_bits ? put_copy(root, "other_bits", x->other_bits) : put(root, "other_bits", json_array()));
+    LS_TRY(x->other_bits ? put_copy(root, "other_bits", x->other_bits)
+                         : ls_facts_put(root, "other_bits", json_array()));
     json_t *state = json_object();
-    LS_TRY(put(root, "state", state));
+    LS_TRY(ls_facts_put(root, "state", state));
     LS_TRY(ls_job_list(job, &entries, &count));
     ls_status status = put_entries(state, entries, content->snapshot);
     free(entries);
@@ -375,23 +369,28 @@ static ls_status compare_bits(const ls_checkpoint *c, const ls_facts *facts, ls_
                json_string_value(json_object_get(facts->bits, "class")),
                json_is_string(json_object_get(then, "class")) ? json_string_value(json_object_get(then, "class"))
                                                               : "?");
-    if (d.count && how.allow_other_bits)
+    ls_status status = LS_OK;
+    if (d.count && !how.allow_other_bits)
+        status = refuse(c, &d,
+                        "; later steps would have other bits than without the interruption; to continue anyway, set "
+                        "allow_other_bits (--allow-other-bits)");
+    else if (d.count && difference)
         return ls_text_take(&d.text, difference);
-    ls_status status =
-        d.count ? refuse(c, &d,
-                         "; later steps would have other bits than without the interruption; to continue anyway, set "
-                         "allow_other_bits (--allow-other-bits)")
-                : LS_OK;
     ls_text_free(&d.text);
     return status;
 }
 
-ls_status ls_checkpoint_fits(const ls_checkpoint *c, ls_job *job, const ls_facts *facts, ls_fits how, char **difference)
+ls_status ls_checkpoint_fits(const ls_checkpoint *c, ls_job *job, ls_fits how, char **difference)
 {
     differences d = { .count = 0 };
-    ls_status status = compare_all(c, job, facts, how.in_fit, &d);
+    ls_facts facts;
+    LS_TRY(ls_facts_make(job, &facts));
+    ls_status status = compare_all(c, job, &facts, how.in_fit, &d);
     ls_text_free(&d.text);
-    return status == LS_OK ? compare_bits(c, facts, how, difference) : status;
+    if (status == LS_OK)
+        status = compare_bits(c, &facts, how, difference);
+    ls_facts_free(&facts);
+    return status;
 }
 
 /* ---- Restoring ---- */

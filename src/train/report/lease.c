@@ -107,7 +107,7 @@ ls_status ls_lease_claim(ls_lease *lease, const ls_context *ctx, const char *pat
     if (!peers)
         return LS_OK;
     if (strlen(path) >= sizeof(lease->path))
-        return ls_fail(LS_ERR_IO, "the file name '%.100s...' is too long", path);
+        return ls_fail(LS_ERR_IO, "the name of the file '%.100s...' is too long", path);
     if (lease->path[0] && lease->generation == peers->epoch)
         return ls_lease_holds(lease) ? LS_OK : fail_lost(lease);
     if (lease->path[0] && !ls_lease_holds(lease))
