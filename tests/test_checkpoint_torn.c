@@ -516,8 +516,8 @@ static void failing_calls(void **state)
 static ls_status worsen(void *user, ls_model *model, const ls_logs *logs)
 {
     (void)user;
-    ls_checkpoint_writer_makes_room(model->job->writer,
-                                    folder); /* every epoch is saved: the thread is done with the last one */
+    ls_checkpoint_writer_wait_idle(model->job->writer,
+                                   folder); /* every epoch is saved: the thread is done with the last one */
     return ls_set_learning_rate(model, logs->epoch == 1 ? 100 : 0.1);
 }
 
@@ -635,7 +635,7 @@ static void new_folders_are_synced(void **state)
 static ls_status turn_full(void *user, ls_model *model, const ls_logs *logs)
 {
     (void)user;
-    ls_checkpoint_writer_makes_room(model->job->writer, folder); /* what is being written is written */
+    ls_checkpoint_writer_wait_idle(model->job->writer, folder); /* what is being written is written */
     fail_at = logs->epoch == 1;
     return ls_set_learning_rate(model, logs->epoch == 1 ? 100 : 0.1);
 }

@@ -26,7 +26,7 @@ ls_status ls_append_open(ls_append *file, const char *path)
     return LS_OK;
 }
 
-void ls_append_cut(ls_append *file, int64_t bytes)
+void ls_append_truncate(ls_append *file, int64_t bytes)
 {
     struct stat about;
     if (fstat(file->fd, &about) != 0 || !S_ISREG(about.st_mode) || bytes > about.st_size)

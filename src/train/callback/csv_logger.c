@@ -104,7 +104,7 @@ static void put_value(ls_text *line, const char *key, const ls_logs *logs)
 static void cut(csv_logger *c, int64_t bytes)
 {
     if (c->file.fd >= 0)
-        ls_append_cut(&c->file, bytes);
+        ls_append_truncate(&c->file, bytes);
     else if (bytes < c->file.bytes)
         c->file.bytes = c->first = bytes;
 }
@@ -125,7 +125,7 @@ static ls_status write_row(csv_logger *c, const ls_text *line)
 static ls_status write_rows(csv_logger *c)
 {
     LS_TRY(ls_append_open(&c->file, c->options.path));
-    ls_append_cut(&c->file, c->first);
+    ls_append_truncate(&c->file, c->first);
     if (c->rows.failed)
         return ls_fail(LS_ERR_MEMORY, "no memory for the rows");
     return c->rows.length ? ls_append_write(&c->file, c->rows.data, c->rows.length) : LS_OK;

@@ -102,7 +102,7 @@ static bool find_value(const model_checkpoint *c, const char *name, const ls_log
         return true;
     }
     if (!logs)
-        return ls_callback_gives(&c->facts, name);
+        return ls_callback_has_value(&c->facts, name);
     ls_monitor any = { .name = name };
     if (!ls_monitor_value(&any, logs, out))
         *out = NAN; /* an epoch that was cut has no validation */

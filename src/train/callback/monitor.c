@@ -27,7 +27,7 @@ static int find_given(const ls_callback_facts *facts, const char *name)
     return found;
 }
 
-bool ls_callback_gives(const ls_callback_facts *facts, const char *name)
+bool ls_callback_has_value(const ls_callback_facts *facts, const char *name)
 {
     return find_given(facts, name) >= 0;
 }

@@ -13,7 +13,7 @@ static ls_status write_content(ls_job *job, const char *dir, const ls_content *c
     const ls_file_ops *ops = job->file_ops ? job->file_ops : &ls_system_file_ops;
     int lock = -1;
     size_t bytes = 0;
-    if (!ls_checkpoint_writer_makes_room(job->writer, dir))
+    if (!ls_checkpoint_writer_wait_idle(job->writer, dir))
         LS_TRY(ls_checkpoint_lock(ops, dir, &lock));
     ls_status status = ls_checkpoint_write(ops, dir, content, (ls_permission){ .ask = NULL }, &bytes);
     if (status == LS_OK)

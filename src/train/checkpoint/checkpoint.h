@@ -128,7 +128,6 @@ typedef struct ls_named_checkpoint {
 
 /* Newest first; none if the folder does not exist. free() the list. */
 ls_status ls_checkpoints_list(const char *dir, ls_named_checkpoint **out, size_t *count);
-void ls_checkpoint_path(const char *dir, const ls_named_checkpoint *named, char out[PATH_MAX]);
 
 /* Opens the checkpoint `from`, or the newest complete one in that folder; warns for each that it
  * skips. *out is NULL if there is none. */
@@ -179,7 +178,7 @@ typedef struct ls_package {
 ls_status ls_checkpoint_pack(const ls_content *content, ls_package *out);
 ls_status ls_checkpoint_unpack(const ls_package *package, ls_checkpoint **out);
 /* Allocates a package whose bytes will be received. */
-ls_status ls_package_room(ls_package *package, const uint64_t size[LS_CHECKPOINT_FILES]);
+ls_status ls_package_allocate(ls_package *package, const uint64_t size[LS_CHECKPOINT_FILES]);
 size_t ls_package_bytes(const ls_package *package);
 void ls_package_free(ls_package *package);
 
@@ -228,7 +227,7 @@ void ls_checkpoint_writer_epoch(ls_checkpoint_writer *writer, const ls_results *
 void ls_checkpoint_writer_finish(ls_checkpoint_writer *writer);
 /* Whether the writer writes to this folder; if so, waits until it is idle, and it stays so until
  * its next call. */
-bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *writer, const char *dir);
+bool ls_checkpoint_writer_wait_idle(ls_checkpoint_writer *writer, const char *dir);
 /* Waits until everything is written. LS_ERR_UNSAVED: the last state could not be saved. */
 ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *writer);
 

@@ -64,7 +64,7 @@ struct ls_checkpoint_writer {
     ls_period every;
     int keep;
     double saved_at;   /* time of the last save */
-    int asked;         /* last value of options->save */
+    int requested;     /* last value of options->save */
     bool due, stopped; /* stopped: inside an epoch; nothing more to save */
     ls_position saved; /* position of the last order */
     int64_t saved_step;
@@ -233,7 +233,7 @@ static void wait_a_while(ls_checkpoint_writer *s)
 }
 
 /* Whether an order can be given now; `must`: waits until it can. */
-static bool take_room(ls_checkpoint_writer *s, bool must)
+static bool may_order(ls_checkpoint_writer *s, bool must)
 {
     pthread_mutex_lock(&s->mutex);
     while (must && s->next.content)
@@ -244,7 +244,7 @@ static bool take_room(ls_checkpoint_writer *s, bool must)
     return room;
 }
 
-static void give(ls_checkpoint_writer *s, ls_content *content, int64_t best)
+static void submit(ls_checkpoint_writer *s, ls_content *content, int64_t best)
 {
     if (!s->leads) {
         ls_content_destroy(s->kept);
@@ -286,7 +286,7 @@ static void save(ls_checkpoint_writer *s)
     if (status == LS_OK) {
         s->saved = s->job->position;
         s->saved_step = content->step;
-        give(s, content, s->best.known ? s->best.step : -1);
+        submit(s, content, s->best.known ? s->best.step : -1);
     } else if (s->leads) {
         outcome failed = { .removed = -1 };
         ls_error_keep(&failed.failure, status);
@@ -302,17 +302,17 @@ static void save_if_possible(ls_checkpoint_writer *s, bool must)
 {
     double start = ls_clock_now();
     collect(s);
-    if (!is_saved(s) && take_room(s, must))
+    if (!is_saved(s) && may_order(s, must))
         save(s);
     s->job->times.save += ls_clock_now() - start;
 }
 
-static bool was_asked(ls_checkpoint_writer *s)
+static bool is_requested(ls_checkpoint_writer *s)
 {
     int now = s->options->save ? *s->options->save : 0;
-    bool asked = now != s->asked;
-    s->asked = now;
-    return asked;
+    bool changed = now != s->requested;
+    s->requested = now;
+    return changed;
 }
 
 static void look_if_due(ls_checkpoint_writer *s, int64_t step)
@@ -328,7 +328,7 @@ bool ls_checkpoint_writer_wants(ls_checkpoint_writer *s, int64_t step)
     if (!s || !s->saves || s->stopped)
         return false;
     look_if_due(s, step);
-    return s->due || (s->options->save && *s->options->save != s->asked);
+    return s->due || (s->options->save && *s->options->save != s->requested);
 }
 
 void ls_checkpoint_writer_step(ls_checkpoint_writer *s, bool stopping)
@@ -337,10 +337,10 @@ void ls_checkpoint_writer_step(ls_checkpoint_writer *s, bool stopping)
     if (!s || !s->saves || s->stopped || ls_job_step(s->job, &step) != LS_OK)
         return;
     collect(s);
-    bool asked = was_asked(s);
+    bool requested = is_requested(s);
     look_if_due(s, step);
-    if (asked || stopping || s->due)
-        save_if_possible(s, asked || stopping);
+    if (requested || stopping || s->due)
+        save_if_possible(s, requested || stopping);
     s->stopped = stopping;
 }
 
@@ -368,7 +368,7 @@ void ls_checkpoint_writer_epoch(ls_checkpoint_writer *s, const ls_results *resul
     double value = NAN;
     if (!s || !s->saves || s->stopped)
         return;
-    bool of_validation = strncmp(s->monitor, "val_", 4) == 0, asked = was_asked(s);
+    bool of_validation = strncmp(s->monitor, "val_", 4) == 0, requested = is_requested(s);
     find_result(of_validation ? validation : results, s->monitor + (of_validation ? 4 : 0), &value);
     bool better = is_better(s, value);
     if (better) {
@@ -377,8 +377,8 @@ void ls_checkpoint_writer_epoch(ls_checkpoint_writer *s, const ls_results *resul
     }
     if (s->every.unit == LS_EVERY_EPOCHS && s->job->position.epoch % (int64_t)s->every.count == 0)
         s->due = true;
-    if (asked || better || s->due)
-        save_if_possible(s, asked || better);
+    if (requested || better || s->due)
+        save_if_possible(s, requested || better);
 }
 
 /* ---- Beginning ---- */
@@ -395,14 +395,14 @@ static bool is_larger_better(const char *monitor)
 static ls_status choose_monitor(ls_checkpoint_writer *s)
 {
     const ls_fit_facts *fit = s->job->fit;
-    const char *asked = s->options->monitor;
-    bool known = !asked;
-    snprintf(s->monitor, sizeof(s->monitor), "%s", asked ? asked : fit->validation ? "val_loss" : "loss");
+    const char *name = s->options->monitor;
+    bool known = !name;
+    snprintf(s->monitor, sizeof(s->monitor), "%s", name ? name : fit->validation ? "val_loss" : "loss");
     for (size_t i = 0; i < s->job->name_count && !known; i++)
-        known = strcmp(asked, s->job->names[i]) == 0 ||
-                (fit->validation && strncmp(asked, "val_", 4) == 0 && strcmp(asked + 4, s->job->names[i]) == 0);
+        known = strcmp(name, s->job->names[i]) == 0 ||
+                (fit->validation && strncmp(name, "val_", 4) == 0 && strcmp(name + 4, s->job->names[i]) == 0);
     if (!known)
-        return ls_fail(LS_ERR_NOT_FOUND, "ls_fit: monitor is \"%.80s\", but training has no such result%s", asked,
+        return ls_fail(LS_ERR_NOT_FOUND, "ls_fit: monitor is \"%.80s\", but training has no such result%s", name,
                        fit->validation ? "" : " (results that begin with val_ need validation data)");
     s->larger = is_larger_better(s->monitor);
     return LS_OK;
@@ -537,7 +537,7 @@ ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out)
     s->log = &context_of(s)->log;
     s->ops = job->file_ops ? job->file_ops : &ls_system_file_ops;
     s->keep = o->keep ? o->keep : 3;
-    s->asked = o->save ? *o->save : 0;
+    s->requested = o->save ? *o->save : 0;
     s->saved_at = ls_clock_now();
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->changed, NULL);
@@ -585,7 +585,7 @@ void ls_checkpoint_writer_log(ls_checkpoint_writer *s, ls_train_log *log)
         ls_train_log_resume(log, s->from, s->from_step, s->difference);
 }
 
-static ls_status put_back(ls_checkpoint_writer *s)
+static ls_status restore(ls_checkpoint_writer *s)
 {
     LS_TRY(note_other_bits(s));
     LS_TRY(ls_checkpoint_best(s->found, s->monitor, &s->best));
@@ -617,7 +617,7 @@ ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
 {
     if (!s || !s->found)
         return LS_OK;
-    LS_TRY(put_back(s));
+    LS_TRY(restore(s));
     report_start(s);
     snprintf(s->from, sizeof(s->from), "%s", s->found->path);
     if (s->saves && is_same_folder(s->options->checkpoint, resume_from(s->options)))
@@ -630,7 +630,7 @@ ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
 ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *s, ls_checkpoint *found)
 {
     s->found = found;
-    ls_status status = put_back(s);
+    ls_status status = restore(s);
     ls_checkpoint_close(found);
     s->found = NULL;
     return status;
@@ -660,7 +660,7 @@ static bool is_listed(const ls_named_checkpoint *list, size_t count, int64_t ste
 }
 
 /* Writes the copy kept here if the lost chief did not complete or log that checkpoint. */
-static ls_status look_at_folder(ls_checkpoint_writer *s)
+static ls_status complete_folder(ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
     ls_named_checkpoint *list = NULL;
@@ -679,7 +679,7 @@ static ls_status look_at_folder(ls_checkpoint_writer *s)
     LS_TRY(start(s));
     s->leads = true;
     if (missing)
-        give(s, s->kept, s->kept_best);
+        submit(s, s->kept, s->kept_best);
     else
         ls_content_destroy(s->kept);
     s->kept = NULL;
@@ -698,7 +698,7 @@ static ls_status take_over(ls_checkpoint_writer *s)
             "worker %d, which writes the checkpoints from now on, cannot see earlier ones in '%s'; use a folder "
             "that all workers can reach",
             ls_cluster_rank(context_of(s)), s->options->checkpoint);
-    return look_at_folder(s);
+    return complete_folder(s);
 }
 
 void ls_checkpoint_writer_take_over(ls_checkpoint_writer *s)
@@ -740,7 +740,7 @@ static void wait_for_thread(ls_checkpoint_writer *s)
     ls_work_end();
 }
 
-bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *s, const char *dir)
+bool ls_checkpoint_writer_wait_idle(ls_checkpoint_writer *s, const char *dir)
 {
     if (!s || !s->leads || !is_same_folder(s->options->checkpoint, dir))
         return false;
@@ -760,7 +760,7 @@ static void end_thread(ls_checkpoint_writer *s)
     collect(s);
 }
 
-static ls_status last_is_saved(const ls_checkpoint_writer *s)
+static ls_status final_status(const ls_checkpoint_writer *s)
 {
     return s->unsaved.status == LS_OK
                ? LS_OK
@@ -781,7 +781,7 @@ ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *s)
         ls_log_write(s->log, LS_LOG_WARNING,
                      "%" PRId64 " checkpoints could not be saved to '%s'; %" PRId64 " were saved", s->failed,
                      s->options->checkpoint, s->written);
-    ls_status status = last_is_saved(s);
+    ls_status status = final_status(s);
     ls_lease_end(&s->lease);
     if (s->lock >= 0)
         close(s->lock); /* releases the lock */

@@ -16,16 +16,16 @@
 
 /* ---- Differences ---- */
 
-typedef struct two {
+typedef struct comparison {
     int a, b; /* ranks of the workers */
     ls_text text;
     size_t count;
     bool data; /* the data differs */
-} two;
+} comparison;
 
 static void differ(void *user, const char *path, const json_t *a, const json_t *b)
 {
-    two *d = user;
+    comparison *d = user;
     char of_a[LS_JSON_SHORT], of_b[LS_JSON_SHORT];
     d->data |= strncmp(path, "data/", 5) == 0;
     if (d->count++ < NAMED)
@@ -35,7 +35,7 @@ static void differ(void *user, const char *path, const json_t *a, const json_t *
 
 static ls_status fail_difference(int a, const char *text_a, int b, const char *text_b)
 {
-    two d = { .a = a, .b = b };
+    comparison d = { .a = a, .b = b };
     json_t *of_a = json_loads(text_a, 0, NULL), *of_b = json_loads(text_b, 0, NULL);
     static const char *const parts[] = { "job", "fit", "bits" };
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
@@ -79,7 +79,7 @@ static ls_status fetch_text(ls_context *ctx, int from, uint64_t bytes, const cha
                        (unsigned long long)bytes);
     if (from == ls_cluster_rank(ctx))
         memcpy(*out, own, (size_t)bytes);
-    return ls_cluster_broadcast(ctx, "what a job is", from, *out, (size_t)bytes);
+    return ls_cluster_broadcast(ctx, "the description of the job", from, *out, (size_t)bytes);
 }
 
 static ls_status explain(ls_context *ctx, const summary *all, int a, int b, const char *own)
@@ -104,7 +104,7 @@ static ls_status compare_texts(ls_context *ctx, const char *own)
     ls_hash_add(&hash, own, strlen(own));
     ls_hash_end(&hash, mine.hash);
     memset(all, 0, sizeof(all));
-    LS_TRY(ls_cluster_gather(ctx, "what a job is", &mine, sizeof(mine), all));
+    LS_TRY(ls_cluster_gather(ctx, "the description of the job", &mine, sizeof(mine), all));
     for (int r = 0; r < ls_cluster_size(ctx); r++) {
         if (all[r].bytes == 0)
             continue;

@@ -36,7 +36,7 @@ static bool parse_name(const char *name, ls_named_checkpoint *out)
     return (out->replaced || *rest == '\0') && ls_parse_i64(digits, &out->step);
 }
 
-void ls_checkpoint_path(const char *dir, const ls_named_checkpoint *named, char out[PATH_MAX])
+static void checkpoint_path(const char *dir, const ls_named_checkpoint *named, char out[PATH_MAX])
 {
     snprintf(out, PATH_MAX, "%s/" STEP_NAME "%s", dir, named->step, named->replaced ? OLD : "");
 }
@@ -172,7 +172,7 @@ static ls_status find_newest(const char *dir, ls_logger *log, ls_checkpoint **ou
     LS_TRY(ls_checkpoints_list(dir, &list, &count));
     ls_status status = LS_OK;
     for (size_t i = 0; i < count; i++) {
-        ls_checkpoint_path(dir, &list[i], path);
+        checkpoint_path(dir, &list[i], path);
         status = open_checkpoint(path, out);
         if (status == LS_OK || status == LS_ERR_MEMORY)
             break;
@@ -326,7 +326,7 @@ static ls_status rename_folder(const ls_file_ops *ops, const char *from, const c
 static void remove_checkpoint(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named)
 {
     char path[PATH_MAX], gone[PATH_MAX];
-    ls_checkpoint_path(dir, named, path);
+    checkpoint_path(dir, named, path);
     if (temporary_path(dir, named->step, named->replaced ? "old" : "gone", gone) == LS_OK &&
         ops->rename(ops->user, path, gone) == 0)
         remove_folder(ops, gone);
@@ -339,8 +339,8 @@ static ls_status put_in_place(const ls_file_ops *ops, const char *dir, int64_t s
     const ls_named_checkpoint named = { .step = step }, aside = { .step = step, .replaced = true };
     char path[PATH_MAX], old[PATH_MAX];
     struct stat info;
-    ls_checkpoint_path(dir, &named, path);
-    ls_checkpoint_path(dir, &aside, old);
+    checkpoint_path(dir, &named, path);
+    checkpoint_path(dir, &aside, old);
     bool replaces = stat(path, &info) == 0;
     if (replaces) {
         remove_checkpoint(ops, dir, &aside);
@@ -446,7 +446,7 @@ int64_t ls_checkpoints_make_room(const ls_file_ops *ops, const char *dir, int64_
 ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named)
 {
     char path[PATH_MAX], aside[PATH_MAX + 16];
-    ls_checkpoint_path(dir, named, path);
+    checkpoint_path(dir, named, path);
     snprintf(aside, sizeof(aside), "%s.damaged", path);
     if (strlen(aside) >= PATH_MAX)
         return check_length(aside);

@@ -127,7 +127,7 @@ size_t ls_package_bytes(const ls_package *package)
     return bytes;
 }
 
-ls_status ls_package_room(ls_package *package, const uint64_t size[LS_CHECKPOINT_FILES])
+ls_status ls_package_allocate(ls_package *package, const uint64_t size[LS_CHECKPOINT_FILES])
 {
     size_t bytes = 0;
     for (int i = 0; i < LS_CHECKPOINT_FILES; i++)

@@ -78,7 +78,7 @@ static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
         ls_train_log_join_run(log, first.log);
         LS_TRY(check_size(job, first.size));
         ls_package_free(package);
-        LS_TRY(ls_package_room(package, first.size));
+        LS_TRY(ls_package_allocate(package, first.size));
     }
     const ls_piece all = { from, to, package->bytes, ls_package_bytes(package) };
     bool takes_part = from == peers->rank || to == peers->rank;

@@ -72,7 +72,7 @@ static void remove_torn_line(ls_train_log *log)
     if (newline || from == 0)
         end = newline ? from + (newline - tail) + 1 : 0;
     if (end >= 0)
-        ls_append_cut(&log->file, end);
+        ls_append_truncate(&log->file, end);
 }
 
 static void stop_writing(ls_train_log *log)
@@ -173,9 +173,9 @@ bool ls_train_log_has_checkpoint(const ls_train_log *log, int64_t step)
 
 static void keep_line(ls_train_log *log, const char *line)
 {
-    char **place = &log->kept[log->kept_count % KEPT];
-    free(*place);
-    *place = strdup(line); /* NULL without memory: one record less */
+    char **oldest = &log->kept[log->kept_count % KEPT];
+    free(*oldest);
+    *oldest = strdup(line); /* NULL without memory: one record less */
     log->kept_count++;
 }
 
@@ -267,7 +267,7 @@ static void replace_other_run(ls_train_log *log)
                      "records; put the log into a folder that all workers can reach",
                      log->path, KEPT);
     if (!log->append && log->start[0])
-        ls_append_cut(&log->file, 0);
+        ls_append_truncate(&log->file, 0);
 }
 
 static ls_status take_over(ls_train_log *log)

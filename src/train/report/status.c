@@ -27,7 +27,7 @@ struct ls_fit_status {
     pthread_t thread;
     pthread_mutex_t mutex; /* protects all fields below */
     pthread_cond_t wakes;
-    bool ends, said;
+    bool ends, reported;
     char failure[256]; /* of a write, until it is logged */
     ls_fit_at at;
     double noted; /* time of the last note */
@@ -100,7 +100,7 @@ static void write_file(ls_fit_status *s)
                                    : ls_file_write(s->path, ls_text_get(&text), text.length);
     ls_text_free(&text);
     pthread_mutex_lock(&s->mutex);
-    if (status != LS_OK && !s->said)
+    if (status != LS_OK && !s->reported)
         snprintf(s->failure, sizeof(s->failure), "%s", ls_last_error());
 }
 
@@ -217,10 +217,10 @@ void ls_fit_status_note(ls_fit_status *s, const ls_fit_at *at)
     pthread_mutex_lock(&s->mutex);
     s->at = *at;
     s->noted = ls_clock_now();
-    bool says = s->failure[0] && !s->said;
-    s->said |= says;
+    bool failed = s->failure[0] && !s->reported;
+    s->reported |= failed;
     pthread_mutex_unlock(&s->mutex);
-    if (says) /* log here: the thread must not call the user's log function */
+    if (failed) /* log here: the thread must not call the user's log function */
         ls_log_write(&s->ctx->log, LS_LOG_WARNING, "cannot write the status file for `lockstep top`: %s", s->failure);
 }
 
