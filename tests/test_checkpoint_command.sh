@@ -165,7 +165,7 @@ done
 not_a_folder() {
     echo x >"$TMP/file"
     ends 1 train --checkpoint "$TMP/file" && grep -q "'$TMP/file' is not a folder" "$TMP/err" &&
-        ends 1 train --checkpoint "$TMP/file/x" && grep -q "cannot make the folder" "$TMP/err"
+        ends 1 train --checkpoint "$TMP/file/x" && grep -q "cannot create the folder" "$TMP/err"
 }
 check "a folder that cannot be made is told before anything is trained" not_a_folder
 

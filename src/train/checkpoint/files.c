@@ -381,7 +381,7 @@ ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_
     LS_TRY(temporary_path(dir, content->step, "new", temporary));
     clean(ops, dir);
     if (ops->mkdir(ops->user, temporary, 0777) != 0)
-        return ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", temporary, strerror(ls_ops_note(errno)));
+        return ls_fail(LS_ERR_IO, "cannot create the folder '%s': %s", temporary, strerror(ls_ops_note(errno)));
     ls_status status = ls_checkpoint_write_files(ops, temporary, content, &total);
     if (status == LS_OK && permission.ask)
         status = permission.ask(permission.user);
@@ -461,7 +461,7 @@ static ls_status make_folder(const ls_file_ops *ops, const char *path)
 {
     char parent[PATH_MAX];
     if (ops->mkdir(ops->user, path, 0777) != 0)
-        return errno == EEXIST ? LS_OK : ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", path, strerror(errno));
+        return errno == EEXIST ? LS_OK : ls_fail(LS_ERR_IO, "cannot create the folder '%s': %s", path, strerror(errno));
     const char *slash = strrchr(path, '/');
     snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
     return ls_ops_sync_folder(ops, *parent ? parent : "/");

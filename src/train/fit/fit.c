@@ -330,7 +330,7 @@ static ls_status count_step(fit *f, int64_t samples)
     f->job->position.batch++;
     f->clean = true;
     if (++f->made == MEASURED_STEPS)
-        LS_TRY(ls_settings_rebalance(f->job, &f->options->strategy, &f->settings));
+        LS_TRY(ls_settings_follow(f->job, &f->options->strategy, &f->settings));
     return ls_job_step(f->job, &f->step);
 }
 
@@ -925,7 +925,7 @@ static ls_status run_fit(fit *f, ls_dataset *data)
     if (status == LS_OK && !joins)
         status = ls_workers_compare(f->job);
     if (status == LS_OK && !joins)
-        status = ls_job_begin_together(f->job, f->options->stop, &interrupted);
+        status = ls_job_begins(f->job, f->options->stop, &interrupted);
     if (status == LS_OK && !joins && (resumes || interrupted))
         stops = should_stop(f);
     if (status == LS_OK && f->asynchronous) {

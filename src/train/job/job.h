@@ -85,7 +85,7 @@ typedef struct ls_settings {
 } ls_settings;
 ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int lanes, ls_settings *out);
 /* Recomputes the map of a strategy with work_split "auto" from the measured speeds of devices. */
-ls_status ls_settings_rebalance(const ls_job *job, const ls_strategy *strategy, ls_settings *settings);
+ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy, ls_settings *settings);
 void ls_settings_free(ls_settings *settings);
 
 typedef struct ls_target {

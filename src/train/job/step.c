@@ -58,7 +58,7 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
     return LS_OK;
 }
 
-ls_status ls_settings_rebalance(const ls_job *job, const ls_strategy *strategy, ls_settings *settings)
+ls_status ls_settings_follow(const ls_job *job, const ls_strategy *strategy, ls_settings *settings)
 {
     int *lists = NULL;
     ls_task_map map;
@@ -84,7 +84,7 @@ bool ls_job_interrupted(const ls_job *job, const volatile int *stop)
     return out;
 }
 
-ls_status ls_job_begin_together(const ls_job *job, const volatile int *stop, bool *interrupted)
+ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted)
 {
     *interrupted = stop && *stop;
     return ls_peers_any(ls_model_graph(job->model)->context->peers, "the start of a fit", interrupted);

@@ -45,6 +45,6 @@ ls_status ls_explain_failure(const ls_job *job, const ls_function *function, con
 bool ls_job_interrupted(const ls_job *job, const volatile int *stop);
 
 /* Synchronizes all workers. *interrupted: one of them received a signal before. */
-ls_status ls_job_begin_together(const ls_job *job, const volatile int *stop, bool *interrupted);
+ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted);
 
 #endif
