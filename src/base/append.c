@@ -17,7 +17,7 @@ ls_status ls_append_open(ls_append *file, const char *path)
     int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
     if (fd < 0)
         return ls_fail(LS_ERR_IO, "cannot open '%s': %s", path,
-                       errno == ENXIO ? "it is a FIFO that nobody reads" : strerror(errno));
+                       errno == ENXIO ? "it is a FIFO that no process reads" : strerror(errno));
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     *file = (ls_append){ .fd = fd };
     if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
@@ -26,7 +26,7 @@ ls_status ls_append_open(ls_append *file, const char *path)
     return LS_OK;
 }
 
-void ls_append_cut(ls_append *file, int64_t bytes)
+void ls_append_truncate(ls_append *file, int64_t bytes)
 {
     struct stat about;
     if (fstat(file->fd, &about) != 0 || !S_ISREG(about.st_mode) || bytes > about.st_size)
@@ -62,7 +62,7 @@ ls_status ls_append_write(ls_append *file, const void *data, size_t bytes)
     file->error = errno;
     /* EINVAL: a pipe or a device. */
     bool cut = ftruncate(file->fd, file->bytes) == 0 || errno == EINVAL;
-    return ls_fail(LS_ERR_IO, "%s%s", strerror(file->error), cut ? "" : "; its last record may be cut short");
+    return ls_fail(LS_ERR_IO, "%s%s", strerror(file->error), cut ? "" : "; the last record may be incomplete");
 }
 
 ls_status ls_append_close(ls_append *file)
@@ -80,7 +80,8 @@ ls_status ls_make_folders(const char *path)
     char part[PATH_MAX];
     size_t length = strlen(path);
     if (length >= sizeof(part))
-        return ls_fail(LS_ERR_IO, "the name of folder '%.100s...' is too long", path);
+        return ls_fail(LS_ERR_IO, "cannot create folder '%.100s...': the name has %zu bytes; %d are possible", path,
+                       length, PATH_MAX - 1);
     for (size_t i = 1; i <= length; i++) {
         if (path[i] != '/' && path[i] != '\0')
             continue;
@@ -89,8 +90,8 @@ ls_status ls_make_folders(const char *path)
         struct stat about;
         int reason = mkdir(part, 0777) == 0 ? 0 : errno;
         if (reason != 0 && (stat(part, &about) != 0 || !S_ISDIR(about.st_mode)))
-            return ls_fail(LS_ERR_IO, "cannot make folder '%s': %s", part,
-                           reason == EEXIST ? "it is a file" : strerror(reason));
+            return ls_fail(LS_ERR_IO, "cannot create folder '%s': %s", part,
+                           reason == EEXIST ? "a file has this name" : strerror(reason));
     }
     return LS_OK;
 }

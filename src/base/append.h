@@ -20,7 +20,7 @@ ls_status ls_append_open(ls_append *file, const char *path);
 
 /* Truncates the file if it is longer; the next record is written there. Does nothing to pipes and
  * devices. */
-void ls_append_cut(ls_append *file, int64_t bytes);
+void ls_append_truncate(ls_append *file, int64_t bytes);
 
 /* Appends one record. After a failure, which is reported once, ignores all records. */
 ls_status ls_append_write(ls_append *file, const void *data, size_t bytes);

@@ -36,7 +36,7 @@ int ls_file_open(const char *path, int flags, mode_t mode)
 
 static ls_status fail_limit(const char *path, size_t limit)
 {
-    return ls_fail(LS_ERR_DATA, "'%s' has more than %zu bytes, the most accepted here", path, limit);
+    return ls_fail(LS_ERR_DATA, "'%s' is too large: it has more than %zu bytes, the limit here", path, limit);
 }
 
 /* `size` is a hint: pipes have no size, and a file may grow while it is read. */
@@ -87,7 +87,7 @@ ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *byte
     ls_status status;
     struct stat info;
     if (fstat(fd, &info) != 0)
-        status = ls_file_fail("look at", path, errno);
+        status = ls_file_fail("get the size of", path, errno);
     else if (S_ISDIR(info.st_mode))
         status = ls_file_fail("read", path, EISDIR);
     else if (S_ISREG(info.st_mode) && (uintmax_t)info.st_size > limit)
@@ -332,7 +332,7 @@ ls_status ls_file_try(const char *path)
     int fd = -1;
     bool exists = stat(path, &info) == 0;
     if (exists && !S_ISREG(info.st_mode))
-        return ls_fail(LS_ERR_IO, "'%s' is %s, not a plain file", path,
+        return ls_fail(LS_ERR_IO, "cannot write '%s': it is %s, not a regular file", path,
                        S_ISDIR(info.st_mode)    ? "a folder"
                        : S_ISFIFO(info.st_mode) ? "a FIFO or a pipe"
                        : S_ISSOCK(info.st_mode) ? "a socket"

@@ -190,7 +190,7 @@ ls_status ls_file_sha256(const char *path, char hex[65], size_t *bytes)
         return fail_errno("open", path, errno);
     ls_status status = LS_OK;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-        status = ls_fail(LS_ERR_DATA, "'%s' is not a plain file", path);
+        status = ls_fail(LS_ERR_DATA, "cannot read '%s': it is not a regular file", path);
     if (status == LS_OK)
         status = ls_sha256_begin(&hash);
     if (status == LS_OK)

@@ -36,8 +36,8 @@ static ls_status check_small_numbers(const char *name, const char *data, size_t 
             snprintf(number, sizeof number, "%.*s", (int)(end - i < sizeof number ? end - i : sizeof number - 1),
                      data + i);
             if (ls_is_beyond_f64(number))
-                return ls_fail(LS_ERR_DATA, "%s:%d:%zu: the number %s is outside of " LS_F64_RANGE, name, line,
-                               i - line_begin + 1, number);
+                return ls_fail(LS_ERR_DATA, "%s:%d:%zu: the number %s is out of range; a double can hold " LS_F64_RANGE,
+                               name, line, i - line_begin + 1, number);
         }
     }
     return LS_OK;
@@ -295,7 +295,8 @@ ls_status ls_json_element(const ls_json_at *array, size_t index, ls_json_at *out
     LS_TRY(ls_json_is_array(array));
     const json_t *value = json_array_get(array->value, index);
     if (value == NULL)
-        return ls_json_fail(array, LS_ERR_DATA, "element %zu of an array of %zu", index, ls_json_count(array));
+        return ls_json_fail(array, LS_ERR_DATA, "there is no element %zu: the array has %zu elements", index,
+                            ls_json_count(array));
     *out = (ls_json_at){ .value = value, .parent = array, .index = index };
     return LS_OK;
 }
@@ -314,7 +315,7 @@ ls_status ls_json_known_keys(const ls_json_at *object, const char *const *known,
             continue;
         ls_json_at unknown = { .value = value, .parent = object, .key = key };
         return ls_json_fail(&unknown, LS_ERR_DATA, "unknown key%s",
-                            n ? ls_advise_name(key, known, n).text : "; none is known here");
+                            n ? ls_advise_name(key, known, n).text : "; this object must be empty");
     }
     return LS_OK;
 }

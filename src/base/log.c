@@ -35,8 +35,8 @@ static void standard_error(void *user, ls_log_level level, const char *line)
 ls_status ls_log_init(ls_logger *log, ls_log_level level, ls_log_sink sink, void *user)
 {
     if (level < LS_LOG_SILENT || level > LS_LOG_DEBUG)
-        return ls_fail(LS_ERR_INVALID, "log level %d is not within %d (silent) to %d (debug)", (int)level,
-                       LS_LOG_SILENT, LS_LOG_DEBUG);
+        return ls_fail(LS_ERR_INVALID, "the log level must be %d (silent) to %d (debug), got %d", LS_LOG_SILENT,
+                       LS_LOG_DEBUG, (int)level);
     *log = (ls_logger){
         .level = level, .sink = sink == NULL ? standard_error : sink, .user = user, .mutex = PTHREAD_MUTEX_INITIALIZER
     };

@@ -62,7 +62,7 @@ static ls_status fail_value(const ls_option *row, const char *text, const char *
     ls_text expected = { 0 };
     ls_option_put_expected(row, &expected);
     if (row->type == LS_OPTION_F64 && ls_is_beyond_f64(text))
-        ls_text_put(&expected, ", and of a size from " LS_F64_RANGE);
+        ls_text_put(&expected, ", with a magnitude from " LS_F64_RANGE);
     if (row->type == LS_OPTION_CHOICE)
         ls_text_put(&expected, ls_suggest_name(text, row->choices, row->choice_count).text);
     if (strcmp(name, row->flag) == 0)

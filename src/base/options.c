@@ -44,7 +44,7 @@ static ls_status fail_unknown(const ls_options *options, const char *word, size_
     char wanted[LS_OPTION_NAME_BYTES];
     snprintf(wanted, sizeof wanted, "%.*s", (int)(length < sizeof wanted ? length : sizeof wanted - 1), word);
     if (n == 0)
-        return ls_fail(LS_ERR_INVALID, "unknown option %s; there are no options here", wanted);
+        return ls_fail(LS_ERR_INVALID, "unknown option %s; this command has no options", wanted);
     ls_name_advice advice = ls_suggest_name(wanted, names, n);
     return ls_fail(LS_ERR_INVALID, "unknown option %s%s", wanted,
                    advice.text[0] ? advice.text : "; --help lists the options");
@@ -65,7 +65,7 @@ static ls_status check_flag(ls_options *options, const ls_option *row)
     const char *flag = row->flag;
     if (strncmp(flag, "--", 2) != 0 || flag[2] == '\0' || strspn(flag, allowed) != strlen(flag) ||
         strlen(flag) + sizeof "LOCKSTEP_" > LS_OPTION_NAME_BYTES)
-        return ls_fail(LS_ERR_INTERNAL, "options table: bad flag '%s'", flag);
+        return ls_fail(LS_ERR_INTERNAL, "options table: invalid flag '%s'", flag);
     ls_option_part *part;
     if (find(options, flag, strlen(flag), &part) != NULL)
         return ls_fail(LS_ERR_INTERNAL, "options table: %s has two rows", flag);
@@ -84,7 +84,7 @@ static ls_status assign_default(ls_options *options, ls_option_part *part, const
     if (row->value == NULL)
         return ls_fail(LS_ERR_INTERNAL, "options table: %s has no default", row->flag);
     if (ls_option_assign(row, row->value, row->flag, " ", part->values, &options->arena) != LS_OK)
-        return ls_fail(LS_ERR_INTERNAL, "options table: the default of %s", ls_last_error());
+        return ls_fail(LS_ERR_INTERNAL, "options table: invalid default: %s", ls_last_error());
     return LS_OK;
 }
 
@@ -241,8 +241,8 @@ static ls_status value_of(const ls_option *row, const char *word, const char *ne
     if (next == NULL || strncmp(next, "--", 2) == 0) {
         ls_text expected = { 0 };
         ls_option_put_expected(row, &expected);
-        ls_fail(LS_ERR_INVALID, "%s needs a value: %s%s%s", row->flag, ls_text_get(&expected),
-                next == NULL ? "" : "; the next word is ", next == NULL ? "" : next);
+        ls_fail(LS_ERR_INVALID, "%s needs a value: expected %s%s%s", row->flag, ls_text_get(&expected),
+                next == NULL ? "" : ", but the next word is ", next == NULL ? "" : next);
         ls_text_free(&expected);
         return LS_ERR_INVALID;
     }

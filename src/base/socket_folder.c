@@ -106,7 +106,7 @@ bool ls_socket_folder_lock(const char *path, int *lock, bool *foreign, char *why
     *foreign = false;
     for (int i = 0; i < ATTEMPTS; i++) {
         if (mkdir(path, 0700) < 0 && errno != EEXIST) {
-            snprintf(why, bytes, "the folder %s cannot be made: %s", path, strerror(errno));
+            snprintf(why, bytes, "cannot create the folder %s: %s", path, strerror(errno));
             return false;
         }
         int fd = open_own(path, foreign, why, bytes);

@@ -12,7 +12,7 @@
 /* The operation of this thread. */
 static _Thread_local struct {
     ls_work_watcher watcher;
-    bool at_work, shown;
+    bool active, shown;
     char verb[32], object[256];
     double start, drawn;
 } now;
@@ -27,7 +27,7 @@ ls_work_watcher ls_work_watch(ls_work_watcher watcher)
 
 static bool is_another(const char *verb, const char *object)
 {
-    return !now.at_work || strncmp(now.verb, verb, sizeof(now.verb) - 1) != 0 ||
+    return !now.active || strncmp(now.verb, verb, sizeof(now.verb) - 1) != 0 ||
            strncmp(now.object, object, sizeof(now.object) - 1) != 0;
 }
 
@@ -38,7 +38,7 @@ void ls_work_report(const char *verb, const char *object, int64_t done, int64_t 
     double time = ls_clock_now();
     if (is_another(verb, object ? object : "")) {
         ls_work_end();
-        now.at_work = true;
+        now.active = true;
         now.start = time;
         now.drawn = 0;
         snprintf(now.verb, sizeof(now.verb), "%s", verb);
@@ -56,7 +56,7 @@ void ls_work_end(void)
 {
     if (now.shown && now.watcher.end)
         now.watcher.end(now.watcher.user);
-    now.at_work = now.shown = false;
+    now.active = now.shown = false;
 }
 
 /* ---- The usual watcher ---- */

@@ -37,7 +37,7 @@ static void bad_text_names_its_place(void **state)
         { "[123456789012345678901234567890]", "model.json:1:31: too big integer" },
         { "[1e999]", "model.json:1:6: real number overflow" },
         { "{\"1e-999\": \"a \\\" 1e-999\",\n \"b\": [0.0, 0e-999, -1e-400]}",
-          "model.json:2:21: the number -1e-400 is outside of 4.9e-324 to 1.8e+308" },
+          "model.json:2:21: the number -1e-400 is out of range; a double can hold 4.9e-324 to 1.8e+308" },
         { "\"\xff\"", "model.json:1:1: unable to decode byte" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -160,7 +160,7 @@ static void wrong_types_name_path_and_value(void **state)
     ASSERT_FAILS(ls_json_get_i64(&layer, "filters", &i), "config.layers[3].filters: missing");
     ASSERT_FAILS(ls_json_get_object(&config, "layers", &at), "config.layers: expected an object, found an array of 4");
     ASSERT_FAILS(ls_json_get_i64(&layers, "x", &i), "config.layers: expected an object, found an array of 4");
-    ASSERT_FAILS(ls_json_element(&layers, 4, &at), "config.layers: element 4 of an array of 4");
+    ASSERT_FAILS(ls_json_element(&layers, 4, &at), "config.layers: there is no element 4: the array has 4 elements");
     ASSERT_FAILS(ls_json_element(&config, 0, &at), "config: expected an array, found an object of 1 keys");
     assert_int_equal(ls_json_fail(&layer, LS_ERR_SHAPE, "kernel %dx%d", 3, 3), LS_ERR_SHAPE);
     assert_string_equal(ls_last_error(), "config.layers[3]: kernel 3x3");

@@ -191,7 +191,7 @@ static void bad_values_name_flag_value_and_range(void **state)
     assert_message(PARSE("--batch-size="), "--batch-size : expected a whole number within [1, 65536]");
     assert_message(PARSE("--learning-rate", "0"), "--learning-rate 0: expected a finite number within (0, 10]");
     assert_message(PARSE("--learning-rate", "1e-400"), "--learning-rate 1e-400: expected a finite number within (0, "
-                                                       "10], and of a size from 4.9e-324 to 1.8e+308");
+                                                       "10], with a magnitude from 4.9e-324 to 1.8e+308");
     assert_message(PARSE("--learning-rate", "0x1"), "--learning-rate 0x1: expected a finite number within (0, 10]");
     assert_message(PARSE("--learning-rate", "nan"), "--learning-rate nan: expected a finite number within (0, 10]");
     assert_message(PARSE("--learning-rate", "10.1"), "--learning-rate 10.1: expected a finite number within (0, 10]");
@@ -211,8 +211,9 @@ static void bad_values_name_flag_value_and_range(void **state)
 static void a_flag_without_its_value(void **state)
 {
     (void)state;
-    assert_message(PARSE("--batch-size"), "--batch-size needs a value: a whole number within [1, 65536]");
-    assert_message(PARSE("--data", "--seed", "1"), "--data needs a value: a text; the next word is --seed");
+    assert_message(PARSE("--batch-size"), "--batch-size needs a value: expected a whole number within [1, 65536]");
+    assert_message(PARSE("--data", "--seed", "1"),
+                   "--data needs a value: expected a text, but the next word is --seed");
 }
 
 static void unknown_flags_name_the_nearest(void **state)
@@ -375,9 +376,9 @@ static void assert_bad_row(ls_option row, const char *part)
 static void bad_tables_are_found_when_added(void **state)
 {
     (void)state;
-    assert_bad_row((ls_option)LS_OPTION("batch", values, seed, .value = "1", .help = "h"), "bad flag 'batch'");
-    assert_bad_row((ls_option)LS_OPTION("--Batch", values, seed, .value = "1", .help = "h"), "bad flag");
-    assert_bad_row((ls_option)LS_OPTION("--", values, seed, .value = "1", .help = "h"), "bad flag");
+    assert_bad_row((ls_option)LS_OPTION("batch", values, seed, .value = "1", .help = "h"), "invalid flag 'batch'");
+    assert_bad_row((ls_option)LS_OPTION("--Batch", values, seed, .value = "1", .help = "h"), "invalid flag");
+    assert_bad_row((ls_option)LS_OPTION("--", values, seed, .value = "1", .help = "h"), "invalid flag");
     assert_bad_row((ls_option)LS_OPTION("--n", values, batch_size, .value = "x", .help = "h"), "--n x: expected");
     assert_bad_row((ls_option)LS_OPTION("--n", values, batch_size, .value = "0", .help = "h", .range = "[1, 2]"),
                    "--n 0: expected");

@@ -94,7 +94,7 @@ other_model() {
     worker 2 "$TMP/other.json" "${data[@]}" --epochs $EPOCHS
     ends 0 1 && same_steps || return 1
     ! wait "${pids[2]}" || { echo "it was let in"; return 1; }
-    grep -q 'cannot go on from' err.2 || { cat err.2; return 1; }
+    grep -q 'cannot continue from' err.2 || { cat err.2; return 1; }
 }
 too_few() {
     limit=1 begin few 2 2:2 --checkpoint ck --save-every 1000000

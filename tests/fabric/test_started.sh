@@ -93,7 +93,7 @@ END
     chmod +x fails_once
     train --epochs 60 >longer && grep sha256 longer >wanted || return 1
     torchrun --nproc-per-node 2 --max-restarts 1 ./fails_once "$LOCKSTEP" train mnist-cnn --data synthetic --take 64 --epochs 60 \
-        --verbose 0 --strategy multi-worker --checkpoint checkpoints --save-every 10 --resume && grep -q 'going on from' out &&
+        --verbose 0 --strategy multi-worker --checkpoint checkpoints --save-every 10 --resume && grep -q 'continuing from' out &&
         grep sha256 out | tail -n 1 >last && right last # the first attempt may have told its own
 }
 if [ -x "$TORCHRUN" ]; then

@@ -129,7 +129,8 @@ static ls_status forget_to_join(int rank, int size, void *user)
     setenv("TF_CONFIG", "{\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]},\"task\":{\"type\":\"worker\",\"index\":1}}", 1);
     setenv("LOCKSTEP_KEY_FILE", "/nowhere", 1);
     WANT(train(ctx, ls_multi_worker(), hash) == LS_ERR_STATE);
-    WANT(strstr(ls_last_error(), "worker 1 of 2, but the context is in no cluster: call ls_cluster_join") != NULL);
+    WANT(strstr(ls_last_error(), "worker 1 of 2, but the context did not join the cluster; call ls_cluster_join") !=
+         NULL);
     LS_TRY(train(ctx, ls_mirrored(), hash)); /* which asks for no cluster */
     WANT(strcmp(hash, expected) == 0);
     setenv("TF_CONFIG", "{", 1);

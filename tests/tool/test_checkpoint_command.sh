@@ -31,12 +31,12 @@ weights=$(grep '^weights sha256' "$TMP/out")
 in_two_parts() {
     rm -rf "$CK" "$LOG"
     ends 0 train --epochs 4 --max-steps 7 --checkpoint "$CK" --resume --log "$LOG" --log-hash || return 1
-    grep -q "^no checkpoint in '$CK' yet: training begins with step 1" "$TMP/out" && grep -q '^checkpoints: ' "$TMP/out" || return 1
+    grep -q "^no checkpoint in '$CK' yet: training starts at step 1" "$TMP/out" && grep -q '^checkpoints: ' "$TMP/out" || return 1
     printf '{"event":"step","st' >>"$LOG" # as a kill leaves it
     ends 0 train --epochs 4 --devices 2 --checkpoint "$CK" --resume --log "$LOG" --log-hash || return 1
     cat "$TMP/out"
     ! grep -v -E '^\{.*\}$' "$LOG" || return 1
-    grep -q "^going on from '$CK/step-00000007': epoch 2, 2 of its steps done, step 7 in all" "$TMP/out" &&
+    grep -q "^continuing from '$CK/step-00000007': epoch 2, 2 of its steps done, step 7 in total" "$TMP/out" &&
         grep -q -F "$weights" "$TMP/out" && [ -z "$(find "$CK" -name '*.tmp')" ] || return 1
     hashes "$TMP/whole" >"$TMP/a"
     hashes "$LOG" >"$TMP/b"
@@ -58,12 +58,12 @@ earlier() {
 check "a folder with an earlier run's checkpoints is refused without --resume" earlier
 differs() {
     ends 1 train --epochs 5 --lr 0.5 --checkpoint "$CK" --resume &&
-        grep -q 'optimizer/learning_rate is 0.5, there it was 0' "$TMP/err"
+        grep -q 'optimizer/learning_rate is 0.5 here, but 0' "$TMP/err"
 }
 check "another option is refused by name" differs
 finished() {
     ends 0 train --epochs 4 --checkpoint "$CK" --resume &&
-        grep -q "^'$CK/step-00000020' is the end of a run: 4 epochs are done, step 20; 4 are asked for" "$TMP/out" &&
+        grep -q "^nothing left to train: '$CK/step-00000020' is the end of a run with 4 epochs, at step 20, and 4 epochs" "$TMP/out" &&
         grep -q -F "$weights" "$TMP/out"
 }
 check "a finished run has nothing left to train, and reports it" finished
@@ -79,7 +79,7 @@ check "data whose last row was changed is refused" other_data
 lanes() {
     ends 1 train --epochs 5 --lanes 2 --checkpoint "$CK" --resume && grep -q 'lanes_asked_for is 2.*--allow-other-bits' "$TMP/err" &&
         ends 0 train --epochs 5 --lanes 2 --checkpoint "$CK" --resume --allow-other-bits --log "$LOG" &&
-        grep -q 'warning: other bits than those' "$TMP/err" && grep -q '"event":"resume".*"other_bits":".*lanes' "$LOG" &&
+        grep -q 'warning: later steps have other bits than in the saved run' "$TMP/err" && grep -q '"event":"resume".*"other_bits":".*lanes' "$LOG" &&
         grep -q 'from step 20 on: lanes' "$CK/last/state.json"
 }
 check "other lanes are refused, or allowed, reported and saved" lanes
@@ -92,7 +92,7 @@ strategies() {
     ends 0 "$LOCKSTEP" $cnn --devices 2 --strategy pipeline --max-steps 3 --checkpoint "$CK" --resume &&
         ends 0 "$LOCKSTEP" $cnn --devices 3 --strategy mirrored --max-steps 5 --checkpoint "$CK" --resume &&
         ends 0 "$LOCKSTEP" $cnn --devices 2 --strategy model-parallel --checkpoint "$CK" --resume || return 1
-    grep -q 'going on from .*step-00000005' "$TMP/out" && grep -q -F "$right" "$TMP/out"
+    grep -q 'continuing from .*step-00000005' "$TMP/out" && grep -q -F "$right" "$TMP/out"
 }
 check "a pipeline's checkpoint can be resumed by other strategies" strategies
 
@@ -119,7 +119,7 @@ other_class() {
     ends 0 "$LOCKSTEP" train mlp --data $SMALL --max-steps 1 --epochs 2 --verbose 0 --checkpoint "$CK" &&
         of_other_kernels "$CK/last/state.json" || return 1
     ends 1 "$LOCKSTEP" train mlp --data $SMALL --epochs 2 --verbose 0 --checkpoint "$CK" --resume &&
-        grep -q 'class is .*there it was .*--allow-other-bits' "$TMP/err" &&
+        grep -q 'class is .* in the checkpoint.*--allow-other-bits' "$TMP/err" &&
         ends 0 "$LOCKSTEP" train mlp --data $SMALL --epochs 2 --verbose 0 --checkpoint "$CK" --resume --allow-other-bits &&
         grep -q 'from step 1 on: class is' "$CK/last/state.json"
 }
@@ -165,7 +165,7 @@ done
 not_a_folder() {
     echo x >"$TMP/file"
     ends 1 train --checkpoint "$TMP/file" && grep -q "'$TMP/file' is not a folder" "$TMP/err" &&
-        ends 1 train --checkpoint "$TMP/file/x" && grep -q "cannot make the folder" "$TMP/err"
+        ends 1 train --checkpoint "$TMP/file/x" && grep -q "cannot create the folder" "$TMP/err"
 }
 check "a folder that cannot be made is reported before training" not_a_folder
 
@@ -175,8 +175,8 @@ full() {
     rm -rf "$CK"
     { ulimit -f 0; train --epochs 4 --checkpoint "$CK" --save-every 3 2>&1; echo "status $?"; } | cat >"$TMP/out"
     cat "$TMP/out"
-    grep -q -x 'status 1' "$TMP/out" && grep -q 'lockstep: training has ended, but its last state could not be saved to .*File too large' "$TMP/out" &&
-        grep -q 'warning: NO CHECKPOINT of step 3 could be saved: .*File too large; training goes on' "$TMP/out" &&
+    grep -q -x 'status 1' "$TMP/out" && grep -q 'lockstep: training has ended, but its last checkpoint could not be saved to .*File too large' "$TMP/out" &&
+        grep -q 'warning: NO CHECKPOINT of step 3 could be saved: .*File too large; training continues' "$TMP/out" &&
         grep -q 'warning: [0-9]* checkpoints could not be saved' "$TMP/out" && [ -z "$(ls -A "$CK")" ] && grep -q -F "$weights" "$TMP/out"
 }
 check "files that cannot be written: training continues with a warning, nothing is left behind" full

@@ -38,10 +38,10 @@ check "steps without TensorBoard" bad '--tensorboard-every needs --tensorboard' 
 check "two files in one" bad 'name the same file' --csv "$TMP/a" --save "$TMP/a"
 
 silently() { refuses 1 "$1" train mlp --data $SMALL --verbose 0 $2 "$3"; }
-check "a value that there is not" silently 'no "val_acc" to monitor: training gives loss, accuracy, val_loss, val_accuracy' \
+check "a value that there is not" silently 'cannot monitor "val_acc": training has no such value; the values are loss, accuracy, val_loss, val_accuracy' \
     --early-stopping 3,monitor=val_acc ''
 check "a key of a pattern that there is not" \
-    silently 'there is no \{los\}; there are epoch, loss, accuracy, val_loss' --save-epochs "$TMP/{los}.safetensors"
+    silently 'unknown name \{los\}; the names are epoch, loss, accuracy, val_loss' --save-epochs "$TMP/{los}.safetensors"
 check "boundaries that fall" silently 'must grow: 10 is followed by 3' --schedule piecewise:10=0.1,1epoch=0.2
 check "a CSV file that cannot be made" silently 'csv_logger: cannot open' --csv "$TMP/no/log.csv"
 
@@ -128,7 +128,7 @@ goes_on() {
     job whole --early-stopping 6,restore_best_weights --tensorboard "$TMP/whole" && whole=$(told_hash) || return 1
     job part --early-stopping 6,restore_best_weights --tensorboard "$TMP/part" --max-steps 11 || return 1
     job part --early-stopping 6,restore_best_weights --tensorboard "$TMP/part" --resume || return 1
-    grep -q '^going on from' "$TMP/out" && [ "$(told_hash)" = "$whole" ] && cmp "$TMP/whole.csv" "$TMP/part.csv" || return 1
+    grep -q '^continuing from' "$TMP/out" && [ "$(told_hash)" = "$whole" ] && cmp "$TMP/whole.csv" "$TMP/part.csv" || return 1
     [ "$(ls "$TMP/part/train" | wc -l)" = 1 ] && [ "$(cat "$TMP/part/train/"* | wc -c)" = "$(cat "$TMP/whole/train/"* | wc -c)" ]
 }
 ended_stays() {
@@ -142,7 +142,7 @@ more_patience() {
 check "a run that continues ends as the other, with its files" goes_on
 check "one that was stopped early is done" ended_stays
 check "unless there is more patience; what only writes may be new" more_patience
-check "what decides may not be gone" refuses 1 'callback/early_stopping/0 was called there, here it is not' train mlp --data $SMALL \
+check "what decides may not be gone" refuses 1 'callback/early_stopping/0 is in the checkpoint, but not used here' train mlp --data $SMALL \
     --verbose 0 --epochs 30 --lr 0.02 --reduce-on-plateau 2,factor=0.5 --checkpoint "$TMP/part.saved" --resume
 
 # ---- the real TensorBoard ----

@@ -63,8 +63,8 @@ full_log() {
     rm -f "$SAVED"
     ends 0 train good --log "$1" --save "$SAVED" --epochs 2 || return 1
     cat "$TMP/err"
-    [ "$(lines '')" = 2 ] && [ "$(lines "^lockstep: warning: cannot write the log '$1': No space left on device; training goes on")" = 1 ] &&
-        [ "$(lines "^lockstep: warning: the log '$1' is not complete: No space left on device\$")" = 1 ] && [ -s "$SAVED" ]
+    [ "$(lines '')" = 2 ] && [ "$(lines "^lockstep: warning: cannot write the log '$1': No space left on device; training continues")" = 1 ] &&
+        [ "$(lines "^lockstep: warning: the log '$1' is incomplete: No space left on device\$")" = 1 ] && [ -s "$SAVED" ]
 }
 if [ -w /dev/full ]; then
     check "a full disk under the log does not end training; it is reported at once and at the end" full_log /dev/full
@@ -189,12 +189,12 @@ cannot() {
 }
 check "--save: a name too long for a file" cannot '--save: cannot .*File name too long' --save "$TMP/$LONG"
 check "--save: a missing folder" cannot '--save: cannot write .*No such file' --save "$TMP/none/w"
-check "--save: a folder" cannot '--save: .* is a folder, not a plain file' --save "$TMP/folder"
-check "--save: a FIFO" cannot '--save: .* is a FIFO or a pipe, not a plain file' --save "$TMP/fifo"
-check "--save: a device" cannot '--save: .* is a device, not a plain file' --save /dev/null
+check "--save: a folder" cannot '--save: .* is a folder, not a regular file' --save "$TMP/folder"
+check "--save: a FIFO" cannot '--save: .* is a FIFO or a pipe, not a regular file' --save "$TMP/fifo"
+check "--save: a device" cannot '--save: .* is a device, not a regular file' --save /dev/null
 check "--log: a folder" cannot '--log: .* is a folder' --log "$TMP/folder"
 check "--log: a missing folder" cannot '--log: cannot write .*No such file' --log "$TMP/none/log"
-check "--log: a FIFO without a reader" cannot 'fifo.: it is a FIFO that nobody reads' --log "$TMP/fifo"
+check "--log: a FIFO without a reader" cannot 'fifo.: it is a FIFO that no process reads' --log "$TMP/fifo"
 check "--output: a FIFO" refuses 1 '--output: .* is a FIFO' predict "$TMP/model.json" --data "$TMP/good.csv" --output "$TMP/fifo.csv"
 # Root may write anywhere: run as the user nobody, if it can run the command.
 [ "$(id -u)" != 0 ] && NOBODY= || NOBODY="setpriv --reuid 65534 --regid 65534 --clear-groups"

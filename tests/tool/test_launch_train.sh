@@ -123,7 +123,7 @@ goes_on() {
         --verbose 0 >part || return 1
     launch --workers 2 -- "$LOCKSTEP" train mnist-cnn --data synthetic --take 100 --epochs 3 --checkpoint d --resume \
         --verbose 0 >rest || return 1
-    grep sha256 whole >a && grep sha256 rest >b && cmp a b && [ "$(grep -c 'going on from' rest)" = 1 ]
+    grep sha256 whole >a && grep sha256 rest >b && cmp a b && [ "$(grep -c 'continuing from' rest)" = 1 ]
 }
 check "a checkpoint of three workers is resumed by two" goes_on
 
@@ -161,7 +161,7 @@ check "the simulated network of the tests is not a transport of jobs" simulated
 # differ WHAT SCRIPT: workers that run this do not have the same job; each reports the difference.
 differ() {
     if launch --workers 2 -- sh -c "$2" "$LOCKSTEP" >"$TMP/out" 2>"$TMP/err"; then return 1; fi
-    [ "$(grep -c "workers do not have the same job and data: $1" "$TMP/err")" = 2 ] || { cat "$TMP/err"; return 1; }
+    [ "$(grep -c "the workers have different jobs or data: $1" "$TMP/err")" = 2 ] || { cat "$TMP/err"; return 1; }
 }
 check "another model is named by both" differ 'model is "mnist-cnn" on worker 0 and "mlp" on worker 1' \
     '[ $LOCKSTEP_RANK = 0 ] && model=mnist-cnn || model=mlp; exec "$0" train $model --data synthetic --take 64'

@@ -170,7 +170,7 @@ check "the chief is killed: the others end, and report it" chief_is_killed
 
 without_journal() {
     start 2 1 --join-limit 2 -- --journal "$TMP/nowhere/journal"
-    ends_with "it is a file\|cannot make folder" || return 1
+    ends_with "a file has this name\|cannot create folder" || return 1
     start 2 1 --restarts 1 -- --journal ""
     reached 20 || return 1
     kill -9 $(pid_of 2)

@@ -436,19 +436,19 @@ static void wrong_specs_are_refused(void **state)
           status, __VA_ARGS__)
     REFUSES(LS_ERR_NOT_FOUND, ls_early_stopping("val_acc"), "early_stopping", "val_acc",
             "loss, accuracy, val_loss, val_accuracy");
-    REFUSES(LS_ERR_INVALID, ls_early_stopping(.patience = -1), "patience is -1");
+    REFUSES(LS_ERR_INVALID, ls_early_stopping(.patience = -1), "must not be negative (got -1 and 0)");
     REFUSES(LS_ERR_INVALID, ls_early_stopping(.min_delta = NAN), "min_delta");
     REFUSES(LS_ERR_INVALID, ls_early_stopping(.baseline = INFINITY), "baseline");
-    REFUSES(LS_ERR_INVALID, ls_early_stopping(.mode = (ls_monitor_mode)7), "mode number 7");
-    REFUSES(LS_ERR_INVALID, ((ls_callback){ .kind = (ls_callback_kind)99 }), "callback number 99");
-    REFUSES(LS_ERR_INVALID, ls_csv_logger(NULL), "name of a file");
-    REFUSES(LS_ERR_INVALID, ls_csv_logger("x", .separator = "ab"), "separator \"ab\"");
-    REFUSES(LS_ERR_INVALID, ls_reduce_lr_on_plateau(.factor = 1), "factor is 1");
-    REFUSES(LS_ERR_INVALID, ls_reduce_lr_on_plateau(.cooldown = -1), "cooldown -1");
+    REFUSES(LS_ERR_INVALID, ls_early_stopping(.mode = (ls_monitor_mode)7), "unknown mode 7");
+    REFUSES(LS_ERR_INVALID, ((ls_callback){ .kind = (ls_callback_kind)99 }), "unknown callback kind 99");
+    REFUSES(LS_ERR_INVALID, ls_csv_logger(NULL), "needs a file name");
+    REFUSES(LS_ERR_INVALID, ls_csv_logger("x", .separator = "ab"), "separator must be one character, got \"ab\"");
+    REFUSES(LS_ERR_INVALID, ls_reduce_lr_on_plateau(.factor = 1), "factor must be at least 0 and below 1, got 1");
+    REFUSES(LS_ERR_INVALID, ls_reduce_lr_on_plateau(.cooldown = -1), "must not be negative (got 0 and -1)");
     REFUSES(LS_ERR_INVALID, ls_reduce_lr_on_plateau(.min_lr = NAN), "min_lr");
     REFUSES(LS_ERR_NOT_FOUND, ls_reduce_lr_on_plateau("auc"), "\"auc\"", "val_accuracy");
-    REFUSES(LS_ERR_INVALID, ls_learning_rate_scheduler(NULL), "a function is needed");
-    REFUSES(LS_ERR_INVALID, ls_model_checkpoint(NULL), "name of a file");
+    REFUSES(LS_ERR_INVALID, ls_learning_rate_scheduler(NULL), "needs a function");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint(NULL), "needs a file name");
     REFUSES(LS_ERR_NOT_FOUND, ls_model_checkpoint("{epoch}-{val_los:.3f}"), "{val_los}",
             "epoch, loss, accuracy, val_loss, val_accuracy");
     REFUSES(LS_ERR_NOT_FOUND, ls_model_checkpoint("{batch}"), "{batch}");
@@ -461,12 +461,12 @@ static void wrong_specs_are_refused(void **state)
     REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{val_loss:9}"), "not a whole number");
     REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{epoch"), "{epoch}");
     REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{epoch:999d}"), "{epoch}");
-    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{}"), "a name is needed");
-    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("x}y"), "without its '{'");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("{}"), "must be followed by a name");
+    REFUSES(LS_ERR_INVALID, ls_model_checkpoint("x}y"), "'}' without '{'");
     REFUSES(LS_ERR_IO, ls_model_checkpoint("/dev/null/x"), "model_checkpoint", "/dev/null");
     REFUSES(LS_ERR_IO, ls_csv_logger(in_folder("nowhere/x.csv")), "nowhere/x.csv");
     FAILS(ls_fit(model, d, .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks(ls_early_stopping())),
-          LS_ERR_NOT_FOUND, "val_loss", "loss, accuracy", "no validation data");
+          LS_ERR_NOT_FOUND, "val_loss", "loss, accuracy", "give validation data");
     OK(ls_model_steps(model, &steps));
     assert_true(steps == 0);
     ls_dataset_destroy(d);
@@ -909,7 +909,7 @@ static void a_state_that_does_not_fit_is_refused(void **state)
     OK(list.all[0].save(list.all[0].user, &bytes, &count));
     OK(list.all[0].load(list.all[0].user, bytes, count));
     FAILS(list.all[1].load(list.all[1].user, bytes, count), LS_ERR_INVALID, "early_stopping", "bytes");
-    FAILS(list.all[2].load(list.all[2].user, bytes, count), LS_ERR_INVALID, "watched \"loss\"", "\"val_loss\"");
+    FAILS(list.all[2].load(list.all[2].user, bytes, count), LS_ERR_INVALID, "monitored \"loss\"", "\"val_loss\"");
     for (size_t cut = 0; cut < count; cut++)
         assert_int_not_equal(list.all[0].load(list.all[0].user, bytes, cut), LS_OK);
     FAILS(list.all[3].load(list.all[3].user, bytes, count), LS_ERR_INVALID, "csv_logger");

@@ -356,7 +356,7 @@ static void fit_saves_and_goes_on(void **state)
         ls_history_destroy(found);
         found = NULL;
         OK(run(&at, &parts, &found));
-        machine_has(log_text, i == 0 ? "yet: training begins with step 1" : "going on from '");
+        machine_has(log_text, i == 0 ? "yet: training starts at step 1" : "continuing from '");
         same_steps(&whole, &parts, from, stops[i] ? stops[i] : 12);
         from = stops[i];
     }
@@ -500,22 +500,22 @@ static void what_differs_is_named(void **state)
     at.options.resume = folder;
     way other = at;
     other.options.batch_size = 21;
-    refused(&other, "data/batch_size is 21, there it was 20", "step-00000004");
+    refused(&other, "data/batch_size is 21 here, but 20 in the checkpoint", "step-00000004");
     other = at;
     other.options.seed = 8;
-    refused(&other, "data/seed is \"8\", there it was \"3\"", "");
+    refused(&other, "data/seed is \"8\" here, but \"3\" in the checkpoint", "");
     other = at;
     other.options.keep_order = true;
     refused(&other, "shuffle is false", "data/sha256");
     other = at;
     other.steps_per_epoch = 3;
-    refused(&other, "steps_per_epoch is 3, there it was 0", "");
+    refused(&other, "steps_per_epoch is 3 here, but 0 in the checkpoint", "");
     other = at;
     other.design.optimizer = ls_adam(.learning_rate = 0.01);
-    refused(&other, "optimizer/learning_rate is 0.01", "there it was 0");
+    refused(&other, "optimizer/learning_rate is 0.01", "here, but 0");
     other = at;
     other.design.optimizer = ls_sgd(.momentum = 0.9);
-    refused(&other, "optimizer is \"sgd\", there it was \"adam\"", "");
+    refused(&other, "optimizer is \"sgd\" here, but \"adam\" in the checkpoint", "");
     other = at;
     other.design.optimizer = ls_adam(.schedule = ls_exponential_decay(0.01, 4, 0.5, false));
     refused(&other, "schedule/kind", "schedule/decay is 0.5");
@@ -527,13 +527,13 @@ static void what_differs_is_named(void **state)
     refused(&other, "layers_and_loss_sha256", "");
     other = at;
     other.design.units = 7;
-    refused(&other, "\"dense/kernel\" is float32 (36, 7), there it was float32 (36, 4)", "");
+    refused(&other, "\"dense/kernel\" is float32 (36, 7) here, but float32 (36, 4) in the checkpoint", "");
     other = at;
     other.design.more_metrics = true;
     refused(&other, "results is", "");
     other = at;
     other.design.name = "other";
-    refused(&other, "model is \"other\", there it was \"m\"", "");
+    refused(&other, "model is \"other\" here, but \"m\" in the checkpoint", "");
     pixels[3]++; /* in a sample that the fingerprint covers */
     refused(&at, "data/sha256 is", "");
     pixels[3]--;
@@ -551,14 +551,14 @@ static void other_lanes_must_be_allowed(void **state)
     at.epochs = 2;
     at.options.resume = "auto";
     at.options.lanes = 4;
-    refused(&at, "lanes is 4, there it was 5", "allow_other_bits");
+    refused(&at, "lanes is 4 here, but 5 in the checkpoint", "allow_other_bits");
     at.options.allow_other_bits = true;
     OK(run(&at, &w, NULL));
-    machine_has(log_text, "other bits than those of the run that was saved, from step 4 on: lanes is 4");
+    machine_has(log_text, "other bits than in the saved run, from step 4 on: lanes is 4");
     json_t *root = state_of("last");
     const char *told = json_string_value(json_array_get(json_object_get(root, "other_bits"), 0));
     assert_non_null(told);
-    machine_has(told, "from step 4 on: lanes is 4, there it was 5");
+    machine_has(told, "from step 4 on: lanes is 4 here, but 5 in the checkpoint");
     json_decref(root);
     at.epochs = 3; /* the same lanes again: nothing to allow, but it stays noted */
     at.options.allow_other_bits = false;
@@ -609,7 +609,7 @@ static void restoring_by_hand(void **state)
              y = ls_array_of(LS_I32, LS_SHAPE(30), labels);
     for (int i = 0; i < 3; i++)
         OK(ls_train_on_batch(model, x, y));
-    FAILS(ls_checkpoint_restore(fresh, folder), LS_ERR_NOT_FOUND, "no checkpoint in");
+    FAILS(ls_checkpoint_restore(fresh, folder), LS_ERR_NOT_FOUND, "no checkpoint found in");
     OK(ls_checkpoint_save(model, folder));
     OK(ls_checkpoint_restore(fresh, folder));
     OK(ls_model_steps(fresh, &steps));

@@ -49,11 +49,11 @@ kill_once() {
     train --resume --devices $((1 + RANDOM % 3)) >"$TMP/resumed" 2>&1 || { echo "after $after ms: the resumed run failed"; return; }
     [ "$(weights "$TMP/resumed")" = "$expected" ] || echo "after $after ms: other weights"
     if [ -n "$newest" ]; then
-        grep -q -e "^going on from '$newest\(\.old\)\?'" -e "^'$newest\(\.old\)\?' is the end of a run" "$TMP/resumed" || # or all was done
+        grep -q -e "^continuing from '$newest\(\.old\)\?'" -e "^nothing left to train: '$newest\(\.old\)\?' is the end of a run" "$TMP/resumed" || # or all was done
             echo "after $after ms: it did not go on from $newest"
         gone_on=$((gone_on + 1))
     fi
-    grep -q 'passed over' "$TMP/resumed" && echo "after $after ms: a checkpoint was not whole"
+    grep -q 'skipping the checkpoint' "$TMP/resumed" && echo "after $after ms: a checkpoint was not whole"
     find "$TMP/ck" -name '*.tmp' -o -name '*.old' -o -name '*.damaged' | grep -q . && echo "after $after ms: leftovers"
 }
 

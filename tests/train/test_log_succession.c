@@ -229,7 +229,7 @@ static void one_that_wakes_writes_nothing(void **state)
     f->ctx->peers = &peers;
     put_steps(first, 3, 5); /* it wakes */
     assert_int_equal(f->warnings, 1);
-    assert_non_null(strstr(f->last, "another worker goes on with the log"));
+    assert_non_null(strstr(f->last, "another worker writes the log"));
     assert_true(ls_peers_is_deposed(&peers));
     f->ctx->peers = &others;
     put_steps(second, 4, 4);

@@ -102,7 +102,7 @@ refused() { # TEXT COMMAND...
     if "$@" >out 2>err; then return 1; fi
     grep -q -e "$text" err || { cat err; return 1; }
 }
-check "a cluster without servers" refused 'none of the 2 workers is a server' \
+check "a cluster without servers" refused 'none of the 2 workers is one' \
     launch --workers 2 -- "$LOCKSTEP" train $(job 32) "${SERVERS[@]}"
 check "a staleness without servers" refused 'staleness cannot be used with --strategy mirrored' \
     timeout 60 "$LOCKSTEP" train $(job 32) --strategy mirrored --staleness 3

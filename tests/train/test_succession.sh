@@ -146,8 +146,8 @@ apart() {
     until_log '"step":30,' d/log
     signal KILL 0
     ends 1 2 && cd rank1 || return 1
-    [ "$(grep -c "cannot go on with the log: cannot open the log 'd/log'.*all workers can reach" ../err1)" = 1 ] &&
-        [ "$(grep -c "saved in 'd/ck' so far cannot be seen by worker 1" ../err1)" = 1 ] || { cat ../err1; return 1; }
+    [ "$(grep -c "cannot continue the log: cannot open the log 'd/log'.*all workers can reach" ../err1)" = 1 ] &&
+        [ "$(grep -c "worker 1, which writes the checkpoints from now on, cannot see earlier ones in 'd/ck'" ../err1)" = 1 ] || { cat ../err1; return 1; }
     [ "$(readlink d/ck/last)" = "$(readlink "$TMP/one/ck/last")" ] && cmp csv "$TMP/one/csv" &&
         cmp w.safetensors "$TMP/one/w.safetensors" && ! [ -e ../rank2/csv ] && ! [ -s ../out2 ]
 }

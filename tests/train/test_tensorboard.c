@@ -410,10 +410,10 @@ static void a_folder_that_cannot_be_made_is_told_first(void **state)
     snprintf(path, sizeof(path), "%s/file", folder);
     OK(ls_file_write(path, "x", 1));
     FAILS(ls_fit(model, d, .verbose = LS_VERBOSE_SILENT, .callbacks = ls_callbacks(ls_tensorboard(path))), LS_ERR_IO,
-          "tensorboard", "it is a file");
+          "tensorboard", "a file has this name");
     FAILS(ls_fit(model, d, .verbose = LS_VERBOSE_SILENT,
                  .callbacks = ls_callbacks(ls_tensorboard(path, .update_freq = -1))),
-          LS_ERR_INVALID, "update_freq is -1");
+          LS_ERR_INVALID, "update_freq must not be negative, got -1");
     ls_dataset_destroy(d);
     ls_model_destroy(model);
     ls_context_close(ctx);

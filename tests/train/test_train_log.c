@@ -122,7 +122,7 @@ static void a_log_that_cannot_be_opened_does(void **state)
     unlink(f.path);
     assert_int_equal(mkfifo(f.path, 0600), 0);
     assert_int_equal(ls_fit_arrays(f.model, f.x, f.y, .log = f.path, .verbose = LS_VERBOSE_SILENT), LS_ERR_IO);
-    assert_non_null(strstr(ls_last_error(), "FIFO that nobody reads"));
+    assert_non_null(strstr(ls_last_error(), "FIFO that no process reads"));
     close_fixture(&f);
 }
 

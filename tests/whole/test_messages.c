@@ -64,7 +64,7 @@ static ls_status copy_sample(void *user, const ls_element *in, ls_element *out)
 static void a_bad_label_names_the_row_of_the_data(void **state)
 {
     (void)state;
-    const char *text = "label 42 of row 7 is no class: there are 10 classes, 0 to 9";
+    const char *text = "label 42 of row 7 is not a class: there are 10 classes, 0 to 9";
     fixture f;
     open_fixture(&f, SPARSE, 0.1);
     f.y[BAD] = 42;
@@ -78,7 +78,7 @@ static void a_bad_label_names_the_row_of_the_data(void **state)
     ls_dataset_destroy(mapped);
     ls_dataset_destroy(rows);
     f.y[BAD] = -1;
-    SAYS(ls_train_on_batch(f.model, f.features, f.labels), LS_ERR_DATA, "label -1 of row 7 is no class");
+    SAYS(ls_train_on_batch(f.model, f.features, f.labels), LS_ERR_DATA, "label -1 of row 7 is not a class");
     close_fixture(&f);
 }
 
@@ -104,7 +104,8 @@ static void a_bad_label_without_a_row_names_batch_and_sample(void **state)
     ls_dataset *rows = ls_from_tensor_slices(f.features, f.labels, .keep = LS_KEEP_BORROWED);
     OK(ls_dataset_spec(rows, &spec));
     ls_dataset *d = ls_batch(ls_from_generator(generate, &f, spec), 4, false);
-    SAYS(ls_fit(f.model, d, QUIET), LS_ERR_DATA, "label 42 of sample 3 of batch 1 is no class: there are 10 classes");
+    SAYS(ls_fit(f.model, d, QUIET), LS_ERR_DATA,
+         "label 42 of sample 3 of batch 1 is not a class: there are 10 classes");
     ls_dataset_destroy(d);
     ls_dataset_destroy(rows);
     close_fixture(&f);
@@ -135,7 +136,7 @@ static void class_weights_are_counted(void **state)
     fixture f;
     open_fixture(&f, SPARSE, 0.1);
     SAYS(ls_fit_arrays(f.model, f.features, f.labels, .class_weights = weights, .class_count = 2, QUIET),
-         LS_ERR_INVALID, "2 class weights for 10 classes: give one weight for each class");
+         LS_ERR_INVALID, "2 class weights for 10 classes; give one weight for each class");
     close_fixture(&f);
 }
 
@@ -153,7 +154,7 @@ static void a_label_without_a_class_weight_is_named(void **state)
     y[BAD] = 3;
     SAYS(ls_fit_arrays(f.model, ls_array_of(LS_F32, LS_SHAPE(SAMPLES, 2), f.x),
                        ls_array_of(LS_F32, LS_SHAPE(SAMPLES, 1), y), .class_weights = weights, .class_count = 2, QUIET),
-         LS_ERR_DATA, "label 3 of row 7 is no class: there are 2 classes, 0 to 1");
+         LS_ERR_DATA, "label 3 of row 7 is not a class: there are 2 classes, 0 to 1");
     close_fixture(&f);
 }
 
@@ -164,10 +165,10 @@ static void a_loss_that_is_not_finite_points_at_the_data(void **state)
     open_fixture(&f, SPARSE, 0.125);
     f.x[BAD][1] = NAN;
     SAYS(ls_fit_arrays(f.model, f.features, f.labels, .batch_size = 4, .seed = 3, QUIET), LS_ERR_NOT_FINITE,
-         "the data has NaN: features, row 7, column 1; remove or replace such values");
+         "the data contains NaN: features, row 7, column 1; remove or replace such values");
     f.x[BAD][1] = -INFINITY;
     SAYS(ls_train_on_batch(f.model, f.features, f.labels), LS_ERR_NOT_FINITE,
-         "the data has -inf: features, row 7, column 1");
+         "the data contains -inf: features, row 7, column 1");
     f.x[BAD][1] = 3e38f;
     f.x[BAD][0] = 3e38f;
     SAYS(ls_fit_arrays(f.model, f.features, f.labels, .batch_size = 4, .epochs = 9, QUIET), LS_ERR_NOT_FINITE,
@@ -186,10 +187,10 @@ static void images_and_labels_that_are_not_finite(void **state)
     OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_mean_squared_error()));
     ls_array features = ls_array_of(LS_F32, LS_SHAPE(4, 2, 3, 1), x), labels = ls_array_of(LS_F32, LS_SHAPE(4), y);
     y[2] = INFINITY;
-    SAYS(ls_fit_arrays(model, features, labels, QUIET), LS_ERR_NOT_FINITE, "the data has inf: labels, row 2;");
+    SAYS(ls_fit_arrays(model, features, labels, QUIET), LS_ERR_NOT_FINITE, "the data contains inf: labels, row 2;");
     x[3][1][2][0] = NAN;
     SAYS(ls_fit_arrays(model, features, labels, QUIET), LS_ERR_NOT_FINITE,
-         "the data has NaN: features, row 3, element [1, 2, 0]");
+         "the data contains NaN: features, row 3, element [1, 2, 0]");
     ls_model_destroy(model);
     ls_context_close(ctx);
 }

@@ -206,17 +206,17 @@ takes() {
     [ "$(grep -c 'divided by 255' "$TMP/log")" = 1 ] || { cat "$TMP/log"; return 1; }
 }
 
-ALREADY='but the dataset has batches of'
+ALREADY='but the dataset already has batches of'
 check "the programs build" builds
 check "ls_rescaling(1 / 255) is an error with 1.0/255" says rescaling 'LS_ERR_INVALID: .*scale is 0.*1\.0/255.*'
 check "ls_rescaling(LS_ZERO) is not an error" runs rescaling-zero
 check "ls_sgd(0) prints its rate 0.01, once" says rate 'Optimizer sgd, learning rate 0\.01' 'Epoch 1/2' '.*' 'Epoch 2/2'
 check "ls_sgd(LS_ZERO) prints its rate 0" says rate-zero 'Optimizer sgd, learning rate 0' 'Epoch 1/2'
-check "a column of uint8 keeps its values" takes bytes-1 51 'is no image and is not'
-check "four columns of uint8 keep their values" takes bytes-2 204 'is no image and is not'
-check "gray images of uint8 are divided by 255" takes bytes-3 '0\.8' 'is divided .* as an image'
-check "images of uint8 with channels are divided by 255" takes bytes-4 '0\.8' 'is divided .* as an image'
+check "a column of uint8 keeps its values" takes bytes-1 51 'is not an image: it is not'
+check "four columns of uint8 keep their values" takes bytes-2 204 'is not an image: it is not'
+check "gray images of uint8 are divided by 255" takes bytes-3 '0\.8' 'is an image: it is divided'
+check "images of uint8 with channels are divided by 255" takes bytes-4 '0\.8' 'is an image: it is divided'
 check "a batch size that contradicts the dataset's is an error" says batches \
-    "LS_ERR_INVALID: batch_size is 8, $ALREADY 4 .*" "LS_ERR_INVALID: validation_batch_size is 3, $ALREADY 2 .*" \
-    "LS_ERR_INVALID: batch_size is 16, $ALREADY 4 .*" "LS_ERR_INVALID: batch_size is 32, $ALREADY 4 .*"
+    "LS_ERR_INVALID: batch_size is 8, $ALREADY 4; .*" "LS_ERR_INVALID: validation_batch_size is 3, $ALREADY 2; .*" \
+    "LS_ERR_INVALID: batch_size is 16, $ALREADY 4; .*" "LS_ERR_INVALID: batch_size is 32, $ALREADY 4; .*"
 finish

@@ -46,7 +46,7 @@ static ls_status open_one(ls_callback_list *list, const ls_callback *spec, ls_ca
     if (spec->kind == LS_CALLBACK_FUNCTIONS)
         return LS_OK;
     if ((size_t)spec->kind >= KINDS)
-        return ls_fail(LS_ERR_INVALID, "there is no callback number %d", (int)spec->kind);
+        return ls_fail(LS_ERR_INVALID, "unknown callback kind %d", (int)spec->kind);
     *out = (ls_callback){ .kind = spec->kind, .of = spec->of };
     return builtins[spec->kind]->open(&spec->of, &list->facts, out);
 }
@@ -58,7 +58,7 @@ ls_status ls_callbacks_open(ls_callback_list *list, const ls_callback *specs, si
     if (count == 0)
         return LS_OK;
     if (!specs)
-        return ls_fail(LS_ERR_INVALID, "%s: %zu callbacks were announced, but not given", facts->call, count);
+        return ls_fail(LS_ERR_INVALID, "%s: callbacks is NULL but callback_count is %zu", facts->call, count);
     list->all = calloc(count, sizeof(*list->all));
     if (!list->all)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu callbacks", count);
@@ -132,8 +132,8 @@ FILE *ls_callback_out(const ls_callback_facts *facts)
 
 void ls_callback_warn(const ls_callback_facts *facts, const char *name, const char *path)
 {
-    ls_log_write(ls_callback_log(facts), LS_LOG_WARNING, "%s: cannot write '%s': %s; training goes on without it", name,
-                 path, ls_last_error());
+    ls_log_write(ls_callback_log(facts), LS_LOG_WARNING,
+                 "%s: cannot write '%s': %s; training continues without this file", name, path, ls_last_error());
 }
 
 void ls_put_python_f64(ls_text *text, double value)

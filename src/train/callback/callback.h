@@ -109,7 +109,7 @@ bool ls_monitor_value(const ls_monitor *monitor, const ls_logs *logs, double *ou
 bool ls_monitor_is_better(const ls_monitor *monitor, double value, double than);
 
 /* The values of a call, and their names for messages: "loss, accuracy, val_loss". */
-bool ls_callback_gives(const ls_callback_facts *facts, const char *name);
+bool ls_callback_has_value(const ls_callback_facts *facts, const char *name);
 void ls_callback_names(const ls_callback_facts *facts, ls_text *out);
 
 /* Saved state: the monitored name, numbers, optional further bytes. Loading checks name and

@@ -104,7 +104,7 @@ static void put_value(ls_text *line, const char *key, const ls_logs *logs)
 static void cut(csv_logger *c, int64_t bytes)
 {
     if (c->file.fd >= 0)
-        ls_append_cut(&c->file, bytes);
+        ls_append_truncate(&c->file, bytes);
     else if (bytes < c->file.bytes)
         c->file.bytes = c->first = bytes;
 }
@@ -112,7 +112,7 @@ static void cut(csv_logger *c, int64_t bytes)
 static ls_status write_row(csv_logger *c, const ls_text *line)
 {
     if (line->failed)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a line");
+        return ls_fail(LS_ERR_MEMORY, "no memory for a row");
     if (c->file.fd >= 0)
         return ls_append_write(&c->file, line->data, line->length);
     c->file.bytes += (int64_t)line->length;
@@ -125,9 +125,9 @@ static ls_status write_row(csv_logger *c, const ls_text *line)
 static ls_status write_rows(csv_logger *c)
 {
     LS_TRY(ls_append_open(&c->file, c->options.path));
-    ls_append_cut(&c->file, c->first);
+    ls_append_truncate(&c->file, c->first);
     if (c->rows.failed)
-        return ls_fail(LS_ERR_MEMORY, "no memory for its rows");
+        return ls_fail(LS_ERR_MEMORY, "no memory for the rows");
     return c->rows.length ? ls_append_write(&c->file, c->rows.data, c->rows.length) : LS_OK;
 }
 
@@ -216,9 +216,9 @@ static ls_status load(void *user, const void *bytes, size_t count)
 static ls_status check(const ls_csv_logger_options *o)
 {
     if (!o->path || !o->path[0])
-        return ls_fail(LS_ERR_INVALID, NAME ": the name of a file is needed");
+        return ls_fail(LS_ERR_INVALID, NAME ": needs a file name");
     if (o->separator && strlen(o->separator) != 1)
-        return ls_fail(LS_ERR_INVALID, NAME ": the separator \"%s\" is not one character", o->separator);
+        return ls_fail(LS_ERR_INVALID, NAME ": the separator must be one character, got \"%s\"", o->separator);
     return LS_OK;
 }
 

@@ -133,10 +133,11 @@ static ls_status load(void *user, const void *bytes, size_t count)
 static ls_status check(const ls_early_stopping_options *o)
 {
     if (o->patience < 0 || o->start_from_epoch < 0)
-        return ls_fail(LS_ERR_INVALID, NAME ": patience is %" PRId64 ", start_from_epoch %" PRId64, o->patience,
-                       o->start_from_epoch);
+        return ls_fail(LS_ERR_INVALID,
+                       NAME ": patience and start_from_epoch must not be negative (got %" PRId64 " and %" PRId64 ")",
+                       o->patience, o->start_from_epoch);
     if (!isfinite(o->baseline))
-        return ls_fail(LS_ERR_INVALID, NAME ": baseline is %g", o->baseline);
+        return ls_fail(LS_ERR_INVALID, NAME ": baseline must be finite, got %g", o->baseline);
     return LS_OK;
 }
 
@@ -146,8 +147,11 @@ static ls_status open_weights(early_stopping *e)
     for (size_t i = 0; i < ls_model_variable_count(model); i++)
         e->weight_bytes += variable_of(model, i)->bytes;
     e->weights = calloc(1, e->weight_bytes + 1);
-    return e->weights ? LS_OK
-                      : ls_fail(LS_ERR_MEMORY, NAME ": no memory to keep the best weights, %zu bytes", e->weight_bytes);
+    return e->weights
+               ? LS_OK
+               : ls_fail(LS_ERR_MEMORY,
+                         NAME ": no memory to keep the best weights (%zu bytes); set restore_best_weights to false",
+                         e->weight_bytes);
 }
 
 static ls_status open_state(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out)

@@ -54,8 +54,8 @@ static ls_status read_field(const char *pattern, const char **at, field *out)
     size_t length = strcspn(*at, ":}");
     *out = (field){ .precision = -1 };
     if (length == 0 || length >= sizeof(out->name))
-        return ls_fail(LS_ERR_INVALID, NAME ": '%s': a name is needed behind '{', as in {epoch:02d}; {{ is a brace",
-                       pattern);
+        return ls_fail(LS_ERR_INVALID,
+                       NAME ": '%s': '{' must be followed by a name, as in {epoch:02d}; write {{ for a brace", pattern);
     memcpy(out->name, *at, length);
     *at += length;
     if (**at == ':') {
@@ -70,7 +70,7 @@ static ls_status read_field(const char *pattern, const char **at, field *out)
             out->type = *(*at)++;
     }
     if (**at != '}' || out->width > 64 || out->precision > 32)
-        return ls_fail(LS_ERR_INVALID, NAME ": '%s': {%s} can be written with :02d, :.3f, :.2e or :g, not otherwise",
+        return ls_fail(LS_ERR_INVALID, NAME ": '%s': {%s} has an unknown format; use one like :02d, :.3f, :.2e or :g",
                        pattern, out->name);
     ++*at;
     return LS_OK;
@@ -102,7 +102,7 @@ static bool find_value(const model_checkpoint *c, const char *name, const ls_log
         return true;
     }
     if (!logs)
-        return ls_callback_gives(&c->facts, name);
+        return ls_callback_has_value(&c->facts, name);
     ls_monitor any = { .name = name };
     if (!ls_monitor_value(&any, logs, out))
         *out = NAN; /* an epoch that was cut has no validation */
@@ -125,12 +125,12 @@ static ls_status check_field(const model_checkpoint *c, const field *f)
         if (is_writable(f, whole))
             return LS_OK;
         return ls_fail(LS_ERR_INVALID, NAME ": '%s': {%s} is %s", c->options.path, f->name,
-                       whole ? "a whole number: write it as :02d" : "not a whole number: write it as :.3f");
+                       whole ? "a whole number; use a format like :02d" : "not a whole number; use a format like :.3f");
     }
     ls_text known = { 0 };
     ls_callback_names(&c->facts, &known);
     ls_status status =
-        ls_fail(LS_ERR_NOT_FOUND, NAME ": '%s': there is no {%s}; there are epoch, %s%s", c->options.path, f->name,
+        ls_fail(LS_ERR_NOT_FOUND, NAME ": '%s': unknown name {%s}; the names are epoch, %s%s", c->options.path, f->name,
                 c->options.save_freq > 0 ? "batch, " : "", ls_text_get(&known));
     ls_text_free(&known);
     return status;
@@ -154,7 +154,7 @@ static ls_status put_path(const model_checkpoint *c, const ls_logs *logs, ls_tex
             continue;
         }
         if (*at++ == '}')
-            return ls_fail(LS_ERR_INVALID, NAME ": '%s': a '}' without its '{'; }} is a brace", pattern);
+            return ls_fail(LS_ERR_INVALID, NAME ": '%s': '}' without '{'; write }} for a brace", pattern);
         LS_TRY(read_field(pattern, &at, &f));
         if (!logs)
             LS_TRY(check_field(c, &f));
@@ -194,7 +194,7 @@ static ls_status make_folder_of(const char *path)
         return LS_OK;
     int length = snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
     if (length < 0 || (size_t)length >= sizeof(folder))
-        return ls_fail(LS_ERR_IO, "the name of folder '%.100s...' is too long", path);
+        return ls_fail(LS_ERR_IO, "the folder name '%.100s...' is too long", path);
     return ls_make_folders(folder);
 }
 
@@ -218,7 +218,7 @@ static ls_status write_by_one(const model_checkpoint *c, const ls_model *model, 
 {
     ls_peers *peers = ls_model_graph(c->facts.job->model)->context->peers;
     bool failed = false;
-    LS_TRY(ls_peers_any(peers, "that weights are written", &failed));
+    LS_TRY(ls_peers_any(peers, "whether weights can be written", &failed));
     bool quiet = ls_callback_is_quiet(&c->facts);
     failed = !quiet && !write_or_warn(c, model, path);
     LS_TRY(ls_peers_any(peers, "whether weights were written", &failed));
@@ -295,11 +295,12 @@ static ls_status check(model_checkpoint *c)
     const ls_model_checkpoint_options *o = &c->options;
     ls_text path = { 0 };
     if (!o->path || !o->path[0])
-        return ls_fail(LS_ERR_INVALID, NAME ": the name of a file is needed");
+        return ls_fail(LS_ERR_INVALID, NAME ": needs a file name");
     if (o->save_freq < 0)
-        return ls_fail(LS_ERR_INVALID, NAME ": save_freq is %" PRId64, o->save_freq);
+        return ls_fail(LS_ERR_INVALID, NAME ": save_freq must not be negative, got %" PRId64, o->save_freq);
     if (!isfinite(o->initial_value_threshold))
-        return ls_fail(LS_ERR_INVALID, NAME ": initial_value_threshold is %g", o->initial_value_threshold);
+        return ls_fail(LS_ERR_INVALID, NAME ": initial_value_threshold must be finite, got %g",
+                       o->initial_value_threshold);
     ls_status status = put_path(c, NULL, &path);
     bool here = !ls_callback_is_quiet(&c->facts); /* false if another worker writes */
     /* also checks that the format can hold this model */

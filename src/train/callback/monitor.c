@@ -27,7 +27,7 @@ static int find_given(const ls_callback_facts *facts, const char *name)
     return found;
 }
 
-bool ls_callback_gives(const ls_callback_facts *facts, const char *name)
+bool ls_callback_has_value(const ls_callback_facts *facts, const char *name)
 {
     return find_given(facts, name) >= 0;
 }
@@ -45,8 +45,9 @@ static ls_status refuse_name(const char *callback, const char *name, const ls_ca
     ls_callback_names(facts, &known);
     bool unvalidated =
         !facts->validates && strncmp(name, VAL, strlen(VAL)) == 0 && find_result(facts->job, name + strlen(VAL)) >= 0;
-    ls_status status = ls_fail(LS_ERR_NOT_FOUND, "%s: there is no \"%s\" to monitor: training gives %s%s", callback,
-                               name, ls_text_get(&known), unvalidated ? "; there is no validation data" : "");
+    ls_status status =
+        ls_fail(LS_ERR_NOT_FOUND, "%s: cannot monitor \"%s\": training has no such value; the values are %s%s",
+                callback, name, ls_text_get(&known), unvalidated ? "; for val_ values give validation data" : "");
     ls_text_free(&known);
     return status;
 }
@@ -69,9 +70,9 @@ ls_status ls_monitor_open(ls_monitor *monitor, const char *callback, const char 
     if (found < 0)
         return refuse_name(callback, monitor->name, facts);
     if (!(monitor->min_delta < INFINITY))
-        return ls_fail(LS_ERR_INVALID, "%s: min_delta is %g", callback, min_delta);
+        return ls_fail(LS_ERR_INVALID, "%s: min_delta must be finite, got %g", callback, min_delta);
     if (mode < LS_MODE_AUTO || mode > LS_MODE_MAX)
-        return ls_fail(LS_ERR_INVALID, "%s: there is no mode number %d", callback, (int)mode);
+        return ls_fail(LS_ERR_INVALID, "%s: unknown mode %d", callback, (int)mode);
     monitor->rises = mode == LS_MODE_AUTO ? rises_by_itself(facts->job, (size_t)found) : mode == LS_MODE_MAX;
     return LS_OK;
 }
@@ -103,7 +104,7 @@ ls_status ls_callback_pack(const ls_callback_bytes *parts, void **bytes, size_t 
     size_t name = strlen(parts->monitor) + 1, all = name + parts->number_bytes + parts->more_bytes;
     char *to = malloc(all);
     if (!to)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of a callback's state", all);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the state of a callback (%zu bytes)", all);
     memcpy(to, parts->monitor, name);
     memcpy(to + name, parts->numbers, parts->number_bytes);
     if (parts->more_bytes)
@@ -117,12 +118,14 @@ ls_status ls_callback_unpack(const ls_callback_bytes *parts, const char *callbac
 {
     const char *from = bytes, *end = count ? memchr(from, '\0', count) : NULL;
     if (!end)
-        return ls_fail(LS_ERR_DATA, "the saved state of %s is damaged", callback);
+        return ls_fail(LS_ERR_DATA, "the saved state of %s is damaged; resume from another checkpoint", callback);
     if (strcmp(from, parts->monitor) != 0)
-        return ls_fail(LS_ERR_INVALID, "the saved %s watched \"%s\", this one \"%s\"", callback, from, parts->monitor);
+        return ls_fail(LS_ERR_INVALID,
+                       "the saved %s monitored \"%s\" but this one monitors \"%s\"; use the same monitor", callback,
+                       from, parts->monitor);
     size_t name = (size_t)(end - from) + 1;
     if (count != name + parts->number_bytes + parts->more_bytes)
-        return ls_fail(LS_ERR_INVALID, "the saved state of %s has %zu bytes, here it has %zu", callback, count,
+        return ls_fail(LS_ERR_INVALID, "the saved state of %s has %zu bytes but this run needs %zu", callback, count,
                        name + parts->number_bytes + parts->more_bytes);
     memcpy(parts->numbers, from + name, parts->number_bytes);
     if (parts->more_bytes)

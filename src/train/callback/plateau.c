@@ -19,8 +19,10 @@ static ls_status check_rate_is_free(const char *name, const ls_callback_facts *f
     const ls_job *job = facts->job;
     if (job->optimizer.options.schedule.kind == LS_SCHEDULE_CONSTANT)
         return LS_OK;
-    return ls_fail(LS_ERR_INVALID, "%s: the optimizer of model \"%s\" has a schedule, which says the rate", name,
-                   ls_model_name(job->model));
+    return ls_fail(
+        LS_ERR_INVALID,
+        "%s: the optimizer of model \"%s\" has a learning rate schedule; remove the schedule or this callback", name,
+        ls_model_name(job->model));
 }
 
 /* ---- ReduceLROnPlateau ---- */
@@ -102,11 +104,13 @@ static ls_status check(const plateau *p)
 {
     const ls_reduce_lr_on_plateau_options *o = &p->options;
     if (!(p->factor >= 0 && p->factor < 1))
-        return ls_fail(LS_ERR_INVALID, NAME ": factor is %g, it goes from 0 to below 1", p->factor);
+        return ls_fail(LS_ERR_INVALID, NAME ": factor must be at least 0 and below 1, got %g", p->factor);
     if (o->patience < 0 || o->cooldown < 0)
-        return ls_fail(LS_ERR_INVALID, NAME ": patience is %" PRId64 ", cooldown %" PRId64, o->patience, o->cooldown);
+        return ls_fail(LS_ERR_INVALID,
+                       NAME ": patience and cooldown must not be negative (got %" PRId64 " and %" PRId64 ")",
+                       o->patience, o->cooldown);
     if (!(o->min_lr >= 0 && o->min_lr <= 1e30))
-        return ls_fail(LS_ERR_INVALID, NAME ": min_lr is %g", o->min_lr);
+        return ls_fail(LS_ERR_INVALID, NAME ": min_lr must be from 0 to 1e30, got %g", o->min_lr);
     return check_rate_is_free(NAME, &p->facts);
 }
 
@@ -161,7 +165,7 @@ static ls_status open_scheduler(const ls_callback_spec *spec, const ls_callback_
     if (!facts->trains)
         return LS_OK;
     if (!spec->learning_rate_scheduler.schedule)
-        return ls_fail(LS_ERR_INVALID, SCHEDULER ": a function is needed, of epoch and rate");
+        return ls_fail(LS_ERR_INVALID, SCHEDULER ": needs a function of epoch and rate");
     return check_rate_is_free(SCHEDULER, facts);
 }
 

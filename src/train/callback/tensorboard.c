@@ -23,10 +23,10 @@
 #define NAME_BYTES 160 /* of a file, which contains the host name */
 
 /* Saved state of a folder: its file, and its size after the last step or complete epoch. */
-typedef struct place {
+typedef struct file_position {
     int64_t bytes;
     char file[NAME_BYTES]; /* "": none yet */
-} place;
+} file_position;
 
 typedef struct writer {
     const char *folder; /* of log_dir: "train" */
@@ -37,15 +37,15 @@ typedef struct writer {
     bool failed;
 } writer;
 
-typedef enum part { TRAIN, VALIDATION, PARTS } part;
+typedef enum stream { TRAIN, VALIDATION, STREAMS } stream;
 
 typedef struct tensorboard {
     ls_tensorboard_options options;
     ls_callback_facts facts;
     const char *folder;
     bool quiet; /* another worker writes */
-    writer writers[PARTS];
-    place now[PARTS];
+    writer writers[STREAMS];
+    file_position now[STREAMS];
 } tensorboard;
 
 /* ---- Records ---- */
@@ -153,15 +153,15 @@ static void put_scalar(ls_text *to, tag named, int64_t step, double value)
 
 /* ---- Files ---- */
 
-static ls_status path_of(const tensorboard *t, part p, char path[PATH_MAX])
+static ls_status path_of(const tensorboard *t, stream p, char path[PATH_MAX])
 {
     const char *file = t->now[p].file;
     int length = snprintf(path, PATH_MAX, "%s/%s%s%s", t->folder, t->writers[p].folder, file[0] ? "/" : "", file);
-    return length < PATH_MAX ? LS_OK : ls_fail(LS_ERR_IO, "the name of folder '%.100s...' is too long", t->folder);
+    return length < PATH_MAX ? LS_OK : ls_fail(LS_ERR_IO, "the folder name '%.100s...' is too long", t->folder);
 }
 
 /* Two runs of one process may begin in the same second. */
-static ls_status make_file(tensorboard *t, part p, char path[PATH_MAX])
+static ls_status make_file(tensorboard *t, stream p, char path[PATH_MAX])
 {
     char host[64] = "localhost";
     gethostname(host, sizeof(host) - 1);
@@ -175,23 +175,24 @@ static ls_status make_file(tensorboard *t, part p, char path[PATH_MAX])
             return LS_OK;
         }
         if (errno != EEXIST)
-            return ls_fail(LS_ERR_IO, "cannot make '%s': %s", path, strerror(errno));
+            return ls_fail(LS_ERR_IO, "cannot create '%s': %s", path, strerror(errno));
     }
-    return ls_fail(LS_ERR_IO, "'%s' and 999 others are there already", path);
+    return ls_fail(LS_ERR_IO, "cannot create '%s': this file and 999 with other numbers exist; remove old event files",
+                   path);
 }
 
 /* Not when training begins, because a saved state may be loaded after that. */
-static ls_status open_file(tensorboard *t, part p)
+static ls_status open_file(tensorboard *t, stream p)
 {
     char path[PATH_MAX];
     writer *w = &t->writers[p];
     LS_TRY(path_of(t, p, path));
     if (t->now[p].file[0] != '\0' && access(path, W_OK) == 0) {
         LS_TRY(ls_append_open(&w->file, path));
-        ls_append_cut(&w->file, t->now[p].bytes);
+        ls_append_truncate(&w->file, t->now[p].bytes);
         return LS_OK;
     }
-    t->now[p] = (place){ .bytes = 0 };
+    t->now[p] = (file_position){ .bytes = 0 };
     LS_TRY(make_file(t, p, path));
     LS_TRY(ls_append_open(&w->file, path));
     ls_text first = { 0 };
@@ -204,7 +205,7 @@ static ls_status open_file(tensorboard *t, part p)
 
 /* Writes all at once, so that a full disk leaves complete events. `keeps`: a resumed run keeps
  * them. */
-static void flush(tensorboard *t, part p, bool keeps)
+static void flush(tensorboard *t, stream p, bool keeps)
 {
     writer *w = &t->writers[p];
     ls_status status = LS_OK;
@@ -235,7 +236,7 @@ static void flush(tensorboard *t, part p, bool keeps)
 
 /* ---- Events ---- */
 
-static void open_early(tensorboard *t, part p)
+static void open_early(tensorboard *t, stream p)
 {
     writer *w = &t->writers[p];
     if (w->file.fd >= 0 || w->failed || t->quiet)
@@ -309,9 +310,9 @@ static void take_over(void *user)
     if (!t->quiet)
         return;
     t->quiet = false;
-    for (int p = 0; p < PARTS; p++) {
+    for (int p = 0; p < STREAMS; p++) {
         writer *w = &t->writers[p];
-        t->now[p] = (place){ .bytes = 0 };
+        t->now[p] = (file_position){ .bytes = 0 };
         ls_text_free(&w->records);
         w->records = w->last[1];
         w->last[1] = (ls_text){ 0 };
@@ -332,23 +333,24 @@ static ls_status save(void *user, void **bytes, size_t *count)
 static ls_status load(void *user, const void *bytes, size_t count)
 {
     tensorboard *t = user;
-    place loaded[PARTS];
+    file_position loaded[STREAMS];
     const ls_callback_bytes parts = { .monitor = "", .numbers = loaded, .number_bytes = sizeof(loaded) };
     LS_TRY(ls_callback_unpack(&parts, NAME, bytes, count));
-    for (int p = 0; p < PARTS; p++)
+    for (int p = 0; p < STREAMS; p++)
         if (loaded[p].bytes < 0 || !memchr(loaded[p].file, '\0', NAME_BYTES) || strchr(loaded[p].file, '/'))
-            return ls_fail(LS_ERR_DATA, "the saved state of " NAME " is damaged");
+            return ls_fail(LS_ERR_DATA, "the saved state of " NAME " is damaged; resume from another checkpoint");
     memcpy(t->now, loaded, sizeof(loaded));
     return LS_OK;
 }
 
-static ls_status try_folder(const tensorboard *t, part p)
+static ls_status try_folder(const tensorboard *t, stream p)
 {
     char path[PATH_MAX];
     LS_TRY(path_of(t, p, path));
     LS_TRY(ls_make_folders(path));
-    return access(path, W_OK | X_OK) == 0 ? LS_OK
-                                          : ls_fail(LS_ERR_IO, "cannot write into '%s': %s", path, strerror(errno));
+    return access(path, W_OK | X_OK) == 0
+               ? LS_OK
+               : ls_fail(LS_ERR_IO, "cannot write to the folder '%s': %s", path, strerror(errno));
 }
 
 static ls_status open_state(const ls_callback_spec *spec, const ls_callback_facts *facts, ls_callback *out)
@@ -369,7 +371,7 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
     out->save = save;
     out->load = load;
     if (o->update_freq < 0)
-        return ls_fail(LS_ERR_INVALID, NAME ": update_freq is %" PRId64, o->update_freq);
+        return ls_fail(LS_ERR_INVALID, NAME ": update_freq must not be negative, got %" PRId64, o->update_freq);
     if (t->quiet)
         return LS_OK;
     if (facts->trains)
@@ -380,7 +382,7 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
 static void close_state(void *user)
 {
     tensorboard *t = user;
-    for (int p = 0; p < PARTS; p++) {
+    for (int p = 0; p < STREAMS; p++) {
         ls_text_free(&t->writers[p].records);
         ls_text_free(&t->writers[p].last[0]);
         ls_text_free(&t->writers[p].last[1]);

@@ -13,7 +13,7 @@ static ls_status write_content(ls_job *job, const char *dir, const ls_content *c
     const ls_file_ops *ops = job->file_ops ? job->file_ops : &ls_system_file_ops;
     int lock = -1;
     size_t bytes = 0;
-    if (!ls_checkpoint_writer_makes_room(job->writer, dir))
+    if (!ls_checkpoint_writer_wait_idle(job->writer, dir))
         LS_TRY(ls_checkpoint_lock(ops, dir, &lock));
     ls_status status = ls_checkpoint_write(ops, dir, content, (ls_permission){ .ask = NULL }, &bytes);
     if (status == LS_OK)
@@ -25,16 +25,9 @@ static ls_status write_content(ls_job *job, const char *dir, const ls_content *c
 
 static ls_status save(ls_job *job, const char *dir)
 {
-    ls_facts facts;
     ls_content *content = NULL;
-    ls_state_extras extras = { .facts = &facts, .history = job->fit ? *job->fit->history : NULL };
-    LS_TRY(ls_facts_make(job, &facts));
-    if (job->writer)
-        ls_checkpoint_writer_extras(job->writer, &extras);
-    ls_status status = ls_content_make(job, &extras, &content);
-    ls_facts_free(&facts);
-    if (status == LS_OK)
-        status = write_content(job, dir, content);
+    LS_TRY(ls_job_content(job, &content));
+    ls_status status = write_content(job, dir, content);
     ls_content_destroy(content);
     return status;
 }
@@ -45,7 +38,7 @@ ls_status ls_checkpoint_save(ls_model *model, const char *dir)
     LS_OWN_FP_MODE;
     ls_use use;
     if (!dir)
-        return ls_fail(LS_ERR_INVALID, "ls_checkpoint_save: a folder is needed");
+        return ls_fail(LS_ERR_INVALID, "ls_checkpoint_save: needs a folder (dir is NULL)");
     LS_TRY(ls_use_begin(&use, model, "ls_checkpoint_save", false));
     ls_status status = ls_graph_fill(ls_model_graph(model));
     if (status == LS_OK)
@@ -58,22 +51,16 @@ static ls_status restore(ls_job *job, const char *from, const ls_restore_options
 {
     ls_logger *log = &ls_model_graph(job->model)->context->log;
     ls_checkpoint *found = NULL;
-    ls_facts facts;
     char *difference = NULL;
     LS_TRY(ls_checkpoint_find(from, log, &found));
     if (!found)
-        return ls_fail(LS_ERR_NOT_FOUND, "there is no checkpoint in '%s'", from);
-    ls_status status = ls_facts_make(job, &facts);
-    if (status == LS_OK) {
-        status = ls_checkpoint_fits(
-            found, job, &facts, (ls_fits){ .in_fit = job->fit != NULL, .allow_other_bits = options->allow_other_bits },
-            &difference);
-        ls_facts_free(&facts);
-    }
+        return ls_fail(LS_ERR_NOT_FOUND, "no checkpoint found in '%s'", from);
+    ls_status status =
+        ls_checkpoint_fits(found, job, (ls_fits){ job->fit != NULL, options->allow_other_bits }, &difference);
     if (status == LS_OK)
         status = ls_checkpoint_put(found, job);
     if (status == LS_OK && difference)
-        ls_log_write(log, LS_LOG_WARNING, "'%s' is of a run with other bits: %s", found->path, difference);
+        ls_log_write(log, LS_LOG_WARNING, "'%s' was saved by a run with other bits: %s", found->path, difference);
     free(difference);
     ls_checkpoint_close(found);
     return status;
@@ -85,7 +72,8 @@ ls_status ls_checkpoint_restore_with(ls_model *model, const char *from, ls_resto
     LS_OWN_FP_MODE;
     ls_use use;
     if (!from)
-        return ls_fail(LS_ERR_INVALID, "ls_checkpoint_restore: a checkpoint, or a folder of them, is needed");
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_checkpoint_restore: needs a checkpoint or a folder of checkpoints (from is NULL)");
     LS_TRY(ls_use_begin(&use, model, "ls_checkpoint_restore", false));
     ls_status status = ls_graph_fill(ls_model_graph(model));
     if (status == LS_OK)

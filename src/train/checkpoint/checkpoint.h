@@ -50,6 +50,8 @@ typedef struct ls_facts {
     json_t *job, *fit, *bits; /* fit is null outside a fit */
 } ls_facts;
 ls_status ls_facts_make(ls_job *job, ls_facts *out);
+/* Takes ownership of `value`; fails if it or `object` is NULL. */
+ls_status ls_facts_put(json_t *object, const char *key, json_t *value);
 void ls_facts_free(ls_facts *facts);
 
 size_t ls_state_entry_count(const ls_state_entry *entry);
@@ -86,6 +88,8 @@ typedef struct ls_state_extras {
 } ls_state_extras;
 
 ls_status ls_content_make(ls_job *job, const ls_state_extras *extras, ls_content **out);
+/* The state of the job now; in a fit, with its history and its best result. */
+ls_status ls_job_content(ls_job *job, ls_content **out);
 void ls_content_destroy(ls_content *content);
 
 /* Opened and verified. */
@@ -103,12 +107,11 @@ ls_status ls_state_parse(const char *name, const char *text, size_t bytes, json_
 ls_status ls_state_text(const json_t *state, char **out, size_t *bytes);
 
 /* Checks that the job equals the saved one; the error names the differences. Different bits are an
- * error unless allowed; *difference then describes them, free() it. */
+ * error unless allowed; *difference (may be NULL) then describes them, free() it. */
 typedef struct ls_fits {
     bool in_fit, allow_other_bits;
 } ls_fits;
-ls_status ls_checkpoint_fits(const ls_checkpoint *checkpoint, ls_job *job, const ls_facts *facts, ls_fits how,
-                             char **difference);
+ls_status ls_checkpoint_fits(const ls_checkpoint *checkpoint, ls_job *job, ls_fits how, char **difference);
 
 /* ls_checkpoint_put restores all of the job's state, or nothing. The others leave *history
  * unchanged if no epoch was saved, and *best if it was of another monitor. */
@@ -125,7 +128,6 @@ typedef struct ls_named_checkpoint {
 
 /* Newest first; none if the folder does not exist. free() the list. */
 ls_status ls_checkpoints_list(const char *dir, ls_named_checkpoint **out, size_t *count);
-void ls_checkpoint_path(const char *dir, const ls_named_checkpoint *named, char out[PATH_MAX]);
 
 /* Opens the checkpoint `from`, or the newest complete one in that folder; warns for each that it
  * skips. *out is NULL if there is none. */
@@ -176,7 +178,7 @@ typedef struct ls_package {
 ls_status ls_checkpoint_pack(const ls_content *content, ls_package *out);
 ls_status ls_checkpoint_unpack(const ls_package *package, ls_checkpoint **out);
 /* Allocates a package whose bytes will be received. */
-ls_status ls_package_room(ls_package *package, const uint64_t size[LS_CHECKPOINT_FILES]);
+ls_status ls_package_allocate(ls_package *package, const uint64_t size[LS_CHECKPOINT_FILES]);
 size_t ls_package_bytes(const ls_package *package);
 void ls_package_free(ls_package *package);
 
@@ -225,8 +227,7 @@ void ls_checkpoint_writer_epoch(ls_checkpoint_writer *writer, const ls_results *
 void ls_checkpoint_writer_finish(ls_checkpoint_writer *writer);
 /* Whether the writer writes to this folder; if so, waits until it is idle, and it stays so until
  * its next call. */
-bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *writer, const char *dir);
-void ls_checkpoint_writer_extras(const ls_checkpoint_writer *writer, ls_state_extras *extras);
+bool ls_checkpoint_writer_wait_idle(ls_checkpoint_writer *writer, const char *dir);
 /* Waits until everything is written. LS_ERR_UNSAVED: the last state could not be saved. */
 ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *writer);
 

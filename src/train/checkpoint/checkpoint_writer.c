@@ -63,7 +63,7 @@ struct ls_checkpoint_writer {
     ls_period every;
     int keep;
     double saved_at;   /* time of the last save */
-    int asked;         /* last value of options->save */
+    int requested;     /* last value of options->save */
     bool due, stopped; /* stopped: inside an epoch; nothing more to save */
     ls_position saved; /* position of the last order */
     int64_t saved_step;
@@ -104,7 +104,7 @@ static ls_status check_lease(void *user)
     if (holds)
         return LS_OK;
     ls_peers_depose(context_of(s)->peers);
-    return ls_fail(LS_ERR_PEER, "another worker goes on with the folder '%s'", s->options->checkpoint);
+    return ls_fail(LS_ERR_PEER, "another worker writes to the folder '%s' now", s->options->checkpoint);
 }
 
 static ls_status write_content(ls_checkpoint_writer *s, const ls_content *content, size_t *bytes)
@@ -175,13 +175,13 @@ static void report(ls_checkpoint_writer *s, const outcome *o)
     s->unsaved = o->failure;
     if (o->removed >= 0)
         ls_log_write(s->log, LS_LOG_WARNING,
-                     "'%s' is on a full disk: the checkpoint of step %" PRId64 " was removed to make room for step "
-                     "%" PRId64 "; keep fewer of them to avoid this",
+                     "the disk of '%s' is full: the checkpoint of step %" PRId64 " was removed to make room for step "
+                     "%" PRId64 "; keep fewer checkpoints (--keep) to avoid this",
                      s->options->checkpoint, o->removed, o->step);
     if (error)
         ls_log_write(s->log, LS_LOG_WARNING,
-                     "NO CHECKPOINT of step %" PRId64 " could be saved: %s; training goes on, %s", o->step, error,
-                     o->removed >= 0 ? "the other checkpoints stay" : "older checkpoints are as they were");
+                     "NO CHECKPOINT of step %" PRId64 " could be saved: %s; training continues, %s", o->step, error,
+                     o->removed >= 0 ? "the other checkpoints are kept" : "older checkpoints are unchanged");
     else
         ls_log_write(s->log, LS_LOG_INFO, "checkpoint of step %" PRId64 " saved in %.2f s, %zu bytes", o->step,
                      o->seconds, o->bytes);
@@ -227,7 +227,7 @@ static void wait_a_while(ls_checkpoint_writer *s)
 }
 
 /* Whether an order can be given now; `must`: waits until it can. */
-static bool take_room(ls_checkpoint_writer *s, bool must)
+static bool may_order(ls_checkpoint_writer *s, bool must)
 {
     pthread_mutex_lock(&s->mutex);
     while (must && s->next.content)
@@ -238,7 +238,7 @@ static bool take_room(ls_checkpoint_writer *s, bool must)
     return room;
 }
 
-static void give(ls_checkpoint_writer *s, ls_content *content, int64_t best)
+static void submit(ls_checkpoint_writer *s, ls_content *content, int64_t best)
 {
     if (!s->leads) {
         ls_content_destroy(s->kept);
@@ -252,24 +252,35 @@ static void give(ls_checkpoint_writer *s, ls_content *content, int64_t best)
     pthread_mutex_unlock(&s->mutex);
 }
 
-void ls_checkpoint_writer_extras(const ls_checkpoint_writer *s, ls_state_extras *extras)
+static ls_status make_content(ls_job *job, const ls_checkpoint_writer *s, const ls_facts *facts, ls_content **out)
 {
-    extras->other_bits = s->other_bits;
-    extras->best = &s->best;
-    extras->monitor = s->monitor;
+    ls_state_extras extras = { .facts = facts, .history = job->fit ? *job->fit->history : NULL };
+    if (s) {
+        extras.other_bits = s->other_bits;
+        extras.best = &s->best;
+        extras.monitor = s->monitor;
+    }
+    return ls_content_make(job, &extras, out);
+}
+
+ls_status ls_job_content(ls_job *job, ls_content **out)
+{
+    ls_facts facts;
+    LS_TRY(ls_facts_make(job, &facts));
+    ls_status status = make_content(job, job->writer, &facts, out);
+    ls_facts_free(&facts);
+    return status;
 }
 
 /* Copies the state for the thread. */
 static void save(ls_checkpoint_writer *s)
 {
     ls_content *content = NULL;
-    ls_state_extras extras = { .facts = &s->facts, .history = *s->job->fit->history };
-    ls_checkpoint_writer_extras(s, &extras);
-    ls_status status = ls_content_make(s->job, &extras, &content);
+    ls_status status = make_content(s->job, s, &s->facts, &content);
     if (status == LS_OK) {
         s->saved = s->job->position;
         s->saved_step = content->step;
-        give(s, content, s->best.known ? s->best.step : -1);
+        submit(s, content, s->best.known ? s->best.step : -1);
     } else if (s->leads) {
         outcome failed = { .removed = -1 };
         ls_error_keep(&failed.failure, status);
@@ -285,17 +296,17 @@ static void save_if_possible(ls_checkpoint_writer *s, bool must)
 {
     double start = ls_clock_now();
     collect(s);
-    if (!is_saved(s) && take_room(s, must))
+    if (!is_saved(s) && may_order(s, must))
         save(s);
     s->job->times.save += ls_clock_now() - start;
 }
 
-static bool was_asked(ls_checkpoint_writer *s)
+static bool is_requested(ls_checkpoint_writer *s)
 {
     int now = s->options->save ? *s->options->save : 0;
-    bool asked = now != s->asked;
-    s->asked = now;
-    return asked;
+    bool changed = now != s->requested;
+    s->requested = now;
+    return changed;
 }
 
 static void look_if_due(ls_checkpoint_writer *s, int64_t step)
@@ -311,7 +322,7 @@ bool ls_checkpoint_writer_wants(ls_checkpoint_writer *s, int64_t step)
     if (!s || !s->saves || s->stopped)
         return false;
     look_if_due(s, step);
-    return s->due || (s->options->save && *s->options->save != s->asked);
+    return s->due || (s->options->save && *s->options->save != s->requested);
 }
 
 void ls_checkpoint_writer_step(ls_checkpoint_writer *s, bool stopping)
@@ -320,10 +331,10 @@ void ls_checkpoint_writer_step(ls_checkpoint_writer *s, bool stopping)
     if (!s || !s->saves || s->stopped || ls_job_step(s->job, &step) != LS_OK)
         return;
     collect(s);
-    bool asked = was_asked(s);
+    bool requested = is_requested(s);
     look_if_due(s, step);
-    if (asked || stopping || s->due)
-        save_if_possible(s, asked || stopping);
+    if (requested || stopping || s->due)
+        save_if_possible(s, requested || stopping);
     s->stopped = stopping;
 }
 
@@ -351,7 +362,7 @@ void ls_checkpoint_writer_epoch(ls_checkpoint_writer *s, const ls_results *resul
     double value = NAN;
     if (!s || !s->saves || s->stopped)
         return;
-    bool of_validation = strncmp(s->monitor, "val_", 4) == 0, asked = was_asked(s);
+    bool of_validation = strncmp(s->monitor, "val_", 4) == 0, requested = is_requested(s);
     find_result(of_validation ? validation : results, s->monitor + (of_validation ? 4 : 0), &value);
     bool better = is_better(s, value);
     if (better) {
@@ -360,8 +371,8 @@ void ls_checkpoint_writer_epoch(ls_checkpoint_writer *s, const ls_results *resul
     }
     if (s->every.unit == LS_EVERY_EPOCHS && s->job->position.epoch % (int64_t)s->every.count == 0)
         s->due = true;
-    if (asked || better || s->due)
-        save_if_possible(s, asked || better);
+    if (requested || better || s->due)
+        save_if_possible(s, requested || better);
 }
 
 /* ---- Beginning ---- */
@@ -378,15 +389,15 @@ static bool is_larger_better(const char *monitor)
 static ls_status choose_monitor(ls_checkpoint_writer *s)
 {
     const ls_fit_facts *fit = s->job->fit;
-    const char *asked = s->options->monitor;
-    bool known = !asked;
-    snprintf(s->monitor, sizeof(s->monitor), "%s", asked ? asked : fit->validation ? "val_loss" : "loss");
+    const char *name = s->options->monitor;
+    bool known = !name;
+    snprintf(s->monitor, sizeof(s->monitor), "%s", name ? name : fit->validation ? "val_loss" : "loss");
     for (size_t i = 0; i < s->job->name_count && !known; i++)
-        known = strcmp(asked, s->job->names[i]) == 0 ||
-                (fit->validation && strncmp(asked, "val_", 4) == 0 && strcmp(asked + 4, s->job->names[i]) == 0);
+        known = strcmp(name, s->job->names[i]) == 0 ||
+                (fit->validation && strncmp(name, "val_", 4) == 0 && strcmp(name + 4, s->job->names[i]) == 0);
     if (!known)
-        return ls_fail(LS_ERR_NOT_FOUND, "ls_fit: monitor is \"%.80s\", but there is no such result%s", asked,
-                       fit->validation ? "" : " (without validation data there are none that begin with val_)");
+        return ls_fail(LS_ERR_NOT_FOUND, "ls_fit: monitor is \"%.80s\", but training has no such result%s", name,
+                       fit->validation ? "" : " (results that begin with val_ need validation data)");
     s->larger = is_larger_better(s->monitor);
     return LS_OK;
 }
@@ -401,15 +412,17 @@ static ls_status find(ls_checkpoint_writer *s)
     const ls_fit_options *o = s->options;
     const char *from = resume_from(o);
     if (!from)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: resume is \"auto\", but there is no folder for checkpoints");
+        return ls_fail(
+            LS_ERR_INVALID,
+            "ls_fit: resume is \"auto\", but no folder for checkpoints was given; set checkpoint (--checkpoint)");
     LS_TRY(ls_checkpoint_find(from, s->log, &s->found));
     if (!s->found) {
-        ls_log_always(s->log, "no checkpoint in '%s' yet: training begins with step 1", from);
+        ls_log_always(s->log, "no checkpoint in '%s' yet: training starts at step 1", from);
         return LS_OK;
     }
     s->resumes = true;
-    return ls_checkpoint_fits(s->found, s->job, &s->facts,
-                              (ls_fits){ .in_fit = true, .allow_other_bits = o->allow_other_bits }, &s->difference);
+    return ls_checkpoint_fits(s->found, s->job, (ls_fits){ .in_fit = true, .allow_other_bits = o->allow_other_bits },
+                              &s->difference);
 }
 
 static bool is_same_folder(const char *a, const char *b)
@@ -433,8 +446,7 @@ static ls_status clear_newer(const ls_checkpoint_writer *s)
         status = passed_over ? ls_checkpoint_set_aside(s->ops, dir, &list[i])
                              : ls_fail(LS_ERR_STATE,
                                        "'%s' has checkpoints of an earlier run, up to step %" PRId64
-                                       "; resume (--resume) goes on from there; or choose another folder, or remove "
-                                       "them",
+                                       "; resume from them (--resume), choose another folder, or remove them",
                                        dir, list[i].step);
     free(list);
     return status;
@@ -443,7 +455,9 @@ static ls_status clear_newer(const ls_checkpoint_writer *s)
 static ls_status start(ls_checkpoint_writer *s)
 {
     if (ls_thread_start(&s->thread, writer, s) != 0)
-        return ls_fail(LS_ERR_MEMORY, "no thread to write checkpoints with");
+        return ls_fail(
+            LS_ERR_MEMORY,
+            "cannot start the thread that writes checkpoints; end other programs, or train without checkpoints");
     s->started = true;
     return LS_OK;
 }
@@ -483,7 +497,8 @@ static ls_status open_writer(ls_checkpoint_writer *s)
         return ls_fail(LS_ERR_INVALID, "ls_fit: save_every is \"%.40s\": expected " LS_PERIODS, o->save_every);
     LS_TRY(choose_monitor(s));
     if (o->keep < LS_KEEP_ALL)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: keep is %d", o->keep);
+        return ls_fail(LS_ERR_INVALID, "ls_fit: keep must be positive, 0 (the default) or %d (all), got %d",
+                       LS_KEEP_ALL, o->keep);
     LS_TRY(ls_facts_make(s->job, &s->facts));
     s->saves = o->checkpoint != NULL;
     s->leads = s->saves && ls_is_chief(context_of(s));
@@ -516,7 +531,7 @@ ls_status ls_checkpoint_writer_open(ls_job *job, ls_checkpoint_writer **out)
     s->log = &context_of(s)->log;
     s->ops = job->file_ops ? job->file_ops : &ls_system_file_ops;
     s->keep = o->keep ? o->keep : 3;
-    s->asked = o->save ? *o->save : 0;
+    s->requested = o->save ? *o->save : 0;
     s->saved_at = ls_clock_now();
     pthread_mutex_init(&s->mutex, NULL);
     ls_cond_init(&s->changed);
@@ -549,7 +564,7 @@ static ls_status note_other_bits(ls_checkpoint_writer *s)
     if (!s->difference)
         return LS_OK;
     snprintf(text, sizeof(text), "from step %" PRId64 " on: %.900s", s->found->step, s->difference);
-    ls_log_write(s->log, LS_LOG_WARNING, "other bits than those of the run that was saved, %s", text);
+    ls_log_write(s->log, LS_LOG_WARNING, "later steps have other bits than in the saved run, %s", text);
     if (json_array_append_new(all, json_string(text)) != 0)
         return ls_fail(LS_ERR_MEMORY, "no memory to go on from a checkpoint");
     return LS_OK;
@@ -564,7 +579,7 @@ void ls_checkpoint_writer_log(ls_checkpoint_writer *s, ls_train_log *log)
         ls_train_log_resume(log, s->from, s->from_step, s->difference);
 }
 
-static ls_status put_back(ls_checkpoint_writer *s)
+static ls_status restore(ls_checkpoint_writer *s)
 {
     LS_TRY(note_other_bits(s));
     LS_TRY(ls_checkpoint_best(s->found, s->monitor, &s->best));
@@ -583,20 +598,20 @@ static void report_start(const ls_checkpoint_writer *s)
     const int64_t epochs = s->options->epochs ? s->options->epochs : 1;
     if (chief && at->epoch >= epochs)
         ls_log_always(s->log,
-                      "'%s' is the end of a run: %" PRId64 " epochs are done, step %" PRId64 "; %" PRId64
-                      " are asked for, there is nothing left to train",
+                      "nothing left to train: '%s' is the end of a run with %" PRId64 " epochs, at step %" PRId64
+                      ", and %" PRId64 " epochs are requested",
                       s->found->path, at->epoch, s->found->step, epochs);
     else if (chief)
-        ls_log_always(s->log,
-                      "going on from '%s': epoch %" PRId64 ", %" PRId64 " of its steps done, step %" PRId64 " in all",
-                      s->found->path, at->epoch + 1, at->step, s->found->step);
+        ls_log_always(
+            s->log, "continuing from '%s': epoch %" PRId64 ", %" PRId64 " of its steps done, step %" PRId64 " in total",
+            s->found->path, at->epoch + 1, at->step, s->found->step);
 }
 
 ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
 {
     if (!s || !s->found)
         return LS_OK;
-    LS_TRY(put_back(s));
+    LS_TRY(restore(s));
     report_start(s);
     snprintf(s->from, sizeof(s->from), "%s", s->found->path);
     if (s->saves && is_same_folder(s->options->checkpoint, resume_from(s->options)))
@@ -609,7 +624,7 @@ ls_status ls_checkpoint_writer_resume(ls_checkpoint_writer *s)
 ls_status ls_checkpoint_writer_resume_from(ls_checkpoint_writer *s, ls_checkpoint *found)
 {
     s->found = found;
-    ls_status status = put_back(s);
+    ls_status status = restore(s);
     ls_checkpoint_close(found);
     s->found = NULL;
     return status;
@@ -639,7 +654,7 @@ static bool is_listed(const ls_named_checkpoint *list, size_t count, int64_t ste
 }
 
 /* Writes the copy kept here if the lost chief did not complete or log that checkpoint. */
-static ls_status look_at_folder(ls_checkpoint_writer *s)
+static ls_status complete_folder(ls_checkpoint_writer *s)
 {
     const char *dir = s->options->checkpoint;
     ls_named_checkpoint *list = NULL;
@@ -658,7 +673,7 @@ static ls_status look_at_folder(ls_checkpoint_writer *s)
     LS_TRY(start(s));
     s->leads = true;
     if (missing)
-        give(s, s->kept, s->kept_best);
+        submit(s, s->kept, s->kept_best);
     else
         ls_content_destroy(s->kept);
     s->kept = NULL;
@@ -672,11 +687,12 @@ static ls_status take_over(ls_checkpoint_writer *s)
     LS_TRY(lock_again(s));
     LS_TRY(claim_lease(s));
     if (!there && s->saved_step >= 0)
-        ls_log_write(s->log, LS_LOG_WARNING,
-                     "the checkpoints that were saved in '%s' so far cannot be seen by worker %d, which goes on there; "
-                     "they need a folder that all workers can reach",
-                     s->options->checkpoint, ls_cluster_rank(context_of(s)));
-    return look_at_folder(s);
+        ls_log_write(
+            s->log, LS_LOG_WARNING,
+            "worker %d, which writes the checkpoints from now on, cannot see earlier ones in '%s'; use a folder "
+            "that all workers can reach",
+            ls_cluster_rank(context_of(s)), s->options->checkpoint);
+    return complete_folder(s);
 }
 
 void ls_checkpoint_writer_take_over(ls_checkpoint_writer *s)
@@ -689,8 +705,8 @@ void ls_checkpoint_writer_take_over(ls_checkpoint_writer *s)
     if (status == LS_OK)
         return;
     ls_log_write(s->log, LS_LOG_WARNING,
-                 "NO MORE CHECKPOINTS: worker %d cannot go on with those in '%s': %s (they need a folder that all "
-                 "workers can reach); training goes on",
+                 "NO MORE CHECKPOINTS: worker %d cannot continue those in '%s': %s; training continues; use a folder "
+                 "that all workers can reach",
                  ls_cluster_rank(context_of(s)), s->options->checkpoint, ls_last_error());
     ls_error_keep(&s->unsaved, status);
     s->saves = false;
@@ -718,7 +734,7 @@ static void wait_for_thread(ls_checkpoint_writer *s)
     ls_work_end();
 }
 
-bool ls_checkpoint_writer_makes_room(ls_checkpoint_writer *s, const char *dir)
+bool ls_checkpoint_writer_wait_idle(ls_checkpoint_writer *s, const char *dir)
 {
     if (!s || !s->leads || !is_same_folder(s->options->checkpoint, dir))
         return false;
@@ -738,11 +754,13 @@ static void end_thread(ls_checkpoint_writer *s)
     collect(s);
 }
 
-static ls_status last_is_saved(const ls_checkpoint_writer *s)
+static ls_status final_status(const ls_checkpoint_writer *s)
 {
     return s->unsaved.status == LS_OK
                ? LS_OK
-               : ls_fail(LS_ERR_UNSAVED, "training has ended, but its last state could not be saved to '%s': %.1000s",
+               : ls_fail(LS_ERR_UNSAVED,
+                         "training has ended, but its last checkpoint could not be saved to '%s': %.1000s; save the "
+                         "model elsewhere before the program ends",
                          s->options->checkpoint, s->unsaved.message);
 }
 
@@ -754,9 +772,10 @@ ls_status ls_checkpoint_writer_close(ls_checkpoint_writer *s)
     end_thread(s);
     s->job->times.flush = ls_clock_now() - start;
     if (s->failed > 0)
-        ls_log_write(s->log, LS_LOG_WARNING, "%" PRId64 " checkpoints could not be saved to '%s', %" PRId64 " were",
-                     s->failed, s->options->checkpoint, s->written);
-    ls_status status = last_is_saved(s);
+        ls_log_write(s->log, LS_LOG_WARNING,
+                     "%" PRId64 " checkpoints could not be saved to '%s'; %" PRId64 " were saved", s->failed,
+                     s->options->checkpoint, s->written);
+    ls_status status = final_status(s);
     ls_lease_end(&s->lease);
     if (s->lock >= 0)
         close(s->lock); /* releases the lock */

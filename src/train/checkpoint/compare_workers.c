@@ -16,16 +16,16 @@
 
 /* ---- Differences ---- */
 
-typedef struct two {
+typedef struct comparison {
     int a, b; /* ranks of the workers */
     ls_text text;
     size_t count;
     bool data; /* the data differs */
-} two;
+} comparison;
 
 static void differ(void *user, const char *path, const json_t *a, const json_t *b)
 {
-    two *d = user;
+    comparison *d = user;
     char of_a[LS_JSON_SHORT], of_b[LS_JSON_SHORT];
     d->data |= strncmp(path, "data/", 5) == 0;
     if (d->count++ < NAMED)
@@ -35,7 +35,7 @@ static void differ(void *user, const char *path, const json_t *a, const json_t *
 
 static ls_status fail_difference(int a, const char *text_a, int b, const char *text_b)
 {
-    two d = { .a = a, .b = b };
+    comparison d = { .a = a, .b = b };
     json_t *of_a = json_loads(text_a, 0, NULL), *of_b = json_loads(text_b, 0, NULL);
     static const char *const parts[] = { "job", "fit", "bits" };
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
@@ -43,10 +43,10 @@ static ls_status fail_difference(int a, const char *text_a, int b, const char *t
     if (d.count > NAMED)
         ls_text_add(&d.text, "; and %zu more", d.count - NAMED);
     if (d.data)
-        ls_text_put(&d.text, "; every worker is given the whole data, not a part of its own, and computes its own rows "
-                             "of each batch");
-    ls_status status = ls_fail(LS_ERR_PEER, "workers do not have the same job and data: %s",
-                               d.count ? ls_text_get(&d.text) : "but the difference is not to be seen");
+        ls_text_put(&d.text,
+                    "; give every worker the whole data, not a part: each computes its own rows of each batch");
+    ls_status status = ls_fail(LS_ERR_PEER, "the workers have different jobs or data: %s",
+                               d.count ? ls_text_get(&d.text) : "their descriptions differ, but not in a named value");
     ls_text_free(&d.text);
     json_decref(of_a);
     json_decref(of_b);
@@ -63,7 +63,7 @@ ls_status ls_workers_describe(ls_job *job, char **out)
     *out = all ? json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(all);
     ls_facts_free(&facts);
-    return *out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what this job is");
+    return *out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the description of this job");
 }
 
 /* All 0 for a lost worker. */
@@ -75,11 +75,11 @@ static ls_status fetch_text(ls_context *ctx, int from, uint64_t bytes, const cha
 {
     *out = bytes < MOST_TEXT ? calloc((size_t)bytes + 1, 1) : NULL;
     if (!*out)
-        return ls_fail(LS_ERR_MEMORY, "no memory for the %llu bytes that say what worker %d does",
-                       (unsigned long long)bytes, from);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the description of worker %d's job (%llu bytes)", from,
+                       (unsigned long long)bytes);
     if (from == ls_cluster_rank(ctx))
         memcpy(*out, own, (size_t)bytes);
-    return ls_cluster_broadcast(ctx, "what a job is", from, *out, (size_t)bytes);
+    return ls_cluster_broadcast(ctx, "the description of the job", from, *out, (size_t)bytes);
 }
 
 static ls_status explain(ls_context *ctx, const summary *all, int a, int b, const char *own)
@@ -104,7 +104,7 @@ static ls_status compare_texts(ls_context *ctx, const char *own)
     ls_hash_add(&hash, own, strlen(own));
     ls_hash_end(&hash, mine.hash);
     memset(all, 0, sizeof(all));
-    LS_TRY(ls_cluster_gather(ctx, "what a job is", &mine, sizeof(mine), all));
+    LS_TRY(ls_cluster_gather(ctx, "the description of the job", &mine, sizeof(mine), all));
     for (int r = 0; r < ls_cluster_size(ctx); r++) {
         if (all[r].bytes == 0)
             continue;
@@ -134,8 +134,8 @@ static ls_status warn_of_idle(ls_job *job)
             ls_text_add(&ranks, "%s%d", idle++ ? ", " : "", peers->members[i]);
     if (idle > 0 && ls_is_chief(graph->context))
         ls_log_write(&graph->context->log, LS_LOG_WARNING,
-                     "a batch of %lld samples has %d lanes for %d workers: %d of them (%s) compute nothing, and are "
-                     "there when another one is lost",
+                     "a batch of %lld samples has %d lanes for %d workers: %d of them (%s) compute nothing, but "
+                     "replace workers that are lost; use more lanes or a larger batch to employ them",
                      (long long)fit->data->first, plan->lanes, ls_peers_workers(peers), idle, ls_text_get(&ranks));
     ls_text_free(&ranks);
     return LS_OK;

@@ -31,9 +31,8 @@ ls_status ls_json_any_f64(const ls_json_at *at, double *out)
     return LS_OK;
 }
 
-static ls_status put(json_t *object, const char *key, json_t *value)
+ls_status ls_facts_put(json_t *object, const char *key, json_t *value)
 {
-    /* also fails if the value or the object is NULL */
     if (json_object_set_new(object, key, value) != 0)
         return ls_fail(LS_ERR_MEMORY, "no memory for a checkpoint's \"%s\"", key);
     return LS_OK;
@@ -41,7 +40,7 @@ static ls_status put(json_t *object, const char *key, json_t *value)
 
 static ls_status put_text(json_t *object, const char *key, const char *text)
 {
-    return put(object, key, ls_is_utf8(text) ? json_string(text) : json_string("(not UTF-8)"));
+    return ls_facts_put(object, key, ls_is_utf8(text) ? json_string(text) : json_string("(not UTF-8)"));
 }
 
 /* ---- Nodes ---- */
@@ -108,16 +107,16 @@ static ls_status put_hash(json_t *object, const ls_passes *passes)
     LS_TRY(ls_identify_data(passes->dataset, &is));
     if (is.sha256[0] == '\0')
         return LS_OK;
-    LS_TRY(put(object, "samples", json_integer(is.samples)));
-    return put(object, "sha256", json_string(is.sha256));
+    LS_TRY(ls_facts_put(object, "samples", json_integer(is.samples)));
+    return ls_facts_put(object, "sha256", json_string(is.sha256));
 }
 
 static ls_status put_data(json_t *object, const char *key, const ls_passes *passes)
 {
     json_t *data, *shapes;
-    LS_TRY(put(object, key, data = json_object()));
-    LS_TRY(put(data, "components", shapes = json_array()));
-    LS_TRY(put(data, "batches", json_integer(passes->steps)));
+    LS_TRY(ls_facts_put(object, key, data = json_object()));
+    LS_TRY(ls_facts_put(data, "components", shapes = json_array()));
+    LS_TRY(ls_facts_put(data, "batches", json_integer(passes->steps)));
     for (int i = 0; i < passes->spec.count; i++) {
         char text[LS_SHAPE_TEXT + 16], shape[LS_SHAPE_TEXT];
         snprintf(text, sizeof(text), "%s %s", ls_dtype_name(passes->spec.component[i].dtype),
@@ -187,10 +186,10 @@ static ls_status put_fixed(ls_job *job, const ls_facts *facts, bool in_fit)
         const ls_state_entry *e = &entries[i];
         bool is_lanes = strcmp(e->name, "lanes") == 0; /* lanes affect only the bits */
         if (e->kind == LS_STATE_FIXED && (in_fit || !e->of_fit))
-            status = put(is_lanes    ? facts->bits
-                         : e->of_fit ? facts->fit
-                                     : facts->job,
-                         is_lanes ? "lanes_asked_for" : e->name, ls_state_entry_json(e));
+            status = ls_facts_put(is_lanes    ? facts->bits
+                                  : e->of_fit ? facts->fit
+                                              : facts->job,
+                                  is_lanes ? "lanes_asked_for" : e->name, ls_state_entry_json(e));
     }
     free(entries);
     return status;
@@ -200,8 +199,8 @@ static ls_status put_job(ls_job *job, json_t *object)
 {
     LS_TRY(put_text(object, "model", ls_model_name(job->model)));
     json_t *losses, *metrics;
-    LS_TRY(put(object, "losses", losses = json_array()));
-    LS_TRY(put(object, "results", metrics = json_array()));
+    LS_TRY(ls_facts_put(object, "losses", losses = json_array()));
+    LS_TRY(ls_facts_put(object, "results", metrics = json_array()));
     int failed = 0;
     for (size_t i = 0; i < job->target_count; i++)
         failed |= json_array_append_new(losses, json_string(ls_loss_name(&job->targets[i].loss)));
@@ -215,19 +214,19 @@ static ls_status put_fit(const ls_fit_facts *fit, json_t *object)
     const ls_fit_options *o = fit->options;
     char hex[65];
     LS_TRY(hash_loss(fit->function->loss, hex));
-    LS_TRY(put(object, "layers_and_loss_sha256", json_string(hex)));
+    LS_TRY(ls_facts_put(object, "layers_and_loss_sha256", json_string(hex)));
     LS_TRY(put_data(object, "data", fit->data));
-    LS_TRY(put(object, "shuffle", json_boolean(!o->keep_order)));
-    LS_TRY(put(object, "steps_per_epoch", json_integer(o->steps_per_epoch)));
-    LS_TRY(put(object, "validation_split", ls_json_real(o->validation_split)));
+    LS_TRY(ls_facts_put(object, "shuffle", json_boolean(!o->keep_order)));
+    LS_TRY(ls_facts_put(object, "steps_per_epoch", json_integer(o->steps_per_epoch)));
+    LS_TRY(ls_facts_put(object, "validation_split", ls_json_real(o->validation_split)));
     if (fit->validation) {
         LS_TRY(put_data(object, "validation", fit->validation));
-        LS_TRY(put(object, "validation_batch_size", json_integer(fit->validation->spec.batch)));
+        LS_TRY(ls_facts_put(object, "validation_batch_size", json_integer(fit->validation->spec.batch)));
     }
     if (o->class_count == 0)
         return LS_OK;
     json_t *weights;
-    LS_TRY(put(object, "class_weights", weights = json_array()));
+    LS_TRY(ls_facts_put(object, "class_weights", weights = json_array()));
     for (size_t i = 0; i < o->class_count; i++)
         if (json_array_append_new(weights, ls_json_real(o->class_weights[i])) != 0)
             return ls_fail(LS_ERR_MEMORY, "no memory for the weights of %zu classes", o->class_count);
@@ -246,7 +245,7 @@ static ls_status put_bits(ls_job *job, const ls_fit_facts *fit, json_t *object)
     const ls_placement *placement = NULL; /* of the plan, which is created here */
     LS_TRY(ls_run_placement(graph, &fit->settings->run, fit->function->fetches, fit->function->fetch_count,
                             fit->data->first, &placement));
-    return put(object, "lanes", json_integer(placement->plan->lanes));
+    return ls_facts_put(object, "lanes", json_integer(placement->plan->lanes));
 }
 
 ls_status ls_facts_make(ls_job *job, ls_facts *out)

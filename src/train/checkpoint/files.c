@@ -36,7 +36,7 @@ static bool parse_name(const char *name, ls_named_checkpoint *out)
     return (out->replaced || *rest == '\0') && ls_parse_i64(digits, &out->step);
 }
 
-void ls_checkpoint_path(const char *dir, const ls_named_checkpoint *named, char out[PATH_MAX])
+static void checkpoint_path(const char *dir, const ls_named_checkpoint *named, char out[PATH_MAX])
 {
     snprintf(out, PATH_MAX, "%s/" STEP_NAME "%s", dir, named->step, named->replaced ? OLD : "");
 }
@@ -45,7 +45,7 @@ void ls_checkpoint_path(const char *dir, const ls_named_checkpoint *named, char 
 static ls_status check_length(const char *dir)
 {
     if (strlen(dir) + 128 > PATH_MAX)
-        return ls_fail(LS_ERR_INVALID, "the name of a folder for checkpoints has %zu letters, too many", strlen(dir));
+        return ls_fail(LS_ERR_INVALID, "the name of the folder for checkpoints is too long (%zu bytes)", strlen(dir));
     return LS_OK;
 }
 
@@ -111,7 +111,7 @@ static ls_status open_state(ls_checkpoint *c, const char *path)
     size_t bytes = 0;
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* a FIFO would block */
-        return ls_fail(LS_ERR_DATA, "'%s' is not a plain file", path);
+        return ls_fail(LS_ERR_DATA, "'%s' is not a regular file", path);
     LS_TRY(ls_file_read(path, STATE_LIMIT, &text, &bytes));
     ls_status status = ls_state_parse(path, text, bytes, &c->state);
     free(text);
@@ -128,10 +128,11 @@ static ls_status open_tensors(const ls_checkpoint *c, const char *name, const ch
     char hex[65];
     LS_TRY(ls_file_sha256(path, hex, &bytes));
     if (bytes != size)
-        return ls_fail(LS_ERR_DATA, "'%s' has %zu bytes, " LS_CHECKPOINT_STATE " says %zu", path, bytes, size);
+        return ls_fail(LS_ERR_DATA, "'%s' is damaged: it has %zu bytes, but " LS_CHECKPOINT_STATE " says %zu", path,
+                       bytes, size);
     if (strcmp(hex, expected) != 0)
-        return ls_fail(LS_ERR_DATA, "'%s' was changed: its SHA-256 is %s, " LS_CHECKPOINT_STATE " says %s", path, hex,
-                       expected);
+        return ls_fail(LS_ERR_DATA, "'%s' was changed: its SHA-256 is %s, but " LS_CHECKPOINT_STATE " says %s", path,
+                       hex, expected);
     return ls_safetensors_open(path, out);
 }
 
@@ -171,11 +172,11 @@ static ls_status find_newest(const char *dir, ls_logger *log, ls_checkpoint **ou
     LS_TRY(ls_checkpoints_list(dir, &list, &count));
     ls_status status = LS_OK;
     for (size_t i = 0; i < count; i++) {
-        ls_checkpoint_path(dir, &list[i], path);
+        checkpoint_path(dir, &list[i], path);
         status = open_checkpoint(path, out);
         if (status == LS_OK || status == LS_ERR_MEMORY)
             break;
-        ls_log_write(log, LS_LOG_WARNING, "the checkpoint '%s' is passed over: %s", path, ls_last_error());
+        ls_log_write(log, LS_LOG_WARNING, "skipping the checkpoint '%s': %s", path, ls_last_error());
         if (i == 0) {
             ls_error_keep(&first, status);
             snprintf(newest, sizeof(newest), "%s", path);
@@ -184,8 +185,8 @@ static ls_status find_newest(const char *dir, ls_logger *log, ls_checkpoint **ou
     free(list);
     if (count == 0 || status == LS_OK || status == LS_ERR_MEMORY)
         return status;
-    return ls_fail(first.status, "none of the %zu checkpoints in '%s' is whole; the newest, '%s': %.1000s", count, dir,
-                   newest, first.message);
+    return ls_fail(first.status, "none of the %zu checkpoints in '%s' is complete; the newest is '%s': %.1000s", count,
+                   dir, newest, first.message);
 }
 
 static bool has_state(const char *path)
@@ -325,7 +326,7 @@ static ls_status rename_folder(const ls_file_ops *ops, const char *from, const c
 static void remove_checkpoint(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named)
 {
     char path[PATH_MAX], gone[PATH_MAX];
-    ls_checkpoint_path(dir, named, path);
+    checkpoint_path(dir, named, path);
     if (temporary_path(dir, named->step, named->replaced ? "old" : "gone", gone) == LS_OK &&
         ops->rename(ops->user, path, gone) == 0)
         remove_folder(ops, gone);
@@ -338,8 +339,8 @@ static ls_status put_in_place(const ls_file_ops *ops, const char *dir, int64_t s
     const ls_named_checkpoint named = { .step = step }, aside = { .step = step, .replaced = true };
     char path[PATH_MAX], old[PATH_MAX];
     struct stat info;
-    ls_checkpoint_path(dir, &named, path);
-    ls_checkpoint_path(dir, &aside, old);
+    checkpoint_path(dir, &named, path);
+    checkpoint_path(dir, &aside, old);
     bool replaces = stat(path, &info) == 0;
     if (replaces) {
         remove_checkpoint(ops, dir, &aside);
@@ -380,7 +381,7 @@ ls_status ls_checkpoint_write(const ls_file_ops *ops, const char *dir, const ls_
     LS_TRY(temporary_path(dir, content->step, "new", temporary));
     clean(ops, dir);
     if (ops->mkdir(ops->user, temporary, 0777) != 0)
-        return ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", temporary, strerror(ls_ops_note(errno)));
+        return ls_fail(LS_ERR_IO, "cannot create the folder '%s': %s", temporary, strerror(ls_ops_note(errno)));
     ls_status status = ls_checkpoint_write_files(ops, temporary, content, &total);
     if (status == LS_OK && permission.ask)
         status = permission.ask(permission.user);
@@ -445,7 +446,7 @@ int64_t ls_checkpoints_make_room(const ls_file_ops *ops, const char *dir, int64_
 ls_status ls_checkpoint_set_aside(const ls_file_ops *ops, const char *dir, const ls_named_checkpoint *named)
 {
     char path[PATH_MAX], aside[PATH_MAX + 16];
-    ls_checkpoint_path(dir, named, path);
+    checkpoint_path(dir, named, path);
     snprintf(aside, sizeof(aside), "%s.damaged", path);
     if (strlen(aside) >= PATH_MAX)
         return check_length(aside);
@@ -460,7 +461,7 @@ static ls_status make_folder(const ls_file_ops *ops, const char *path)
 {
     char parent[PATH_MAX];
     if (ops->mkdir(ops->user, path, 0777) != 0)
-        return errno == EEXIST ? LS_OK : ls_fail(LS_ERR_IO, "cannot make the folder '%s': %s", path, strerror(errno));
+        return errno == EEXIST ? LS_OK : ls_fail(LS_ERR_IO, "cannot create the folder '%s': %s", path, strerror(errno));
     const char *slash = strrchr(path, '/');
     snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
     return ls_ops_sync_folder(ops, *parent ? parent : "/");
@@ -502,14 +503,14 @@ ls_status ls_checkpoint_lock(const ls_file_ops *ops, const char *dir, int *lock)
 {
     LS_TRY(check_length(dir));
     if (!*dir)
-        return ls_fail(LS_ERR_INVALID, "the name of the folder for checkpoints is empty");
+        return ls_fail(LS_ERR_INVALID, "the name of the folder for checkpoints is empty; give a name");
     LS_TRY(make_folders(ops, dir));
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return ls_fail(LS_ERR_IO, "cannot open the folder '%s': %s", dir, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         close(fd);
-        return ls_fail(LS_ERR_STATE, "another run writes checkpoints to '%s'; two cannot share a folder", dir);
+        return ls_fail(LS_ERR_STATE, "another run writes checkpoints to '%s'; use another folder for this run", dir);
     }
     clean(ops, dir);
     ls_status status = try_folder(ops, dir);

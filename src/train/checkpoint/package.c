@@ -81,7 +81,7 @@ ls_status ls_checkpoint_pack(const ls_content *content, ls_package *out)
 static ls_status open_in_memory(const char *bytes, size_t size, char path[PATH_MAX], int *out)
 {
     int fd = memfd_create("lockstep-state", MFD_CLOEXEC);
-    ls_status status = fd >= 0 ? LS_OK : ls_fail(LS_ERR_IO, "no file in memory: %s", strerror(errno));
+    ls_status status = fd >= 0 ? LS_OK : ls_fail(LS_ERR_IO, "cannot create a file in memory: %s", strerror(errno));
     for (size_t done = 0; status == LS_OK && done < size;) {
         ssize_t put = write(fd, bytes + done, size - done);
         if (put < 0 && errno != EINTR)
@@ -127,7 +127,7 @@ size_t ls_package_bytes(const ls_package *package)
     return bytes;
 }
 
-ls_status ls_package_room(ls_package *package, const uint64_t size[LS_CHECKPOINT_FILES])
+ls_status ls_package_allocate(ls_package *package, const uint64_t size[LS_CHECKPOINT_FILES])
 {
     size_t bytes = 0;
     for (int i = 0; i < LS_CHECKPOINT_FILES; i++)

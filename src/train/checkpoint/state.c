@@ -20,13 +20,6 @@
 
 /* ---- Writing ---- */
 
-static ls_status put(json_t *object, const char *key, json_t *value)
-{
-    if (json_object_set_new(object, key, value) != 0)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a checkpoint's \"%s\"", key);
-    return LS_OK;
-}
-
 /* jansson copies only as much as memory allows, without an error. */
 static ls_status put_copy(json_t *object, const char *key, const json_t *value)
 {
@@ -35,7 +28,7 @@ static ls_status put_copy(json_t *object, const char *key, const json_t *value)
         json_decref(copy);
         copy = NULL;
     }
-    return put(object, key, copy);
+    return ls_facts_put(object, key, copy);
 }
 
 /* bytes; larger states of callbacks are tensors in optimizer.safetensors */
@@ -45,21 +38,21 @@ static ls_status put_callback(json_t *state, const ls_state_entry_bytes *kept)
 {
     static const char digits[] = "0123456789abcdef";
     if (kept->count > MOST_IN_JSON)
-        return put(state, kept->name, json_pack("{s:s}", "in", LS_CHECKPOINT_OPTIMIZER));
+        return ls_facts_put(state, kept->name, json_pack("{s:s}", "in", LS_CHECKPOINT_OPTIMIZER));
     char hex[2 * MOST_IN_JSON + 1];
     const unsigned char *bytes = kept->bytes;
     for (size_t i = 0; i < kept->count; i++) {
         hex[2 * i] = digits[bytes[i] >> 4];
         hex[2 * i + 1] = digits[bytes[i] & 15];
     }
-    return put(state, kept->name, json_stringn(hex, 2 * kept->count));
+    return ls_facts_put(state, kept->name, json_stringn(hex, 2 * kept->count));
 }
 
 static ls_status put_entries(json_t *state, const ls_state_entry *entries, const ls_snapshot *snapshot)
 {
     for (size_t i = 0; i < snapshot->count; i++) {
         if (entries[i].kind == LS_STATE_NUMBER)
-            LS_TRY(put(state, entries[i].name, ls_state_entry_json(&entries[i])));
+            LS_TRY(ls_facts_put(state, entries[i].name, ls_state_entry_json(&entries[i])));
         else if (entries[i].kind == LS_STATE_CALLBACK)
             LS_TRY(put_callback(state, &snapshot->entry[i]));
     }
@@ -69,9 +62,9 @@ static ls_status put_entries(json_t *state, const ls_state_entry *entries, const
 static ls_status put_history(json_t *root, const ls_history *history)
 {
     json_t *both = json_object(), *names, *epochs;
-    LS_TRY(put(root, "history", both));
-    LS_TRY(put(both, "names", names = json_array()));
-    LS_TRY(put(both, "epochs", epochs = json_array()));
+    LS_TRY(ls_facts_put(root, "history", both));
+    LS_TRY(ls_facts_put(both, "names", names = json_array()));
+    LS_TRY(ls_facts_put(both, "epochs", epochs = json_array()));
     int failed = 0;
     for (size_t i = 0; i < ls_history_count(history); i++)
         failed |= json_array_append_new(names, json_string(ls_history_name(history, i)));
@@ -89,23 +82,23 @@ static ls_status put_history(json_t *root, const ls_history *history)
 
 static ls_status put_head(json_t *root, const ls_job *job, int64_t step)
 {
-    LS_TRY(put(root, "format", json_string(FORMAT)));
-    LS_TRY(put(root, "version", json_integer(VERSION)));
-    LS_TRY(put(root, "lockstep", json_string(LS_VERSION)));
-    LS_TRY(put(root, "step", json_integer(step)));
-    return put(root, "epoch", json_integer(job->position.epoch));
+    LS_TRY(ls_facts_put(root, "format", json_string(FORMAT)));
+    LS_TRY(ls_facts_put(root, "version", json_integer(VERSION)));
+    LS_TRY(ls_facts_put(root, "lockstep", json_string(LS_VERSION)));
+    LS_TRY(ls_facts_put(root, "step", json_integer(step)));
+    return ls_facts_put(root, "epoch", json_integer(job->position.epoch));
 }
 
 static ls_status put_best(json_t *root, const ls_state_extras *x)
 {
     const ls_best *b = x->best;
     if (!b || !b->known)
-        return put(root, "best", json_null());
+        return ls_facts_put(root, "best", json_null());
     json_t *best = json_object();
-    LS_TRY(put(root, "best", best));
-    LS_TRY(put(best, "monitor", json_string(x->monitor)));
-    LS_TRY(put(best, "value", ls_json_real(b->value)));
-    return put(best, "step", json_integer(b->step));
+    LS_TRY(ls_facts_put(root, "best", best));
+    LS_TRY(ls_facts_put(best, "monitor", json_string(x->monitor)));
+    LS_TRY(ls_facts_put(best, "value", ls_json_real(b->value)));
+    return ls_facts_put(best, "step", json_integer(b->step));
 }
 
 static ls_status fill_root(json_t *root, ls_job *job, const ls_state_extras *x, const ls_content *content)
@@ -116,9 +109,10 @@ static ls_status fill_root(json_t *root, ls_job *job, const ls_state_extras *x, 
     LS_TRY(put_copy(root, "job", x->facts->job));
     LS_TRY(put_copy(root, "fit", x->facts->fit));
     LS_TRY(put_copy(root, "bits", x->facts->bits));
-    LS_TRY(x->other_bits ? put_copy(root, "other_bits", x->other_bits) : put(root, "other_bits", json_array()));
+    LS_TRY(x->other_bits ? put_copy(root, "other_bits", x->other_bits)
+                         : ls_facts_put(root, "other_bits", json_array()));
     json_t *state = json_object();
-    LS_TRY(put(root, "state", state));
+    LS_TRY(ls_facts_put(root, "state", state));
     LS_TRY(ls_job_list(job, &entries, &count));
     ls_status status = put_entries(state, entries, content->snapshot);
     free(entries);
@@ -186,11 +180,11 @@ static ls_status check_hash(const char *name, const char *text, size_t bytes)
     const char *tail = text + bytes - TAIL;
     const size_t begin = sizeof(TAIL_BEGIN) - 1, end = sizeof(TAIL_END) - 1;
     if (bytes < TAIL || memcmp(tail, TAIL_BEGIN, begin) != 0 || memcmp(text + bytes - end, TAIL_END, end) != 0)
-        return ls_fail(LS_ERR_DATA, "%s is cut short, or no state of a checkpoint: it does not end with its SHA-256",
-                       name);
+        return ls_fail(LS_ERR_DATA,
+                       "%s is incomplete or not the state of a checkpoint: it does not end with its SHA-256", name);
     LS_TRY(ls_sha256_of(text, bytes - TAIL, hex));
     if (memcmp(tail + begin, hex, 64) != 0)
-        return ls_fail(LS_ERR_DATA, "%s was changed: its SHA-256 is %s, at its end stands %.64s", name, hex,
+        return ls_fail(LS_ERR_DATA, "%s was changed: its SHA-256 is %s, but it ends with %.64s", name, hex,
                        tail + begin);
     return LS_OK;
 }
@@ -206,7 +200,8 @@ static ls_status check_file(const ls_json_at *files, const char *key)
     LS_TRY(ls_json_get_i64(&file, "bytes", &bytes));
     LS_TRY(ls_json_get_string(&file, "sha256", &hex));
     if (bytes < 0 || strlen(hex) != 64)
-        return ls_json_fail(&file, LS_ERR_DATA, "%" PRId64 " bytes with the SHA-256 \"%.80s\"", bytes, hex);
+        return ls_json_fail(&file, LS_ERR_DATA, "invalid size or hash: %" PRId64 " bytes, SHA-256 \"%.80s\"", bytes,
+                            hex);
     return LS_OK;
 }
 
@@ -223,12 +218,13 @@ static ls_status check_root(const ls_json_at *root)
     if (strcmp(format, FORMAT) != 0)
         return ls_json_fail(root, LS_ERR_DATA, "its format is \"%.40s\", not \"" FORMAT "\"", format);
     if (version != VERSION)
-        return ls_json_fail(root, LS_ERR_UNSUPPORTED, "version %" PRId64 " of checkpoints; this is version %d", version,
+        return ls_json_fail(root, LS_ERR_UNSUPPORTED,
+                            "the checkpoint has format version %" PRId64 "; this library reads version %d", version,
                             VERSION);
     LS_TRY(ls_json_known_keys(root, known, sizeof(known) / sizeof(*known)));
     LS_TRY(ls_json_get_i64(root, "step", &step));
     if (step < 0)
-        return ls_json_fail(root, LS_ERR_DATA, "step %" PRId64, step);
+        return ls_json_fail(root, LS_ERR_DATA, "the step must not be negative, got %" PRId64, step);
     LS_TRY(ls_json_get_object(root, "job", &at));
     LS_TRY(ls_json_get_object(root, "bits", &at));
     LS_TRY(ls_json_get_object(root, "state", &at));
@@ -281,14 +277,15 @@ static void add_difference(void *user, const char *path, const json_t *now, cons
     differences *d = user;
     char a[LS_JSON_SHORT], b[LS_JSON_SHORT];
     if (!then)
-        differ(d, "%s is %s, there it was not known", path, ls_json_show(now, a));
+        differ(d, "%s is %s here, but the checkpoint does not have it", path, ls_json_show(now, a));
     else if (!now)
-        differ(d, "%s was %s there, here there is none", path, ls_json_show(then, b));
+        differ(d, "%s is %s in the checkpoint, but does not exist here", path, ls_json_show(then, b));
     /* bit class: show it in full */
     else if (strcmp(path, "class") == 0 && json_is_string(now) && json_is_string(then))
-        differ(d, "class is \"%s\", there it was \"%s\"", json_string_value(now), json_string_value(then));
+        differ(d, "class is \"%s\" here, but \"%s\" in the checkpoint", json_string_value(now),
+               json_string_value(then));
     else
-        differ(d, "%s is %s, there it was %s", path, ls_json_show(now, a), ls_json_show(then, b));
+        differ(d, "%s is %s here, but %s in the checkpoint", path, ls_json_show(now, a), ls_json_show(then, b));
 }
 
 static const ls_safetensors_entry *find_tensor(const ls_checkpoint *c, const ls_job *job, const ls_state_entry *e)
@@ -309,13 +306,13 @@ static void compare_tensors(differences *d, const ls_checkpoint *c, const ls_job
         const ls_safetensors_entry *found = find_tensor(c, job, &entries[i]);
         variables += entries[i].kind == LS_STATE_VARIABLE;
         if (!found)
-            differ(d, "it has no \"%s\"", entries[i].name);
+            differ(d, "the checkpoint has no \"%s\"", entries[i].name);
         else if (!ls_shape_equal(&node->shape, &found->shape) || node->dtype != found->dtype)
-            differ(d, "\"%s\" is %s %s, there it was %s %s", entries[i].name, ls_dtype_name(node->dtype),
+            differ(d, "\"%s\" is %s %s here, but %s %s in the checkpoint", entries[i].name, ls_dtype_name(node->dtype),
                    ls_shape_format(&node->shape, a), ls_dtype_name(found->dtype), ls_shape_format(&found->shape, b));
     }
     if (variables != ls_safetensors_count(c->model))
-        differ(d, "it has %zu variables, the model %zu", ls_safetensors_count(c->model), variables);
+        differ(d, "the checkpoint has %zu variables, but the model has %zu", ls_safetensors_count(c->model), variables);
 }
 
 /* Callbacks that only write files may differ. */
@@ -327,14 +324,14 @@ static void compare_callbacks(differences *d, const json_t *state, const ls_stat
     for (size_t i = 0; i < count; i++)
         if (entries[i].kind == LS_STATE_CALLBACK && !json_object_get(state, entries[i].name) &&
             !ls_callback_may_differ(entries[i].name + prefix))
-            differ(d, "%s is called here, there it was not", entries[i].name);
+            differ(d, "%s is used here, but not in the checkpoint", entries[i].name);
     json_object_foreach((json_t *)state, key, value)
     {
         bool here = strncmp(key, LS_STATE_CALLBACKS, prefix) != 0 || ls_callback_may_differ(key + prefix);
         for (size_t i = 0; i < count && !here; i++)
             here = strcmp(entries[i].name, key) == 0;
         if (!here)
-            differ(d, "%s was called there, here it is not", key);
+            differ(d, "%s is in the checkpoint, but not used here", key);
     }
 }
 
@@ -342,7 +339,7 @@ static ls_status refuse(const ls_checkpoint *c, differences *d, const char *hint
 {
     if (d->count > NAMED)
         ls_text_add(&d->text, "; and %zu more", d->count - NAMED);
-    return ls_fail(LS_ERR_INVALID, "cannot go on from '%s': %s%s", c->path, ls_text_get(&d->text), hint);
+    return ls_fail(LS_ERR_INVALID, "cannot continue from '%s': %s%s", c->path, ls_text_get(&d->text), hint);
 }
 
 static ls_status compare_all(const ls_checkpoint *c, ls_job *job, const ls_facts *facts, bool in_fit, differences *d)
@@ -368,26 +365,32 @@ static ls_status compare_bits(const ls_checkpoint *c, const ls_facts *facts, ls_
     if (how.in_fit && json_is_object(json_object_get(c->state, "fit")))
         ls_json_compare(facts->bits, then, add_difference, &d);
     else if (!json_equal(json_object_get(facts->bits, "class"), json_object_get(then, "class")))
-        differ(&d, "the bit class is %s, there it was %s", json_string_value(json_object_get(facts->bits, "class")),
+        differ(&d, "the bit class is %s here, but %s in the checkpoint",
+               json_string_value(json_object_get(facts->bits, "class")),
                json_is_string(json_object_get(then, "class")) ? json_string_value(json_object_get(then, "class"))
                                                               : "?");
-    if (d.count && how.allow_other_bits)
+    ls_status status = LS_OK;
+    if (d.count && !how.allow_other_bits)
+        status = refuse(c, &d,
+                        "; later steps would have other bits than without the interruption; to continue anyway, set "
+                        "allow_other_bits (--allow-other-bits)");
+    else if (d.count && difference)
         return ls_text_take(&d.text, difference);
-    ls_status status =
-        d.count ? refuse(c, &d,
-                         ": the steps to come would have other bits; allow_other_bits (--allow-other-bits) goes on "
-                         "nevertheless")
-                : LS_OK;
     ls_text_free(&d.text);
     return status;
 }
 
-ls_status ls_checkpoint_fits(const ls_checkpoint *c, ls_job *job, const ls_facts *facts, ls_fits how, char **difference)
+ls_status ls_checkpoint_fits(const ls_checkpoint *c, ls_job *job, ls_fits how, char **difference)
 {
     differences d = { .count = 0 };
-    ls_status status = compare_all(c, job, facts, how.in_fit, &d);
+    ls_facts facts;
+    LS_TRY(ls_facts_make(job, &facts));
+    ls_status status = compare_all(c, job, &facts, how.in_fit, &d);
     ls_text_free(&d.text);
-    return status == LS_OK ? compare_bits(c, facts, how, difference) : status;
+    if (status == LS_OK)
+        status = compare_bits(c, &facts, how, difference);
+    ls_facts_free(&facts);
+    return status;
 }
 
 /* ---- Restoring ---- */
@@ -396,7 +399,7 @@ static ls_status read_u64(const ls_json_at *at, uint64_t *out)
 {
     const char *text = "";
     LS_TRY(ls_json_string(at, &text));
-    return ls_parse_u64(text, out) ? LS_OK : ls_json_fail(at, LS_ERR_DATA, "\"%.40s\" is no whole number", text);
+    return ls_parse_u64(text, out) ? LS_OK : ls_json_fail(at, LS_ERR_DATA, "\"%.40s\" is not a whole number", text);
 }
 
 static ls_status read_number(const ls_json_at *at, ls_state_entry_type type, size_t i, void *out)
@@ -407,10 +410,10 @@ static ls_status read_number(const ls_json_at *at, ls_state_entry_type type, siz
     if (type == LS_STATE_U64)
         return read_u64(at, (uint64_t *)out + i);
     if (type != LS_STATE_I64)
-        return ls_json_fail(at, LS_ERR_INTERNAL, "a number of a type that is not read");
+        return ls_json_fail(at, LS_ERR_INTERNAL, "unknown type of number");
     LS_TRY(ls_json_i64(at, &integer));
     if (integer < 0) /* these are all positions and counts */
-        return ls_json_fail(at, LS_ERR_DATA, "it is %" PRId64, integer);
+        return ls_json_fail(at, LS_ERR_DATA, "must not be negative, got %" PRId64, integer);
     ((int64_t *)out)[i] = integer;
     return LS_OK;
 }
@@ -424,7 +427,7 @@ static ls_status read_numbers(const ls_json_at *state, const ls_state_entry *e, 
         return read_number(&at, e->type, 0, out);
     LS_TRY(ls_json_is_array(&at));
     if (ls_json_count(&at) != count)
-        return ls_json_fail(&at, LS_ERR_DATA, "%zu numbers, but %zu are needed", ls_json_count(&at), count);
+        return ls_json_fail(&at, LS_ERR_DATA, "expected %zu numbers, found %zu", count, ls_json_count(&at));
     for (size_t i = 0; i < count; i++) {
         LS_TRY(ls_json_element(&at, i, &element));
         LS_TRY(read_number(&element, e->type, i, out));
@@ -446,7 +449,7 @@ static ls_status read_callback(const ls_checkpoint *c, const ls_json_at *state, 
     if (json_is_object(at.value)) {
         const ls_safetensors_entry *kept = ls_safetensors_find(c->optimizer, name);
         if (!kept)
-            return ls_json_fail(&at, LS_ERR_DATA, LS_CHECKPOINT_OPTIMIZER " has no such tensor");
+            return ls_json_fail(&at, LS_ERR_DATA, LS_CHECKPOINT_OPTIMIZER " does not contain this tensor");
         to->bytes = (void *)kept->data;
         to->count = kept->bytes;
         return LS_OK;
@@ -455,14 +458,14 @@ static ls_status read_callback(const ls_checkpoint *c, const ls_json_at *state, 
     to->count = strlen(hex) / 2;
     unsigned char *bytes = to->bytes = ls_arena_alloc(arena, to->count + 1);
     if (!bytes)
-        return ls_fail(LS_ERR_MEMORY, "no memory for what a callback has kept");
+        return ls_fail(LS_ERR_MEMORY, "no memory for the state of a callback");
     for (size_t i = 0; i < to->count; i++) {
         int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
         if (high < 0 || low < 0)
-            return ls_json_fail(&at, LS_ERR_DATA, "these are no bytes in hexadecimal");
+            return ls_json_fail(&at, LS_ERR_DATA, "expected bytes in hexadecimal");
         bytes[i] = (unsigned char)(high * 16 + low);
     }
-    return hex[2 * to->count] ? ls_json_fail(&at, LS_ERR_DATA, "half a byte at its end") : LS_OK;
+    return hex[2 * to->count] ? ls_json_fail(&at, LS_ERR_DATA, "expected an even number of hexadecimal digits") : LS_OK;
 }
 
 /* Ignored if saved outside a fit. */
@@ -479,7 +482,7 @@ static ls_status read_entry(const ls_checkpoint *c, const ls_json_at *state, con
     if (e->kind == LS_STATE_VARIABLE || e->kind == LS_STATE_SLOT) {
         const ls_safetensors_entry *found = find_tensor(c, job, e);
         if (!found || found->bytes != e->bytes) /* ls_checkpoint_fits checked this */
-            return ls_fail(LS_ERR_INTERNAL, "'%s' does not fit", c->path);
+            return ls_fail(LS_ERR_INTERNAL, "the optimizer's tensors in '%s' do not match the model", c->path);
         to->bytes = (void *)found->data;
         return LS_OK;
     }
@@ -527,7 +530,8 @@ static ls_status read_rows(const ls_json_at *history, size_t count, double *valu
         LS_TRY(ls_json_element(&list, e, &row));
         LS_TRY(ls_json_is_array(&row));
         if (ls_json_count(&row) != count)
-            return ls_json_fail(&row, LS_ERR_DATA, "%zu values for %zu names", ls_json_count(&row), count);
+            return ls_json_fail(&row, LS_ERR_DATA, "expected %zu values, one for each name, found %zu", count,
+                                ls_json_count(&row));
         for (size_t i = 0; i < count; i++) {
             LS_TRY(ls_json_element(&row, i, &value));
             LS_TRY(ls_json_any_f64(&value, &values[e * count + i]));
@@ -547,7 +551,7 @@ ls_status ls_checkpoint_history(const ls_checkpoint *c, ls_history **out)
     if (epochs == 0)
         return LS_OK;
     if (count > sizeof(name) / sizeof(*name))
-        return ls_json_fail(&names, LS_ERR_DATA, "%zu names", count);
+        return ls_json_fail(&names, LS_ERR_DATA, "too many names: %zu", count);
     for (size_t i = 0; i < count; i++) {
         ls_json_at at;
         LS_TRY(ls_json_element(&names, i, &at));

@@ -202,7 +202,7 @@ ls_status ls_model_state_sha256(ls_model *model, char hex[65])
     LS_CLAIM(ls_model_claimed(model));
     ls_use use;
     if (!hex)
-        return ls_fail(LS_ERR_INVALID, "ls_model_state_sha256: no place for the hash was given");
+        return ls_fail(LS_ERR_INVALID, "ls_model_state_sha256: out is NULL");
     LS_TRY(ls_use_begin(&use, model, "ls_model_state_sha256", false));
     ls_status status = hash_state(use.job, hex);
     ls_use_end(&use);
@@ -267,9 +267,9 @@ static ls_status check_kept(const ls_state_entry *e, const ls_state_entry_bytes 
         return ls_fail(LS_ERR_INVALID, "the snapshot has \"%s\" where the job has \"%s\"", k->name, e->name);
     bool same_size = e->bytes == k->count;
     if (e->kind == LS_STATE_FIXED && (!same_size || memcmp(e->data, k->bytes, e->bytes) != 0))
-        return ls_fail(LS_ERR_INVALID, "the snapshot is of a job with another \"%s\"", e->name);
+        return ls_fail(LS_ERR_INVALID, "the snapshot was taken with another value of \"%s\"", e->name);
     if (e->kind != LS_STATE_CALLBACK && !same_size)
-        return ls_fail(LS_ERR_INVALID, "\"%s\" has %zu bytes in the snapshot, %zu in the job", e->name, k->count,
+        return ls_fail(LS_ERR_INVALID, "\"%s\" has %zu bytes in the snapshot but %zu in the job", e->name, k->count,
                        e->bytes);
     return LS_OK;
 }
@@ -291,7 +291,7 @@ static ls_status put_back(const ls_state_entry *e, const ls_state_entry_bytes *k
 static ls_status load(const ls_state_entry *entries, size_t count, const ls_snapshot *s)
 {
     if (count != s->count)
-        return ls_fail(LS_ERR_INVALID, "the snapshot has %zu entries, the job %zu", s->count, count);
+        return ls_fail(LS_ERR_INVALID, "the snapshot has %zu entries but the job has %zu", s->count, count);
     for (size_t i = 0; i < count; i++)
         LS_TRY(check_kept(&entries[i], &s->entry[i]));
     /* callbacks are last; load them first, because they can fail */

@@ -20,16 +20,9 @@ static ls_peers *peers_of(const ls_job *job)
 
 static ls_status pack(ls_job *job, ls_package *out)
 {
-    ls_facts facts;
     ls_content *content = NULL;
-    ls_state_extras extras = { .facts = &facts, .history = *job->fit->history };
-    LS_TRY(ls_facts_make(job, &facts));
-    if (job->writer)
-        ls_checkpoint_writer_extras(job->writer, &extras);
-    ls_status status = ls_content_make(job, &extras, &content);
-    ls_facts_free(&facts);
-    if (status == LS_OK)
-        status = ls_checkpoint_pack(content, out);
+    LS_TRY(ls_job_content(job, &content));
+    ls_status status = ls_checkpoint_pack(content, out);
     ls_content_destroy(content);
     return status;
 }
@@ -85,7 +78,7 @@ static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
         ls_train_log_join_run(log, first.log);
         LS_TRY(check_size(job, first.size));
         ls_package_free(package);
-        LS_TRY(ls_package_room(package, first.size));
+        LS_TRY(ls_package_allocate(package, first.size));
     }
     const ls_piece all = { from, to, package->bytes, ls_package_bytes(package) };
     bool takes_part = from == peers->rank || to == peers->rank;
@@ -135,14 +128,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
 
 static ls_status put(ls_job *job, ls_checkpoint *found)
 {
-    ls_facts facts;
-    char *difference = NULL;
-    ls_status status = ls_facts_make(job, &facts);
-    if (status == LS_OK) {
-        status = ls_checkpoint_fits(found, job, &facts, (ls_fits){ .in_fit = true }, &difference);
-        ls_facts_free(&facts);
-    }
-    free(difference);
+    ls_status status = ls_checkpoint_fits(found, job, (ls_fits){ .in_fit = true }, NULL);
     if (status == LS_OK && job->writer)
         return ls_checkpoint_writer_resume_from(job->writer, found);
     if (status == LS_OK)

@@ -46,7 +46,8 @@ static ls_status give_head(const ls_dataset *d, ls_status status, head *h)
     }
     LS_TRY(give(d, h, sizeof(*h)));
     if (h->status != LS_OK)
-        return ls_fail(h->status, "worker %d, which has the data: %.*s", d->u.worker.rank, MESSAGE, h->message);
+        return ls_fail(h->status, "worker %d, which reads the data, failed: %.*s", d->u.worker.rank, MESSAGE,
+                       h->message);
     return LS_OK;
 }
 
@@ -65,14 +66,16 @@ static ls_status prepare(ls_dataset *d)
     head h = { .status = LS_OK };
     int rank = d->u.worker.rank, size = ls_cluster_size(d->u.worker.ctx);
     if (rank < 0 || rank >= size)
-        return ls_fail(LS_ERR_INVALID, "ls_from_worker: there is no worker %d of %d", rank, size);
+        return ls_fail(LS_ERR_INVALID, "ls_from_worker: rank is %d, but the cluster has %d workers", rank, size);
     ls_status status = LS_OK;
     if (has_data(d))
         status = d->u.worker.data ? describe(d->u.worker.data, &h)
                                   : ls_fail(LS_ERR_INVALID, "ls_from_worker: the dataset is NULL");
     LS_TRY(give_head(d, status, &h));
     if (h.spec.count == 0)
-        return ls_fail(LS_ERR_STATE, "ls_from_worker: worker %d has the data, and this process is not in its cluster",
+        return ls_fail(LS_ERR_STATE,
+                       "ls_from_worker: worker %d reads the data, but this process is not in its cluster; call "
+                       "ls_cluster_join first",
                        rank);
     d->spec = h.spec;
     d->count = h.count;

@@ -31,8 +31,8 @@ static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
     ls_graph *graph = ls_model_graph(model);
     if (graph->scope != (model->job ? model->job->frame : NULL))
         return ls_fail(LS_ERR_STATE,
-                       "%s: a scope is open in the graph of model \"%s\", and what is compiled would end with it: "
-                       "close the scope first",
+                       "%s: a scope is open in the graph of model \"%s\" and would end what is compiled now; close the "
+                       "scope first",
                        call, ls_model_name(model));
     ls_job *job = calloc(1, sizeof(*job));
     if (!job)
@@ -55,7 +55,7 @@ static ls_status check_call(const ls_model *model, const char *call, bool alone)
     LS_TRY(ls_model_need_ready(model, call));
     LS_TRY(ls_context_check(model->context, call));
     if (alone && model->at_work)
-        return ls_fail(LS_ERR_STATE, "%s: %s is at work on model \"%s\"; call it after that has returned", call,
+        return ls_fail(LS_ERR_STATE, "%s: %s is running on model \"%s\"; call it after that has returned", call,
                        model->at_work, ls_model_name(model));
     return LS_OK;
 }
@@ -71,7 +71,7 @@ ls_status ls_use_begin(ls_use *use, ls_model *model, const char *call, bool alon
 {
     LS_TRY(check_call(model, call, alone));
     if (!model->job || model->job->target_count == 0)
-        return ls_fail(LS_ERR_STATE, "%s: model \"%s\" is not compiled: call ls_compile first", call,
+        return ls_fail(LS_ERR_STATE, "%s: model \"%s\" is not compiled; call ls_compile first", call,
                        ls_model_name(model));
     begin_use(use, model, call);
     return LS_OK;
@@ -105,15 +105,16 @@ static ls_status check_outputs(const ls_model *model, const ls_compile_options *
     size_t count = ls_model_output_count(model);
     const char *name = ls_model_name(model);
     if (o->outputs && o->output_count != count)
-        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" has %zu outputs, .outputs says what %zu are for", name,
-                       count, o->output_count);
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" has %zu outputs, but output_count is %zu", name, count,
+                       o->output_count);
     if (o->outputs && (o->loss.kind != LS_LOSS_NONE || o->metrics.count > 0))
-        return ls_fail(LS_ERR_INVALID, "ls_compile: .outputs has losses and metrics: .loss and .metrics are for one");
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_compile: .outputs excludes .loss and .metrics; put losses and metrics into .outputs");
     if (!o->outputs && count > 1 && o->metrics.count > 0)
-        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" has %zu outputs: .outputs says whose the metrics are",
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" has %zu outputs; use .outputs to give metrics to each",
                        name, count);
     if (count > LS_MAX_OUTPUTS)
-        return ls_fail(LS_ERR_UNSUPPORTED, "ls_compile: model \"%s\" has %zu outputs; up to %d can be trained", name,
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_compile: model \"%s\" has %zu outputs; at most %d are supported", name,
                        count, LS_MAX_OUTPUTS);
     return LS_OK;
 }
@@ -126,19 +127,20 @@ static ls_status check_options(const ls_model *model, const ls_compile_options *
         ls_output output = output_of(o, i);
         double weight = ls_spec_number(output.weight, 1);
         if (output.loss.options.reduction == LS_REDUCE_NONE)
-            return ls_fail(LS_ERR_INVALID,
-                           "ls_compile: a loss without a reduction cannot be trained on; use mean or sum");
+            return ls_fail(LS_ERR_INVALID, "ls_compile: a loss without a reduction cannot be trained; use mean or sum");
         if (!(weight >= 0 && weight <= 1e30))
-            return ls_fail(LS_ERR_INVALID, "ls_compile: output %zu has the weight %g", i, weight);
+            return ls_fail(LS_ERR_INVALID, "ls_compile: the weight of output %zu must be from 0 to 1e30, got %g", i,
+                           weight);
         if (output.loss.kind == LS_LOSS_NONE && output.metrics.count > 0)
-            return ls_fail(LS_ERR_INVALID, "ls_compile: output %zu has metrics, but no loss", i);
+            return ls_fail(LS_ERR_INVALID, "ls_compile: output %zu has metrics but no loss; give it a loss", i);
         losses += output.loss.kind != LS_LOSS_NONE;
         metrics += output.metrics.count;
     }
     if (losses == 0)
-        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" needs a loss", ls_model_name(model));
+        return ls_fail(LS_ERR_INVALID, "ls_compile: model \"%s\" needs a loss; set .loss or .outputs",
+                       ls_model_name(model));
     if (metrics > LS_MAX_METRICS)
-        return ls_fail(LS_ERR_INVALID, "ls_compile: %zu metrics, at most %d are possible", metrics, LS_MAX_METRICS);
+        return ls_fail(LS_ERR_INVALID, "ls_compile: %zu metrics; at most %d are supported", metrics, LS_MAX_METRICS);
     return LS_OK;
 }
 
@@ -236,7 +238,7 @@ ls_status ls_learning_rate(ls_model *model, double *out)
     LS_CLAIM(ls_model_claimed(model));
     ls_use use;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_learning_rate: a place for the rate is needed");
+        return ls_fail(LS_ERR_INVALID, "ls_learning_rate: out is NULL");
     LS_TRY(ls_use_begin(&use, model, "ls_learning_rate", false));
     ls_status status = use.job->optimizer.kind == LS_OPTIMIZER_NONE
                            ? ls_fail(LS_ERR_STATE, "ls_learning_rate: model \"%s\" is compiled without an optimizer",
@@ -251,7 +253,7 @@ ls_status ls_set_learning_rate(ls_model *model, double rate)
     LS_CLAIM(ls_model_claimed(model));
     ls_use use;
     if (!(rate >= 0 && rate <= 1e30))
-        return ls_fail(LS_ERR_INVALID, "ls_set_learning_rate: %g", rate);
+        return ls_fail(LS_ERR_INVALID, "ls_set_learning_rate: the rate must be from 0 to 1e30, got %g", rate);
     LS_TRY(ls_use_begin(&use, model, "ls_set_learning_rate", false));
     ls_status status = LS_OK;
     if (use.job->optimizer.kind == LS_OPTIMIZER_NONE)
@@ -259,7 +261,8 @@ ls_status ls_set_learning_rate(ls_model *model, double rate)
                          ls_model_name(model));
     else if (use.job->optimizer.options.schedule.kind != LS_SCHEDULE_CONSTANT)
         status = ls_fail(LS_ERR_STATE,
-                         "ls_set_learning_rate: the optimizer of model \"%s\" has a schedule, which says the rate",
+                         "ls_set_learning_rate: the optimizer of model \"%s\" has a learning rate schedule; compile it "
+                         "without one to set the rate",
                          ls_model_name(model));
     else
         use.job->rate = rate;

@@ -102,8 +102,8 @@ static bool find_label(const searched *s, const ls_array *labels, int64_t classe
         ls_text_add(text, "label %.17g of ", label);
         put_sample(text, s, i / each);
         ls_text_add(text,
-                    " is no class: there are %" PRId64 " classes, 0 to %" PRId64
-                    "; correct the data, or the number of classes",
+                    " is not a class: there are %" PRId64 " classes, 0 to %" PRId64
+                    "; correct the data or the number of classes",
                     classes, classes - 1);
         return true;
     }
@@ -145,15 +145,15 @@ static void put_component(ls_text *text, const ls_element_spec *spec, int compon
 /* ", column 3", or ", element [3, 0, 1]" in a sample */
 static void put_column(ls_text *text, const ls_shape *shape, int64_t i)
 {
-    int64_t place[LS_MAX_RANK] = { 0 };
+    int64_t index[LS_MAX_RANK] = { 0 };
     for (int axis = shape->rank - 1; axis > 0; axis--) {
-        place[axis] = i % shape->dims[axis];
+        index[axis] = i % shape->dims[axis];
         i /= shape->dims[axis];
     }
     if (shape->rank == 2)
-        ls_text_add(text, ", column %" PRId64, place[1]);
+        ls_text_add(text, ", column %" PRId64, index[1]);
     for (int axis = 1; axis < shape->rank && shape->rank > 2; axis++)
-        ls_text_add(text, "%s%" PRId64 "%s", axis == 1 ? ", element [" : ", ", place[axis],
+        ls_text_add(text, "%s%" PRId64 "%s", axis == 1 ? ", element [" : ", ", index[axis],
                     axis == shape->rank - 1 ? "]" : "");
 }
 
@@ -169,7 +169,7 @@ static bool find_in(const searched *s, const ls_function *f, int component, ls_t
         double value = number_at(array, first_element(s, i / each, each) + i % each);
         if (isfinite(value))
             continue;
-        ls_text_put(text, "the data has ");
+        ls_text_put(text, "the data contains ");
         ls_text_put(text, isnan(value) ? "NaN" : value > 0 ? "inf" : "-inf");
         ls_text_put(text, ": ");
         put_component(text, &f->spec, component);

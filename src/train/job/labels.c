@@ -23,8 +23,9 @@ ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int
         int64_t row = rows ? rows[i / each] : i / each;
         double value = value_at(labels, row * each + i % each);
         if (!(value >= 0 && isfinite(value) && value == floor(value)))
-            return ls_fail(LS_ERR_DATA, "label %g of %s %" PRId64 " is no class: a whole number from 0 up is needed",
-                           value, rows ? "row" : "sample", row);
+            return ls_fail(LS_ERR_DATA,
+                           "label %g of %s %" PRId64 " is not a class; labels must be whole numbers from 0", value,
+                           rows ? "row" : "sample", row);
     }
     return LS_OK;
 }

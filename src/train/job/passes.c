@@ -34,8 +34,7 @@ static ls_status prepare(ls_passes *p, ls_dataset *data, const ls_batching *b)
     LS_TRY(ls_dataset_count(data, &count));
     if (spec.batch > 0 && b->asked > 0 && spec.batch != b->asked)
         return ls_fail(LS_ERR_INVALID,
-                       "%s is %lld, but the dataset has batches of %lld already: leave %s out, or do not batch the "
-                       "dataset",
+                       "%s is %lld, but the dataset already has batches of %lld; omit %s, or do not batch the dataset",
                        b->option, (long long)b->asked, (long long)spec.batch, b->option);
     ls_dataset *d = spec.batch == 0 ? batched(data, count, b) : ls_dataset_share(data);
     if (spec.batch == 0)
@@ -53,7 +52,7 @@ ls_status ls_passes_open(ls_passes *p, const ls_context *ctx, ls_dataset *data, 
 {
     *p = (ls_passes){ .steps = LS_UNKNOWN };
     if (!data)
-        return ls_fail(LS_ERR_INVALID, "there is no data");
+        return ls_fail(LS_ERR_INVALID, "the dataset is NULL");
     LS_TRY(prepare(p, data, batching));
     ls_status status = ls_dataset_spec(p->dataset, &p->spec);
     if (status == LS_OK)

@@ -174,15 +174,16 @@ const char *ls_history_name(const ls_history *history, size_t index)
 ls_status ls_history_value(const ls_history *history, const char *name, size_t epoch, double *out)
 {
     if (!history || !name || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_history_value: a history, a name and a place for the value are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_history_value: history, name and out must not be NULL");
     if (epoch >= history->epochs)
-        return ls_fail(LS_ERR_NOT_FOUND, "the history has %zu epochs, there is no epoch %zu", history->epochs, epoch);
+        return ls_fail(LS_ERR_NOT_FOUND, "the history has %zu epochs (from 0); it has no epoch %zu", history->epochs,
+                       epoch);
     for (size_t i = 0; i < history->count; i++)
         if (strcmp(history->names[i], name) == 0) {
             *out = history->values[epoch * history->count + i];
             return LS_OK;
         }
-    return ls_fail(LS_ERR_NOT_FOUND, "the history has no \"%s\"", name);
+    return ls_fail(LS_ERR_NOT_FOUND, "the history has no value \"%s\"; ls_history_name lists its values", name);
 }
 
 void ls_history_destroy(ls_history *history)

@@ -22,17 +22,20 @@ static ls_status check_options(const ls_fit_options *o, const char *call)
                    { "trace.last_step", o->trace.last_step } };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         if (counts[i].value < 0)
-            return ls_fail(LS_ERR_INVALID, "%s: %s is %" PRId64, call, counts[i].name, counts[i].value);
+            return ls_fail(LS_ERR_INVALID, "%s: %s must not be negative, got %" PRId64, call, counts[i].name,
+                           counts[i].value);
     if (!(o->validation_split >= 0 && o->validation_split < 1))
-        return ls_fail(LS_ERR_INVALID, "%s: validation_split is %g, it goes from 0 to below 1", call,
+        return ls_fail(LS_ERR_INVALID, "%s: validation_split must be at least 0 and below 1, got %g", call,
                        o->validation_split);
     if (o->validation && o->validation_split > 0)
-        return ls_fail(LS_ERR_INVALID, "%s: validation data and validation_split contradict each other", call);
+        return ls_fail(LS_ERR_INVALID, "%s: validation data and validation_split exclude each other; give one of them",
+                       call);
     if (o->trace.last_step > 0 && o->trace.last_step < o->trace.first_step)
-        return ls_fail(LS_ERR_INVALID, "%s: a timeline from step %" PRId64 " to step %" PRId64, call,
-                       o->trace.first_step, o->trace.last_step);
+        return ls_fail(LS_ERR_INVALID,
+                       "%s: the timeline ends before it begins: trace.first_step is %" PRId64 ", trace.last_step %" PRId64,
+                       call, o->trace.first_step, o->trace.last_step);
     if (o->class_count > 0 && !o->class_weights)
-        return ls_fail(LS_ERR_INVALID, "%s: %zu class weights were announced, but not given", call, o->class_count);
+        return ls_fail(LS_ERR_INVALID, "%s: class_weights is NULL but class_count is %zu", call, o->class_count);
     return LS_OK;
 }
 
@@ -73,7 +76,7 @@ static ls_status set_up(ls_job *job, ls_dataset *data, const ls_fit_options *o, 
     s->epochs = o->epochs ? o->epochs : 1;
     s->steps = o->steps_per_epoch ? o->steps_per_epoch : s->data.steps;
     if (s->steps == LS_INFINITE)
-        return ls_fail(LS_ERR_INVALID, "%s: data without an end needs steps_per_epoch", call);
+        return ls_fail(LS_ERR_INVALID, "%s: the data has no end; set steps_per_epoch", call);
     return ls_job_function(job, LS_FUNCTION_TRAIN, &s->data.spec, (ls_function_choice){ .class_count = o->class_count },
                            &s->function);
 }

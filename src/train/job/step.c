@@ -21,10 +21,11 @@ static ls_status check_cluster(const ls_context *ctx, const ls_strategy *strateg
     bool servers = strategy->kind == LS_STRATEGY_PARAMETER_SERVER;
     const char *name = servers ? "parameter-server" : "multi-worker";
     if (servers && ls_cluster_size(ctx) > 1 && ls_cluster_servers(ctx) == 0)
-        return ls_fail(LS_ERR_STATE,
-                       "the strategy parameter-server: none of the %d workers is a server: start them with `lockstep "
-                       "launch --servers 1`, with \"ps\" tasks in TF_CONFIG, or with LOCKSTEP_SERVERS",
-                       ls_cluster_size(ctx));
+        return ls_fail(
+            LS_ERR_STATE,
+            "the strategy parameter-server needs servers, but none of the %d workers is one; start them with `lockstep "
+            "launch --servers 1`, with \"ps\" tasks in TF_CONFIG, or with LOCKSTEP_SERVERS",
+            ls_cluster_size(ctx));
     if ((!servers && strategy->kind != LS_STRATEGY_MULTI_WORKER) || ctx->joined)
         return LS_OK;
     LS_TRY(ls_fail_within(ls_cluster_environment(&found), "the strategy %s", name));
@@ -32,9 +33,8 @@ static ls_status check_cluster(const ls_context *ctx, const ls_strategy *strateg
         return LS_OK;
     return ls_fail(
         LS_ERR_STATE,
-        "the strategy %s: the environment says that this is worker %d of %d, but the context is in "
-        "no cluster: call ls_cluster_join(ctx, NULL) between ls_context_create and the first call that opens "
-        "it",
+        "the strategy %s: the environment says that this is worker %d of %d, but the context did not join the "
+        "cluster; call ls_cluster_join(ctx, NULL) after ls_context_create, before the first call that opens it",
         name, found.rank, found.size);
 }
 
@@ -43,7 +43,7 @@ ls_status ls_settings_make(const ls_job *job, const ls_strategy *strategy, int l
     ls_graph *graph = ls_model_graph(job->model);
     ls_runs *runs = NULL;
     if (lanes < 0 || lanes > LS_MAX_LANES)
-        return ls_fail(LS_ERR_INVALID, "%d lanes: 0 to %d are possible", lanes, LS_MAX_LANES);
+        return ls_fail(LS_ERR_INVALID, "lanes must be 0 (automatic) to %d, got %d", LS_MAX_LANES, lanes);
     LS_TRY(check_cluster(graph->context, strategy));
     LS_TRY(ls_runs_of(graph, &runs));
     ls_run_settings run = runs->settings;
@@ -87,7 +87,7 @@ bool ls_job_interrupted(const ls_job *job, const volatile int *stop)
 ls_status ls_job_begins(const ls_job *job, const volatile int *stop, bool *interrupted)
 {
     *interrupted = stop && *stop;
-    return ls_peers_any(ls_model_graph(job->model)->context->peers, "the beginning of a fit", interrupted);
+    return ls_peers_any(ls_model_graph(job->model)->context->peers, "the start of a fit", interrupted);
 }
 
 /* ---- Step and rate ---- */

@@ -141,7 +141,7 @@ ls_status ls_model_device_times(const ls_model *model, ls_device_times **out, si
 {
     LS_CLAIM(ls_model_claimed(model));
     if (!model || !out || !count)
-        return ls_fail(LS_ERR_INVALID, "ls_model_device_times: a model and places for list and count are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_model_device_times: model, list and count must not be NULL");
     if (!model->job || !model->job->seconds) {
         *out = NULL;
         *count = 0;
@@ -201,7 +201,7 @@ void ls_fit_seconds_advise(const ls_fit_seconds *s, ls_text *text)
     double share = joins;
     if (idle > share) {
         share = idle;
-        reason = "idle while other lanes are under way";
+        reason = "idle while other lanes are computed";
     }
     if (s->data > share) {
         share = s->data;
@@ -231,7 +231,7 @@ static void put_device(ls_text *text, const char *name, const ls_device_times *t
     if (t->stage >= 0)
         ls_text_add(text, "; the bubble is %.1f %% of its lanes' time", lanes > 0 ? 100 * t->idle / lanes : 0);
     if (t->copies > 0 || t->stage >= 0)
-        put_part(text, "; ", "copies, of these,", t->copies, wall);
+        put_part(text, "; ", "of which copies", t->copies, wall);
     ls_text_put(text, "\n");
 }
 
@@ -240,7 +240,7 @@ ls_status ls_explain_times(const ls_model *model, char **out)
     LS_CLAIM(ls_model_claimed(model));
     ls_text text = { 0 };
     if (!model || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_explain_times: a model and a place for the text are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_explain_times: model and out must not be NULL");
     const ls_fit_seconds *s = model->job ? model->job->seconds : NULL;
     const ls_context *ctx = ls_model_graph((ls_model *)model)->context;
     for (int d = 0; s && s->wall > 0 && d < s->count; d++)

@@ -51,7 +51,7 @@ static ls_tensor *feature(ls_job *job, size_t input, ls_tensor *x)
     if (!is_traced(job, input, x))
         ls_log_write(&ls_model_graph(job->model)->context->log, LS_LOG_INFO, "model \"%s\": input %zu, uint8 %s, %s",
                      ls_model_name(job->model), input, ls_shape_format(&x->shape, shape),
-                     image ? "is divided by 255, as an image" : "is no image and is not divided by 255");
+                     image ? "is an image: it is divided by 255" : "is not an image: it is not divided by 255");
     return image ? ls_op_div(y, ls_op_scalar(ls_model_graph(job->model), LS_F32, 255)) : y;
 }
 
@@ -64,13 +64,13 @@ static ls_status check_spec(const ls_job *job, const ls_function *f)
     int wanted = f->kind == LS_FUNCTION_PREDICT ? 0 : (int)job->target_count;
     if (spec->features != (int)inputs || spec->labels < wanted)
         return ls_fail(LS_ERR_SHAPE,
-                       "model \"%s\" has %zu inputs and %zu targets; the data has %d features and %d labels",
+                       "model \"%s\" has %zu inputs and %zu targets, but the data has %d features and %d labels",
                        ls_model_name(job->model), inputs, job->target_count, spec->features, spec->labels);
     if (wanted > 1 && f->class_count > 0)
-        return ls_fail(LS_ERR_INVALID, "class weights are for models with one target; \"%s\" has %d",
+        return ls_fail(LS_ERR_INVALID, "class weights need a model with one target; \"%s\" has %d; use sample weights",
                        ls_model_name(job->model), wanted);
     if (wanted > 0 && spec->weights > 1 && spec->weights != wanted)
-        return ls_fail(LS_ERR_SHAPE, "model \"%s\" has %d targets; the data has weights of samples for %d",
+        return ls_fail(LS_ERR_SHAPE, "model \"%s\" has %d targets, but the data has sample weights for %d",
                        ls_model_name(job->model), wanted, spec->weights);
     return LS_OK;
 }
@@ -112,10 +112,11 @@ static ls_status check_class_weights(const ls_job *job, const ls_function *f, ls
         ls_shape shape = ls_tensor_shape(outputs[t->output]);
         int64_t classes = shape.rank > 0 ? shape.dims[shape.rank - 1] : 0;
         if (t->loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY && (int64_t)f->class_count != classes)
-            return ls_fail(LS_ERR_INVALID,
-                           "%zu class weights for %lld classes: give one weight for each class of the model's output "
-                           "(1 where a class is not weighted)",
-                           f->class_count, (long long)classes);
+            return ls_fail(
+                LS_ERR_INVALID,
+                "%zu class weights for %lld classes; give one weight for each class of the model's output (1 "
+                "for a class that is not weighted)",
+                f->class_count, (long long)classes);
     }
     return LS_OK;
 }
@@ -185,7 +186,7 @@ static ls_status join_updates(ls_tensor *apply, ls_tensor *const *updates, size_
         parts[i + 1] = updates[i];
     *out = ls_op_group(parts, count + 1);
     free(parts);
-    return *out ? LS_OK : ls_fail(LS_ERR_INVALID, "there is no variable to train");
+    return *out ? LS_OK : ls_fail(LS_ERR_INVALID, "the model has no trainable variable");
 }
 
 static ls_status trace_step(ls_job *job, ls_function *f, ls_trace *trace)
@@ -205,7 +206,7 @@ static ls_status check_fetches(ls_tensor *const *fetches, size_t count)
     for (size_t i = 0; i < count; i++)
         if (ls_tensor_is_error(fetches[i]))
             return fetches[i] ? ls_fail(fetches[i]->status, "%s", fetches[i]->message)
-                              : ls_fail(LS_ERR_INTERNAL, "tracing gave nothing");
+                              : ls_fail(LS_ERR_INTERNAL, "the model's trace has no output");
     return LS_OK;
 }
 
@@ -277,16 +278,20 @@ ls_status ls_job_function(ls_job *job, ls_function_kind kind, const ls_element_s
         }
     }
     if (kind == LS_FUNCTION_TRAIN && job->optimizer.kind == LS_OPTIMIZER_NONE)
-        return ls_fail(LS_ERR_STATE, "model \"%s\" is compiled without an optimizer: it can be evaluated, not trained",
+        return ls_fail(LS_ERR_STATE,
+                       "model \"%s\" is compiled without an optimizer and cannot be trained; compile it with one",
                        ls_model_name(job->model));
     if (job->function_count == LS_MAX_FUNCTIONS)
-        return ls_fail(LS_ERR_UNSUPPORTED, "model \"%s\" has met more than %d kinds of data; call ls_compile again",
-                       ls_model_name(job->model), LS_MAX_FUNCTIONS);
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "model \"%s\" was used with more than %d kinds of data (shapes, types, weights); call ls_compile again",
+            ls_model_name(job->model), LS_MAX_FUNCTIONS);
     if (ls_model_graph(job->model)->scope != job->frame)
-        return ls_fail(LS_ERR_STATE,
-                       "%s: a scope is open in the graph of model \"%s\", and what is traced for this data would end "
-                       "with it: close the scope first",
-                       job->model->at_work, ls_model_name(job->model));
+        return ls_fail(
+            LS_ERR_STATE,
+            "%s: a scope is open in the graph of model \"%s\" and would end what is traced for this data; close "
+            "the scope first",
+            job->model->at_work, ls_model_name(job->model));
     ls_function *f = &job->functions[job->function_count];
     *f = (ls_function){ .kind = kind, .spec = *spec, .class_count = choice.class_count, .output = choice.output };
     LS_TRY(trace_function(job, f));

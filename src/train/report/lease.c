@@ -39,7 +39,7 @@ static bool is_superseded(const ls_lease *lease, bool remove)
     char folder[PATH_MAX], name[PATH_MAX];
     uint64_t job;
     unsigned generation;
-    bool outrun = false;
+    bool superseded = false;
     snprintf(folder, sizeof(folder), "%s", lease->path);
     snprintf(name, sizeof(name), "%s", lease->path);
     const char *base = basename(name);
@@ -47,18 +47,19 @@ static bool is_superseded(const ls_lease *lease, bool remove)
     for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
         if (!is_claim(base, entry->d_name, &job, &generation))
             continue;
-        outrun |= job == lease->job && generation > lease->generation;
+        superseded |= job == lease->job && generation > lease->generation;
         if (remove && (job != lease->job || generation < lease->generation))
             unlinkat(dirfd(dir), entry->d_name, 0);
     }
     if (dir)
         closedir(dir);
-    return outrun;
+    return superseded;
 }
 
 static ls_status fail_lost(const ls_lease *lease)
 {
-    return ls_fail(LS_ERR_PEER, "another worker has the lease '%s' (generation %u): this worker writes nothing more",
+    return ls_fail(LS_ERR_PEER,
+                   "another worker holds the lease '%s' (not generation %u of this worker); this worker stops writing",
                    lease->path, lease->generation);
 }
 

@@ -49,7 +49,7 @@ static ls_status open_file(ls_train_log *log, int flags)
     int fd = open(log->path, flags | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
     if (fd < 0)
         return ls_fail(LS_ERR_IO, "cannot open the log '%s': %s", log->path,
-                       errno == ENXIO ? "it is a FIFO that nobody reads" : strerror(errno));
+                       errno == ENXIO ? "it is a FIFO that no process reads" : strerror(errno));
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     log->file = (ls_append){ .fd = fd };
     return LS_OK;
@@ -72,14 +72,14 @@ static void remove_torn_line(ls_train_log *log)
     if (newline || from == 0)
         end = newline ? from + (newline - tail) + 1 : 0;
     if (end >= 0)
-        ls_append_cut(&log->file, end);
+        ls_append_truncate(&log->file, end);
 }
 
 static void stop_writing(ls_train_log *log)
 {
     log->handed_over = true;
     ls_peers_depose(log->ctx->peers);
-    ls_log_write(&log->ctx->log, LS_LOG_WARNING, "another worker goes on with the log '%s': this one writes no more",
+    ls_log_write(&log->ctx->log, LS_LOG_WARNING, "another worker writes the log '%s' now; this worker stops writing it",
                  log->path);
 }
 
@@ -93,7 +93,7 @@ static void claim_lease(ls_train_log *log)
     if (status == LS_ERR_PEER)
         stop_writing(log);
     else if (status != LS_OK)
-        ls_log_write(&log->ctx->log, LS_LOG_WARNING, "the log '%s' is written without a lease: %s", log->path,
+        ls_log_write(&log->ctx->log, LS_LOG_WARNING, "writing the log '%s' without a lease: %s", log->path,
                      ls_last_error());
 }
 
@@ -173,9 +173,9 @@ bool ls_train_log_has_checkpoint(const ls_train_log *log, int64_t step)
 
 static void keep_line(ls_train_log *log, const char *line)
 {
-    char **place = &log->kept[log->kept_count % KEPT];
-    free(*place);
-    *place = strdup(line); /* NULL without memory: one record less */
+    char **oldest = &log->kept[log->kept_count % KEPT];
+    free(*oldest);
+    *oldest = strdup(line); /* NULL without memory: one record less */
     log->kept_count++;
 }
 
@@ -190,7 +190,7 @@ static void write_line(ls_train_log *log, const char *line, size_t bytes)
         return;
     }
     if (ls_append_write(&log->file, line, bytes) != LS_OK)
-        ls_log_write(&log->ctx->log, LS_LOG_WARNING, "cannot write the log '%s': %s; training goes on without it",
+        ls_log_write(&log->ctx->log, LS_LOG_WARNING, "cannot write the log '%s': %s; training continues without it",
                      log->path, ls_last_error());
 }
 
@@ -216,7 +216,7 @@ void ls_train_log_put(ls_train_log *log, ls_text *text)
     } else if (log->file.error == 0) {
         log->file.error = ENOMEM;
         ls_log_write(&log->ctx->log, LS_LOG_WARNING,
-                     "cannot write the log '%s': no memory for a line; training goes on without it", log->path);
+                     "cannot write the log '%s': no memory for a line; training continues without it", log->path);
     }
     ls_text_free(text);
 }
@@ -263,18 +263,18 @@ static void replace_other_run(ls_train_log *log)
 {
     if (log->kept_count > KEPT)
         ls_log_write(&log->ctx->log, LS_LOG_WARNING,
-                     "the log '%s' that was written so far cannot be seen from here: it begins with the last %d "
-                     "records; a log needs a folder that all workers can reach",
+                     "this worker cannot see what was written to the log '%s' so far; its file begins with the last %d "
+                     "records; put the log into a folder that all workers can reach",
                      log->path, KEPT);
     if (!log->append && log->start[0])
-        ls_append_cut(&log->file, 0);
+        ls_append_truncate(&log->file, 0);
 }
 
 static ls_status take_over(ls_train_log *log)
 {
     log->seen = calloc(SEEN, sizeof(*log->seen));
     if (!log->seen)
-        return ls_fail(LS_ERR_MEMORY, "no memory to go on with a log");
+        return ls_fail(LS_ERR_MEMORY, "no memory to continue a log");
     LS_TRY(open_file(log, O_RDWR));
     log->quiet = false;
     if (!is_plain(log)) /* a pipe cannot be read back */
@@ -299,8 +299,8 @@ void ls_train_log_take_over(ls_train_log *log)
         return;
     ls_log_write(
         &log->ctx->log, LS_LOG_WARNING,
-        "worker %d cannot go on with the log: %s; it ends with what the lost worker wrote (a log needs a folder "
-        "that all workers can reach), and training goes on",
+        "worker %d cannot continue the log: %s; the log ends with what the lost worker wrote; training continues; put "
+        "the log into a folder that all workers can reach",
         ls_cluster_rank(log->ctx), ls_last_error());
     log->handed_over = true; /* no worker writes it any more */
     log->quiet = false;
@@ -312,7 +312,7 @@ void ls_train_log_end(ls_train_log *log)
 {
     ls_append_close(&log->file); /* keeps the failure in `error` */
     if (log->file.error != 0)
-        ls_log_write(&log->ctx->log, LS_LOG_WARNING, "the log '%s' is not complete: %s", log->path,
+        ls_log_write(&log->ctx->log, LS_LOG_WARNING, "the log '%s' is incomplete: %s", log->path,
                      strerror(log->file.error));
     ls_lease_end(&log->lease);
     for (size_t i = 0; i < KEPT; i++)

@@ -294,15 +294,6 @@ void ls_progress_end(ls_progress *p, const ls_results *results, const ls_results
     p->results = NULL;
 }
 
-void ls_progress_break(ls_progress *p)
-{
-    if (p->open_line) {
-        fputs("\n", p->terminal.out);
-        fflush(p->terminal.out);
-    }
-    p->open_line = false;
-}
-
 /* ---- Work between steps: validation, checkpoints ---- */
 
 /* Before the values of the bar; without a bar, on its own line. */
@@ -349,5 +340,9 @@ void ls_progress_close(ls_progress *p)
     if (p->watching)
         ls_work_watch(p->outer);
     p->watching = false;
-    ls_progress_break(p);
+    if (p->open_line) {
+        fputs("\n", p->terminal.out);
+        fflush(p->terminal.out);
+    }
+    p->open_line = false;
 }

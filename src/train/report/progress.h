@@ -28,8 +28,7 @@ void ls_progress_step(ls_progress *progress, int64_t done, const ls_results *res
 void ls_progress_end(ls_progress *progress, const ls_results *results, const ls_results *validation);
 /* Shows work (base/work.h) on the bar until ls_progress_close. */
 void ls_progress_watch(ls_progress *progress);
-/* Ends an unfinished bar with a newline, so that other output can follow. */
-void ls_progress_break(ls_progress *progress);
+/* Also ends an unfinished bar with a newline. */
 void ls_progress_close(ls_progress *progress);
 
 #endif

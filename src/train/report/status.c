@@ -27,7 +27,7 @@ struct ls_fit_status {
     pthread_t thread;
     pthread_mutex_t mutex; /* protects all fields below */
     pthread_cond_t wakes;
-    bool ends, said;
+    bool ends, reported;
     char failure[256]; /* of a write, until it is logged */
     ls_fit_at at;
     double noted; /* time of the last note */
@@ -96,11 +96,11 @@ static void write_file(ls_fit_status *s)
     ls_text text = { 0 };
     describe(s, &text);
     pthread_mutex_unlock(&s->mutex);
-    ls_status status = text.failed ? ls_fail(LS_ERR_MEMORY, "no memory for it")
+    ls_status status = text.failed ? ls_fail(LS_ERR_MEMORY, "no memory for the text")
                                    : ls_file_write(s->path, ls_text_get(&text), text.length);
     ls_text_free(&text);
     pthread_mutex_lock(&s->mutex);
-    if (status != LS_OK && !s->said)
+    if (status != LS_OK && !s->reported)
         snprintf(s->failure, sizeof(s->failure), "%s", ls_last_error());
 }
 
@@ -152,7 +152,7 @@ static ls_status open_status(ls_fit_status *s, const char *path, const ls_job *j
         return LS_OK;
     pthread_cond_destroy(&s->wakes);
     pthread_mutex_destroy(&s->mutex);
-    return ls_fail(LS_ERR_MEMORY, "no thread to write it with");
+    return ls_fail(LS_ERR_MEMORY, "cannot start the thread that writes it");
 }
 
 void ls_fit_status_open(const char *path, ls_job *job, const char *log, ls_fit_status **out)
@@ -170,7 +170,7 @@ void ls_fit_status_open(const char *path, ls_job *job, const char *log, ls_fit_s
         *out = s;
         return;
     }
-    ls_log_write(&ctx->log, LS_LOG_WARNING, "what this job shows of itself cannot be written: %s", ls_last_error());
+    ls_log_write(&ctx->log, LS_LOG_WARNING, "cannot write the status file for `lockstep top`: %s", ls_last_error());
     free(s ? s->head : NULL);
     free(s);
 }
@@ -211,11 +211,11 @@ void ls_fit_status_note(ls_fit_status *s, const ls_fit_at *at)
     pthread_mutex_lock(&s->mutex);
     s->at = *at;
     s->noted = ls_clock_now();
-    bool says = s->failure[0] && !s->said;
-    s->said |= says;
+    bool failed = s->failure[0] && !s->reported;
+    s->reported |= failed;
     pthread_mutex_unlock(&s->mutex);
-    if (says) /* log here: the thread must not call the user's log function */
-        ls_log_write(&s->ctx->log, LS_LOG_WARNING, "what this job shows of itself cannot be written: %s", s->failure);
+    if (failed) /* log here: the thread must not call the user's log function */
+        ls_log_write(&s->ctx->log, LS_LOG_WARNING, "cannot write the status file for `lockstep top`: %s", s->failure);
 }
 
 void ls_fit_status_workers(ls_fit_status *s, const ls_worker_times *times, int64_t steps)

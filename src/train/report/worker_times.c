@@ -47,7 +47,7 @@ void ls_worker_times_take(ls_worker_times *times, const ls_context *ctx)
         if (weights && weights[i] == 0) /* a parameter server */
             continue;
         times->list[times->count++] = (ls_worker_time){ .rank = rank,
-                                                        .place = i,
+                                                        .member = i,
                                                         .lanes = first[i + 1] - first[i],
                                                         .seconds = peers->seconds[rank] - times->before[rank] };
     }
@@ -73,9 +73,11 @@ static double median(const ls_worker_times *times, bool of_a_lane)
     return count > 0 ? values[(count - 1) / 2] : 0;
 }
 
-/* A worker with more lanes takes longer but is not slow; one with fewer is not slow as long as it
- * finishes first. So the smaller ratio counts: of the total time or of the time per lane. */
-const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, double *factor)
+/* Returns the worker that holds up the others most, if it takes more than *factor times the median,
+ * and sets *factor to its ratio. A worker with more lanes takes longer but is not slow; one with
+ * fewer is not slow as long as it finishes first. So the smaller ratio counts: of the total time or
+ * of the time per lane. */
+static const ls_worker_time *find_slowest(const ls_worker_times *times, double *factor)
 {
     const ls_worker_time *found = NULL;
     double all = median(times, false), lane = median(times, true), most = *factor;
@@ -94,18 +96,18 @@ const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, doub
 void ls_worker_times_report(const ls_worker_times *times, ls_context *ctx, int64_t epoch)
 {
     double factor = SLOW;
-    const ls_worker_time *slow = ls_worker_times_slowest(times, &factor);
+    const ls_worker_time *slow = find_slowest(times, &factor);
     if (slow && slow->seconds * (1 - 1 / factor) > SLOW_MOMENT)
         ls_log_write(&ctx->log, LS_LOG_WARNING,
-                     "worker %d: %.1f times the median of %d workers in epoch %" PRId64
-                     ", %.2f s of its own work: the others wait for it",
+                     "worker %d holds up the others: it took %.1f times the median of %d workers in epoch %" PRId64
+                     " (%.2f s of its own work)",
                      slow->rank, factor, times->count, epoch + 1, slow->seconds);
 }
 
 int ls_worker_times_last(const ls_worker_times *times)
 {
     double factor = HOLDS_UP;
-    const ls_worker_time *slow = ls_worker_times_slowest(times, &factor);
+    const ls_worker_time *slow = find_slowest(times, &factor);
     return slow ? slow->rank : -1;
 }
 
@@ -185,7 +187,7 @@ static bool find_weights(ls_worker_times *times, uint32_t *weights)
         return false;
     /* list index to member index; parameter servers are in between */
     for (int i = times->count; i-- > 0;)
-        weights[times->list[i].place] = weights[i];
+        weights[times->list[i].member] = weights[i];
     return true;
 }
 
@@ -197,7 +199,7 @@ static void report_split(const ls_worker_times *times, ls_context *ctx)
     ls_share_lanes(ls_peers_weights(ctx->peers, room), ctx->peers->count, times->lanes, first);
     for (int i = 0; i < ctx->peers->count; i++)
         ls_text_add(&text, "%s%d: %d", i ? ", " : "", ctx->peers->members[i], first[i + 1] - first[i]);
-    ls_log_write(&ctx->log, LS_LOG_INFO, "lanes of workers from now on: %s", ls_text_get(&text));
+    ls_log_write(&ctx->log, LS_LOG_INFO, "new lanes by worker: %s", ls_text_get(&text));
     ls_text_free(&text);
 }
 

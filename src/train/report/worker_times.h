@@ -7,7 +7,7 @@
 
 typedef struct ls_worker_time {
     int rank, lanes; /* lanes of a full batch */
-    int place;       /* index among the members */
+    int member;      /* index among the members */
     double seconds;  /* own work in this epoch, without waiting */
 } ls_worker_time;
 typedef struct ls_worker_times {
@@ -25,9 +25,6 @@ void ls_worker_times_begin(ls_worker_times *times, const ls_context *ctx);
 void ls_worker_times_step(ls_worker_times *times, int lanes);
 /* Fills `list`. */
 void ls_worker_times_take(ls_worker_times *times, const ls_context *ctx);
-/* Returns the worker that holds up the others most, if it takes more than *factor times the median,
- * and sets *factor to its ratio. NULL: none. */
-const ls_worker_time *ls_worker_times_slowest(const ls_worker_times *times, double *factor);
 /* For display: a worker that takes slightly longer than the others; -1: none. */
 int ls_worker_times_last(const ls_worker_times *times);
 /* "4 workers, waiting for 3", or "4 workers" if none is slow. */

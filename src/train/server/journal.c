@@ -127,7 +127,7 @@ ls_status ls_journal_begin(ls_journal *j, const ls_journal_state *state)
     push_path(j, h.number, pushes);
     ls_append file = LS_APPEND_CLOSED;
     LS_TRY(ls_append_open(&file, pushes));
-    ls_append_cut(&file, 0);
+    ls_append_truncate(&file, 0);
     const ls_file_part parts[] = { { &h, sizeof(h) },
                                    { a->list, a->count * sizeof(*a->list) },
                                    { state->bytes, j->state_bytes } };
@@ -162,7 +162,7 @@ ls_status ls_journal_add(ls_journal *j, const ls_journal_push *push)
     if (status == LS_OK)
         status = ls_append_write(&j->file, push->bytes, j->push_bytes);
     if (status != LS_OK || j->file.error != 0) {
-        ls_append_cut(&j->file, before);
+        ls_append_truncate(&j->file, before);
         return ls_fail(LS_ERR_IO, "the journal in '%s' cannot be written: %s", j->folder, strerror(j->file.error));
     }
     return LS_OK;
@@ -309,7 +309,7 @@ static ls_status restore(ls_journal *j, const ls_journal_reader *reader, void *s
     LS_TRY(status);
     push_path(j, j->number, path);
     LS_TRY(ls_append_open(&j->file, path));
-    ls_append_cut(&j->file, end);
+    ls_append_truncate(&j->file, end);
     return LS_OK;
 }
 

@@ -132,7 +132,7 @@ ls_status ls_record_create(ls_record_writer *writer, const char *path, const ls_
     ls_record_writer w;
     set_up(&w, path, head);
     LS_TRY(ls_append_open(&w.file, path));
-    ls_append_cut(&w.file, 0);
+    ls_append_truncate(&w.file, 0);
     ls_status status = w.file.bytes == 0 ? put_head(&w, head) : ls_fail(LS_ERR_IO, "cannot empty '%s'", path);
     if (status == LS_OK)
         *writer = w;
@@ -172,7 +172,7 @@ ls_status ls_record_continue(ls_record_writer *writer, const char *path, const l
     set_up(&w, path, head);
     w.version = version;
     LS_TRY(ls_append_open(&w.file, path));
-    ls_append_cut(&w.file, bytes);
+    ls_append_truncate(&w.file, bytes);
     if (w.file.bytes == bytes) {
         *writer = w;
         return LS_OK;

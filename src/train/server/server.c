@@ -180,7 +180,7 @@ static ls_status apply_new(server *s, const ls_journal_push *push)
         LS_TRY(ls_journal_add(&s->journal, push));
     ls_status status = apply(s, push);
     if (status != LS_OK && s->has_journal)
-        ls_append_cut(&s->journal.file, before);
+        ls_append_truncate(&s->journal.file, before);
     LS_TRY(status);
     bool whole = ls_state_shard_pushes(s->shard) % ls_state_shard_every(s->shard) == 0;
     if (s->has_journal && whole && s->journal.file.bytes > (most > LOG_BYTES ? most : LOG_BYTES))
