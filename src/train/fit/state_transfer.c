@@ -1,5 +1,5 @@
 /* Workers that join a running fit: between two steps, a member sends them the state as a
- * checkpoint. They continue with the next step like the others. */
+ * checkpoint. */
 #include <stdlib.h>
 
 #include "nn/model.h"
@@ -34,8 +34,8 @@ static ls_status pack(ls_job *job, ls_package *out)
     return status;
 }
 
-/* Returns the oldest member that is not the joining worker itself; -1: none. */
-static int giver(const ls_peers *peers)
+/* Returns the oldest other member, or -1. */
+static int find_sender(const ls_peers *peers)
 {
     for (int i = 0; i < peers->count; i++)
         if (peers->members[i] != peers->newcomer)
@@ -44,13 +44,12 @@ static int giver(const ls_peers *peers)
 }
 
 /* Sent before the state. */
-typedef struct handover {
+typedef struct state_head {
     uint64_t size[LS_CHECKPOINT_FILES];
     char log[LS_LOG_ID];
-} handover;
+} state_head;
 
-/* Limits the size to what this model can need: the sender must not decide how much memory is
- * allocated. */
+/* The sender must not decide how much memory is allocated. */
 static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES])
 {
     ls_state_entry *entries = NULL;
@@ -62,18 +61,19 @@ static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES
     free(entries);
     for (int i = 0; i < LS_CHECKPOINT_FILES; room -= size[i++])
         if (size[i] > room)
-            return ls_fail(LS_ERR_PEER, "the state of the job has more bytes than that of this model can have");
+            return ls_fail(LS_ERR_PEER,
+                           "cannot join: the state that another worker sent is larger than this model's can be");
     return LS_OK;
 }
 
-/* Sends the state from a member to the joining worker. The others take part without data. */
-static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
+/* All members take part, most without data. */
+static ls_status send_state(ls_job *job, ls_train_log *log, ls_package *package)
 {
     ls_peers *peers = peers_of(job);
-    int from = giver(peers), to = peers->newcomer;
-    handover first = { .size = { 0 } };
+    int from = find_sender(peers), to = peers->newcomer;
+    state_head first = { .size = { 0 } };
     if (from < 0)
-        return ls_fail(LS_ERR_PEER, "every worker that had the state is lost");
+        return ls_fail(LS_ERR_PEER, "cannot join: all workers that had the state are lost");
     if (from == peers->rank && !package->bytes)
         LS_TRY(pack(job, package));
     for (int i = 0; i < LS_CHECKPOINT_FILES; i++)
@@ -90,16 +90,15 @@ static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
     const ls_piece all = { from, to, package->bytes, ls_package_bytes(package) };
     bool takes_part = from == peers->rank || to == peers->rank;
     LS_TRY(peers->exchange(peers, TAG(2), "the state", &all, takes_part ? 1 : 0));
-    return peers->commit(peers, (uint64_t[2]){ TAG(2), 0 }, "the state of a newcomer");
+    return peers->commit(peers, (uint64_t[2]){ TAG(2), 0 }, "the state of a joining worker");
 }
 
-/* Repeats until the joining worker has the state, or is lost. */
-static ls_status hand_over_to_the_end(ls_job *job, ls_train_log *log, ls_package *package)
+static ls_status send_state_until_done(ls_job *job, ls_train_log *log, ls_package *package)
 {
     ls_peers *peers = peers_of(job);
     ls_status status = LS_OK;
     while (peers->newcomer >= 0) {
-        status = hand_over(job, log, package);
+        status = send_state(job, log, package);
         if (status == LS_OK)
             peers->newcomer = -1;
         else if (!ls_peers_again(peers)) {
@@ -114,7 +113,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
 {
     ls_peers *peers = peers_of(job);
     *too_few = false;
-    /* A single worker makes no other commits, and wishes travel with commits. */
+    /* Requests travel with commits, and a single worker makes no others. */
     if (peers && peers->count == 1)
         LS_TRY(peers->commit(peers, (uint64_t[2]){ 0, 0 }, "a step of the only worker"));
     while (peers && (peers->decided & LS_WISH_WELCOME || ls_peers_workers(peers) < peers->least) && !*too_few) {
@@ -123,7 +122,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
         ls_status status = peers->welcome(peers);
         if (status != LS_OK && !ls_peers_again(peers))
             return status;
-        status = hand_over_to_the_end(job, log, &package);
+        status = send_state_until_done(job, log, &package);
         ls_package_free(&package);
         LS_TRY(status);
         *too_few = peers->decided & LS_WISH_TOO_FEW;
@@ -133,7 +132,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
 
 /* ---- Receiving the state ---- */
 
-static ls_status put(ls_job *job, ls_checkpoint *found)
+static ls_status restore(ls_job *job, ls_checkpoint *found)
 {
     ls_facts facts;
     char *difference = NULL;
@@ -158,12 +157,12 @@ static ls_status take_state(ls_job *job, ls_train_log *log)
     ls_peers *peers = peers_of(job);
     ls_package package = { .bytes = NULL };
     ls_checkpoint *found = NULL;
-    ls_status status = hand_over_to_the_end(job, log, &package);
+    ls_status status = send_state_until_done(job, log, &package);
     if (status == LS_OK)
         status = ls_checkpoint_unpack(&package, &found);
     ls_package_free(&package);
     if (status == LS_OK)
-        status = put(job, found);
+        status = restore(job, found);
     if (status != LS_OK)
         peers->give_up(peers); /* it is a member already */
     return status;
