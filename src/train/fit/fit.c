@@ -284,9 +284,9 @@ static void show(ls_fit_state *f, const char *doing)
                               .step_seconds = made > 0 ? (now - f->epoch_start) / (double)made : 0,
                               .loss = f->results.count > 0 ? f->results.values[0] : NAN };
     ls_fit_status_note(f->status, &facts);
-    if (!f->chief || now - f->looked < LOOK)
+    if (!f->chief || now - f->shown_at < LOOK)
         return;
-    f->looked = now;
+    f->shown_at = now;
     ls_worker_times_take(&f->workers, ls_fit_context(f));
     ls_worker_times_text(&f->workers, f->progress.about);
     ls_fit_status_workers(f->status, &f->workers, made);

@@ -28,15 +28,16 @@ typedef struct ls_fit_batch {
 /* How batches are trained. For each batch the loop calls get, run, count and finish, unless the
  * batch is not finite: that stops the fit before count. */
 typedef struct ls_fit_method {
-    ls_status (*check)(const ls_fit_state *f);
-    ls_status (*open)(ls_fit_state *f);
+    ls_status (*check)(const ls_fit_state *f); /* refuses options; may be NULL */
+    ls_status (*open)(ls_fit_state *f);        /* before the first epoch; may be NULL */
     /* *end: the epoch has no more batches, or the fit is stopped. */
     ls_status (*get)(ls_fit_state *f, ls_fit_batch *batch, bool *end);
     ls_status (*run)(ls_fit_state *f, ls_fit_batch *batch);
+    /* Adds the batch to the results and the position. */
     ls_status (*count)(ls_fit_state *f, ls_fit_batch *batch);
     /* Decides whether to stop or to save. */
     ls_status (*finish)(ls_fit_state *f);
-    void (*close)(ls_fit_state *f, const ls_error *failure);
+    void (*close)(ls_fit_state *f, const ls_error *failure); /* may be NULL */
     bool has_state; /* the model has the state after each step, so the log can hash it */
 } ls_fit_method;
 
@@ -82,7 +83,7 @@ struct ls_fit_state {
     bool over;                     /* joined after the fit had ended, or was stopped before */
     ls_worker_times workers, pace; /* of this epoch; since lanes were last distributed */
     ls_fit_status *status;
-    double epoch_start, looked; /* when the epoch began; when workers were last shown */
+    double epoch_start, shown_at; /* when the epoch began; when workers were last shown */
 };
 
 static inline ls_context *ls_fit_context(const ls_fit_state *f)
