@@ -229,7 +229,7 @@ static ls_status post(ls_peers *peers, uint64_t tag, const char *what, const ls_
 
 static ls_status commit(ls_peers *peers, const uint64_t hash[2], const char *what)
 {
-    bool of_newcomer = strcmp(what, "the state of a joining worker") == 0;
+    bool of_newcomer = strcmp(what, "the state for a new member") == 0;
     me.sent = 0;
     if (of_newcomer && joins_at(JOIN_READY))
         suffer();

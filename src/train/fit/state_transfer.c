@@ -90,7 +90,7 @@ static ls_status send_state(ls_job *job, ls_train_log *log, ls_package *package)
     const ls_piece all = { from, to, package->bytes, ls_package_bytes(package) };
     bool takes_part = from == peers->rank || to == peers->rank;
     LS_TRY(peers->exchange(peers, TAG(2), "the state", &all, takes_part ? 1 : 0));
-    return peers->commit(peers, (uint64_t[2]){ TAG(2), 0 }, "the state of a joining worker");
+    return peers->commit(peers, (uint64_t[2]){ TAG(2), 0 }, "the state for a new member");
 }
 
 static ls_status send_state_until_done(ls_job *job, ls_train_log *log, ls_package *package)
