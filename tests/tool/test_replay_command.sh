@@ -98,7 +98,7 @@ cp rec good && cp rec.1 good.1
 restore() { cp good rec && cp good.1 rec.1; }
 check "from another folder" sh -c "mkdir -p '$TMP/other' && cd '$TMP/other' && timeout 60 '$LOCKSTEP' replay ../run/rec --verbose 0 | grep 'all hashes match'"
 check "a missing file" refused "there is no 'none'\|No such file" none
-check "a file that is not a record" refused 'is no record of parameter servers' "$TMP/model.json"
+check "a file that is not a record" refused 'is not a record of parameter servers' "$TMP/model.json"
 missing() { rm rec.1 && refused 'the record of server 1 of 2 is missing' rec; }
 check "a server's file is missing" missing
 restore
@@ -107,15 +107,15 @@ check "a server's file is torn, and others read what is missing" torn
 restore
 both_torn() { # the last line of both: no worker has read its version
     head -c -30 good >rec && head -c -30 good.1 >rec.1
-    timeout 60 "$LOCKSTEP" replay rec --verbose 0 >replayed 2>errors || { grep -q 'cut short' errors; return; }
+    timeout 60 "$LOCKSTEP" replay rec --verbose 0 >replayed 2>errors || { grep -q 'an incomplete record' errors; return; }
     grep -q 'last line of the record is incomplete' replayed
 }
 check "a last line that was cut short" both_torn
 restore
 check "another batch size" refused 'batch_size is 20 in the first and 10 in the second' rec --batch-size 10
 check "other data" refused 'fit/data' rec --data synthetic:12x12x1,classes=4,count=300
-check "another seed" refused 'differ\|is .* in the first\|not the weights' rec --seed 9
+check "another seed" refused 'differ\|is .* in the first\|not have the weights' rec --seed 9
 check "a strategy of several processes" refused 'a replay runs in one process' rec --strategy parameter-server
-other_id() { sed '1s/"id":"./"id":"x/' good.1 >rec.1 && refused "'rec.1' is no record\|no record" rec; }
+other_id() { sed '1s/"id":"./"id":"x/' good.1 >rec.1 && refused "'rec.1' is not a record" rec; }
 check "a changed head" other_id
 finish

@@ -257,7 +257,7 @@ static void what_cannot_be_is_refused(void **state)
     OK(ls_spawn(PROCESSES, refused, NULL));
     OK(open_process(&p, 0.1)); /* in no cluster */
     FAILS(ls_fit(p.model, p.data, .record.path = "x", .strategy = ls_parameter_server(.staleness = 3)), LS_ERR_INVALID,
-          "a record ('x')", "no servers");
+          "a record ('x')", "in a cluster with servers");
     close_process(&p);
 }
 

@@ -135,7 +135,7 @@ server_stays_away() {
     before=()
     reached 60 || return 1
     kill -9 $(pid_of 3)
-    ends_with "server 1 was lost, and did not come back within 1 s" && ls ck | grep -q step- || return 1
+    ends_with "server 1 was lost and did not restart within 1 s" && ls ck | grep -q step- || return 1
     # The checkpoint goes on with any servers.
     launch --workers 2 --servers 1 -- "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 --checkpoint ck --resume >out &&
         [ -n "$(hash_in out)" ] && ls ck | grep -q step-00000900
@@ -146,7 +146,7 @@ server_is_gone() {
     start 2 2 --join-limit 300 --
     reached 20 || return 1
     kill -9 $(pid_of 3)
-    ends_with "server 1 was lost, and will not be started again"
+    ends_with "server 1 was lost, and will not be restarted"
 }
 check "a server that is not started again ends the job at once" server_is_gone
 
@@ -157,14 +157,14 @@ never_begins() {
         "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 >out 2>err || status=$?
     [ $status != 0 ] && [ $status != 124 ] && grep -q "$2" err || { echo "status $status"; cat err; return 1; }
 }
-check "no process waits for a server that never begins" never_begins 2 "server 0 ended before it was met, and will not be started again"
-check "no process waits for a chief that never begins" never_begins 0 "the chief (worker 0) of job .* ended before it was met"
+check "no process waits for a server that never begins" never_begins 2 "server 0 ended before it connected, and will not be restarted"
+check "no process waits for a chief that never begins" never_begins 0 "the chief (worker 0) of job .* ended before it connected"
 
 chief_is_killed() {
     start 2 1 --
     reached 20 || return 1
     kill -9 $(pid_of 0)
-    ends_with "the chief (worker 0) was lost, and with it the job" && [ "$(grep -c "the chief (worker 0) was lost" err)" = 2 ]
+    ends_with "the chief (worker 0) was lost, which ends the job" && [ "$(grep -c "the chief (worker 0) was lost" err)" = 2 ]
 }
 check "the chief is killed: the others end, and report it" chief_is_killed
 
@@ -174,7 +174,7 @@ without_journal() {
     start 2 1 --restarts 1 -- --journal ""
     reached 20 || return 1
     kill -9 $(pid_of 2)
-    ends_with "came back without what it had"
+    ends_with "restarted without its state"
 }
 : >"$TMP/nowhere"
 check "a server without a folder for its journal" without_journal
@@ -185,14 +185,14 @@ without_room() {
     rm -f weights.safetensors
     launch --workers 2 --servers 1 --transport unix -- sh -c '[ $LOCKSTEP_RANK != 2 ] || ulimit -f 200; exec "$@"' train \
         "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 --save weights.safetensors >out 2>err || status=$?
-    [ $status = 1 ] && [ -s weights.safetensors ] && [ "$(grep -c "server 0: the journal in .* cannot be written" err)" = 3 ] ||
+    [ $status = 1 ] && [ -s weights.safetensors ] && [ "$(grep -c "server 0: cannot write the journal in " err)" = 3 ] ||
         { echo "status $status"; cat err; return 1; }
 }
 check "a server without room" without_room
 no_shared_memory() {
     ! launch --workers 1 --servers 1 --join-limit 1 -- sh -c '[ $LOCKSTEP_RANK != 1 ] || ulimit -f 0; exec "$@"' train \
         "$LOCKSTEP" train $(job) "${SERVERS[@]}" 6 >out 2>err || return 1
-    grep -q "the chief (worker 0) of job .* did not come within 1 s (LOCKSTEP_JOIN_LIMIT); .* File too large" err || { cat err; return 1; }
+    grep -q "the chief (worker 0) of job .* did not connect within 1 s (LOCKSTEP_JOIN_LIMIT); .* File too large" err || { cat err; return 1; }
 }
 check "a server that cannot make shared memory reports it" no_shared_memory
 
@@ -226,8 +226,8 @@ wrong_key() {
             LOCKSTEP_JOIN_LIMIT=$limit timeout 60 "$LOCKSTEP" train $(job) "${SERVERS[@]}" 3 >out.$task 2>err.$task &
         pids+=($!)
     done
-    ! wait ${pids[0]} && ! wait ${pids[1]} && grep -q "server 0 did not come within 3 s.*another key" err.chief &&
-        grep -q "did not come within 1 s.*another key" err.ps || { cat err.chief err.ps; return 1; }
+    ! wait ${pids[0]} && ! wait ${pids[1]} && grep -q "server 0 did not connect within 3 s.*another key" err.chief &&
+        grep -q "did not connect within 1 s.*another key" err.ps || { cat err.chief err.ps; return 1; }
 }
 check "a server with another key" wrong_key
 

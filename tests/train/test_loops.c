@@ -332,7 +332,8 @@ static void steps_are_traced_once_for_a_kind_of_data(void **state)
             OK(ls_strategy_run(step[named], &narrow, NULL));
             assert_true(c != a && t.traced == 2);
         } else {
-            FAILS(ls_strategy_run(step[named], &other, &c), LS_ERR_STATE, "made variables again", "adam", ".name");
+            FAILS(ls_strategy_run(step[named], &other, &c), LS_ERR_STATE, "created variables a second time", "adam",
+                  ".name");
         }
         ls_loop_step_destroy(step[named]);
         ls_model_destroy(t.model);

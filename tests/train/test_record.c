@@ -229,15 +229,15 @@ static void test_wrong_numbers(void **state)
     static const struct {
         const char *line, *message;
     } rows[] = {
-        { LINE("2", "0", "0", "[0,0]", ",\"sha256\":\"" HASH "\""), ".version: 2 is not within 1 and 1" },
-        { LINE("1", "256", "0", "[0,0]", ",\"sha256\":\"" HASH "\""), ".worker: 256 is not within 0 and 255" },
+        { LINE("2", "0", "0", "[0,0]", ",\"sha256\":\"" HASH "\""), ".version: 2 is not between 1 and 1" },
+        { LINE("1", "256", "0", "[0,0]", ",\"sha256\":\"" HASH "\""), ".worker: 256 is not between 0 and 255" },
         { LINE("1", "0", "-1", "[0,0]", ",\"sha256\":\"" HASH "\""), ".batch: -1 is not" },
         { LINE("1", "0", "1e3", "[0,0]", ",\"sha256\":\"" HASH "\""), ".batch: expected an integer" },
         { LINE("1", "0", "0", "[0]", ",\"sha256\":\"" HASH "\""), "1 versions, but there are 2 servers" },
-        { LINE("1", "0", "0", "[0,1]", ",\"sha256\":\"" HASH "\""), "version 1 of server 1 was read, for version 1" },
+        { LINE("1", "0", "0", "[0,1]", ",\"sha256\":\"" HASH "\""), "read version 1 of server 1 to make version 1" },
         { LINE("1", "0", "0", "[-1,0]", ",\"sha256\":\"" HASH "\""), "version -1 of server 0" },
         { LINE("1", "0", "0", "[0,0]", ",\"sha256\":\"12\""), "expected 64 hex digits" },
-        { LINE("1", "0", "0", "[0,0]", ""), "1 gradients make a version" },
+        { LINE("1", "0", "0", "[0,0]", ""), "gradient 1 of a version" },
         { "{\"version\":1", ".worker: missing" },
         { "[1", "line 2" },
     };
@@ -301,7 +301,7 @@ static void test_go_on(void **state)
     assert_message(ls_record_continue(&writer, path, &head, -1), LS_ERR_STATE, "two runs of one job");
     head.id[0] = ID[0];
     head.server = 0;
-    assert_message(ls_record_continue(&writer, path, &head, -1), LS_ERR_STATE, "that of server 1, not of server 0");
+    assert_message(ls_record_continue(&writer, path, &head, -1), LS_ERR_STATE, "belongs to server 1, not to server 0");
     head.server = 1;
     assert_message(ls_record_continue(&writer, path, &head, 6), LS_ERR_STATE, "has versions 0 to 5");
     assert_int_equal(file_bytes(), bytes); /* nothing was changed */
@@ -329,9 +329,9 @@ static void test_no_room(void **state)
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     ls_record_push push = make_push(2, read);
-    assert_message(ls_record_add(&writer, &push), LS_ERR_IO, "behind version 1");
+    assert_message(ls_record_add(&writer, &push), LS_ERR_IO, "after version 1");
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-    assert_message(ls_record_add(&writer, &push), LS_ERR_IO, "at an earlier write");
+    assert_message(ls_record_add(&writer, &push), LS_ERR_IO, "an earlier write failed");
     ls_record_close(&writer);
     assert_versions(1, false);
     json_decref(head.job);

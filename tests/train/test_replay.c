@@ -467,18 +467,18 @@ static void what_cannot_be_is_told(void **state)
     refused(LS_ERR_DATA, "version 7 of server 1 differs");
     must(ls_file_write(path, text, bytes));
     change(1, record.head.sha256, other, NULL);
-    refused(LS_ERR_STATE, "the model has not the weights that training began with");
+    refused(LS_ERR_STATE, "the model does not have the weights that training began with");
     must(ls_file_write(path, text, bytes));
     change(1, "\"rate\":0.01", "\"rate\":0.0125", "\"version\":3,");
     refused(LS_ERR_DATA, "version 3 of server 1 differs");
 
     /* files */
     must(ls_file_write(path, text, (size_t)record.offsets[4] + 20)); /* cut short: what others read of it is missing */
-    refused(LS_ERR_DATA, "a record that was cut short");
+    refused(LS_ERR_DATA, "an incomplete record after them");
     unlink(path);
     refused(LS_ERR_NOT_FOUND, "the record of server 1 of 2 is missing");
     must(ls_file_write(path, "{}\n", 3));
-    refused(LS_ERR_DATA, "is no record of parameter servers");
+    refused(LS_ERR_DATA, "is not a record of parameter servers");
     must(ls_file_write(path, text, bytes));
     change(1, "00112233", "10112233", NULL);
     refused(LS_ERR_STATE, "two runs of one job");
@@ -551,7 +551,7 @@ static void bad_schedules_are_told(void **state)
     told(read_by_hand(LINES({ 1, 0, 0, { 0, 1 } }, { 2, 1, 1, { 0, 0 } }),
                       LINES({ 1, 1, 1, { 1, 0 } }, { 2, 0, 0, { 0, 0 } }), 4), "pushes wait for each other");
     told(read_by_hand(LINES({ 1, 0, 0, { 0, 0 } }, { 2, 1, 1, { 0, 0 } }, { 3, 2, 2, { 0, 0 } }),
-                      LINES({ 1, 0, 0, { 0, 0 } }), 1), "more than the staleness, 1, behind");
+                      LINES({ 1, 0, 0, { 0, 0 } }), 1), "exceeds the staleness bound of 1");
     /* clang-format on */
 }
 

@@ -61,7 +61,7 @@ same() {
     timeless $one/log >wanted && timeless log >found && diff wanted found || { echo "other logs"; return 1; }
     cmp $one/csv csv && cmp $one/w.safetensors w.safetensors && cmp $one/b.safetensors b.safetensors || return 1
     cat out0 out1 out2 >out
-    [ "$(grep -c 'goes on in the place of the lost one' out)" = "$1" ] || { echo "not $1 successors"; cat out err?; return 1; }
+    [ "$(grep -c 'because the old chief is lost' out)" = "$1" ] || { echo "not $1 successors"; cat out err?; return 1; }
     grep -h -e '^test loss' -e '^weights sha256' -e '^saved' out >found
     grep -h -e '^test loss' -e '^weights sha256' -e '^saved' $one/out >wanted
     cmp wanted found || { cat out; return 1; }
@@ -82,7 +82,7 @@ killed() {
         $moment "$pattern"
         signal KILL 0 2>/dev/null
         ends 1 2 || return 1
-        ! grep -q 'goes on in the place of the lost one' out1 || break
+        ! grep -q 'because the old chief is lost' out1 || break
     done
     same 1
 }
@@ -121,7 +121,7 @@ killed_resumed() {
     cp -r "$TMP/one" "$TMP/more3" && cd "$TMP/more3" || return 1
     timeout 60 "$LOCKSTEP" "${arguments[@]}" --epochs $((EPOCHS + 3)) --resume >out 2>err || { cat err; return 1; }
     timeless log >wanted && timeless ../resumed/log | diff wanted - && cmp csv ../resumed/csv &&
-        cmp w.safetensors ../resumed/w.safetensors && grep -q 'goes on in the place' ../resumed/out1
+        cmp w.safetensors ../resumed/w.safetensors && grep -q 'because the old chief is lost' ../resumed/out1
 }
 check "in a run that was resumed" killed_resumed
 

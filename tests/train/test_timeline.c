@@ -385,7 +385,7 @@ static void what_there_is_no_room_for_is_said(void **state)
                                              ls_array_of(LS_F32, LS_SHAPE(1024, 1), labels), .keep = LS_KEEP_BORROWED);
     OK(ls_fit_with(f.model, data, o));
     ls_dataset_destroy(data);
-    machine_has(f.m.log, "has room for the steps up to");
+    machine_has(f.m.log, "is full after step");
     machine_has(f.m.log, "of 400");
     FILE *file = fopen(f.path, "r");
     assert_non_null(file);

@@ -19,7 +19,7 @@ static ls_shape batched(ls_shape shape)
     return shape;
 }
 
-static bool serves(const ls_traced *t, const ls_element *batch)
+static bool fits(const ls_traced *t, const ls_element *batch)
 {
     bool same = t->input_count == batch->count;
     for (int i = 0; same && i < batch->count; i++) {
@@ -60,7 +60,7 @@ static ls_status add_writes(ls_loop_step *step, ls_traced *t, size_t from)
     if (t->fetch_count == 0)
         return ls_fail(LS_ERR_INVALID, "the step has no outputs and writes nothing");
     return count > 0 && ls_tensor_is_error(t->fetches[t->fetch_count - 1])
-               ? ls_fail(LS_ERR_INTERNAL, "the writes of a step could not be put together")
+               ? ls_fail(LS_ERR_INTERNAL, "cannot group the writes of a step")
                : LS_OK;
 }
 
@@ -71,8 +71,8 @@ static ls_status check_variables(const ls_loop_step *step, size_t before)
     if (step->traced_count == 0 || graph->variable_count == before)
         return LS_OK;
     return ls_fail(LS_ERR_STATE,
-                   "it was traced before, for other data, and made variables again (%s): give its optimizers a .name, "
-                   "and make metrics and variables before the step",
+                   "it was traced before, for other data, and created variables a second time (%s): give its "
+                   "optimizers a .name, and create metrics and variables before the step",
                    ls_node_label(graph->variables[before]->node, label));
 }
 
@@ -105,21 +105,22 @@ static ls_status trace(ls_loop_step *step, const ls_element *batch, ls_traced *t
     return add_writes(step, t, nodes);
 }
 
-/* Checks that the step can be used with this batch in the current scope. */
 static ls_status check_step(const ls_loop_step *step, const ls_element *batch, const char *call)
 {
     if (!step || !batch)
-        return ls_fail(LS_ERR_INVALID, "%s: a step and a batch are needed", call);
+        return ls_fail(LS_ERR_INVALID, "%s: step or batch is NULL", call);
     if (step->tracing)
-        return ls_fail(LS_ERR_STATE, "%s: inside the step's own function", call);
+        return ls_fail(LS_ERR_STATE, "%s: must not be called inside the step's own function", call);
     if (batch->count < 1 || batch->count > LS_MAX_COMPONENTS)
-        return ls_fail(LS_ERR_INVALID, "%s: a batch of %d components; 1 to %d are possible", call, batch->count,
+        return ls_fail(LS_ERR_INVALID, "%s: the batch has %d components; it must have 1 to %d", call, batch->count,
                        LS_MAX_COMPONENTS);
     for (int i = 0; i < batch->count; i++)
         if (batch->component[i].shape.rank < 0 || batch->component[i].shape.rank > LS_MAX_RANK)
-            return ls_fail(LS_ERR_SHAPE, "%s: component %d has rank %d", call, i, batch->component[i].shape.rank);
+            return ls_fail(LS_ERR_SHAPE, "%s: component %d has rank %d; the limit is %d", call, i,
+                           batch->component[i].shape.rank, LS_MAX_RANK);
     if (!ls_scope_is_open(step->graph, step->scope))
-        return ls_fail(LS_ERR_STATE, "%s: the scope that the step was made in has ended", call);
+        return ls_fail(LS_ERR_STATE, "%s: the scope in which the step was created has ended: create the step again",
+                       call);
     return LS_OK;
 }
 
@@ -128,14 +129,14 @@ ls_status ls_loop_step_trace(ls_loop_step *step, const ls_element *batch, const 
     LS_TRY(check_step(step, batch, call));
     LS_TRY(ls_context_check(step->graph->context, call));
     for (size_t i = 0; i < step->traced_count; i++)
-        if (serves(step->traced[i], batch)) {
+        if (fits(step->traced[i], batch)) {
             *out = step->traced[i];
             return LS_OK;
         }
     if (ls_scope_number(step->graph) != step->scope)
         return ls_fail(LS_ERR_STATE,
-                       "%s: a scope is open in the graph, and what is traced now would end with it: run the step "
-                       "once outside of it first",
+                       "%s: cannot trace the step while a scope is open, because its nodes would end with the scope: "
+                       "run the step once before the scope",
                        call);
     LS_TRY(ls_grow(&step->traced, step->traced_count, &step->traced_room, sizeof(*step->traced)));
     ls_traced *made = calloc(1, sizeof(*made));
@@ -157,10 +158,10 @@ ls_status ls_loop_step_create(ls_graph *graph, ls_loop_step_function function, v
 {
     LS_CLAIM(graph);
     if (!graph || !function || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_loop_step_create: a graph, a function and a place for the step are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_loop_step_create: graph, function or out is NULL");
     LS_TRY(ls_context_check(graph->context, "ls_loop_step_create"));
     if (outputs > LS_MAX_STEP_OUTPUTS)
-        return ls_fail(LS_ERR_INVALID, "ls_loop_step_create: %zu outputs; %d are possible", outputs,
+        return ls_fail(LS_ERR_INVALID, "ls_loop_step_create: %zu outputs are too many; the limit is %d", outputs,
                        LS_MAX_STEP_OUTPUTS);
     ls_loop_step *step = calloc(1, sizeof(*step));
     if (!step)
@@ -215,8 +216,10 @@ ls_tensor *ls_strategy_reduce(ls_reduction reduction, ls_tensor *value, int axis
         return value;
     ls_axes axes = { .count = 0 };
     if (reduction != LS_REDUCE_SUM && reduction != LS_REDUCE_MEAN)
-        return ls_node_error(value->graph, ls_fail(LS_ERR_INVALID, "the reduction is LS_REDUCE_SUM or LS_REDUCE_MEAN"),
-                             "ls_strategy_reduce");
+        return ls_node_error(
+            value->graph,
+            ls_fail(LS_ERR_INVALID, "the reduction must be LS_REDUCE_SUM or LS_REDUCE_MEAN (got %d)", (int)reduction),
+            "ls_strategy_reduce");
     if (value->per_sample)
         axes.axis[axes.count++] = 0;
     if (axis != LS_NO_AXIS && !(value->per_sample && (axis == 0 || axis == -value->shape.rank)))
@@ -239,12 +242,11 @@ ls_status ls_distribute_dataset(ls_dataset *dataset, ls_distributed **out)
     LS_OWN_FP_MODE;
     ls_element_spec spec;
     if (!dataset || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_distribute_dataset: a dataset and a place for the result are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_distribute_dataset: dataset or out is NULL");
     LS_TRY(ls_dataset_spec(dataset, &spec));
     if (spec.batch == 0)
-        return ls_fail(LS_ERR_INVALID,
-                       "ls_distribute_dataset: its elements are single samples: ls_batch(dataset, size, false) makes "
-                       "batches of the global size, which the devices share");
+        return ls_fail(LS_ERR_INVALID, "ls_distribute_dataset: the dataset has single samples, not batches: use "
+                                       "ls_batch(dataset, size, false) with the global batch size");
     ls_distributed *d = calloc(1, sizeof(*d));
     if (!d)
         return ls_fail(LS_ERR_MEMORY, "no memory for a dataset");
@@ -262,8 +264,7 @@ ls_status ls_distributed_next(ls_distributed *d, const ls_element **out)
 {
     LS_OWN_FP_MODE;
     if (!d || !out)
-        return ls_fail(LS_ERR_INVALID,
-                       "ls_distributed_next: a distributed dataset and a place for the batch are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_distributed_next: the distributed dataset or out is NULL");
     if (!d->iterator)
         LS_TRY(ls_iterator_create(d->dataset, d->pass, &d->iterator));
     LS_TRY(ls_iterator_next(d->iterator, out));

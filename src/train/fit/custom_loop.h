@@ -1,4 +1,4 @@
-/* Steps of custom training loops. custom_loop.c traces them, replicas.c reads them. */
+/* Steps of custom training loops. */
 #ifndef LS_TRAIN_FIT_CUSTOM_LOOP_H
 #define LS_TRAIN_FIT_CUSTOM_LOOP_H
 
@@ -20,12 +20,11 @@ struct ls_loop_step {
     ls_loop_step_function function;
     void *user;
     size_t output_count;
-    uint64_t scope; /* scope that was open at creation; the step must be traced in the same one */
+    uint64_t scope; /* open at creation; tracing needs the same one */
     bool tracing;
     ls_traced **traced;
     size_t traced_count, traced_room;
-    /* Result of the last run; NULL: none yet. */
-    const ls_traced *last;
+    const ls_traced *last; /* of the last run; NULL: none yet */
     int lanes;
 };
 

@@ -26,8 +26,7 @@ static ls_verbose shown(const ls_job *job, ls_verbose verbose)
     return chief && verbose != LS_VERBOSE_AUTO ? verbose : LS_VERBOSE_SILENT;
 }
 
-/* Reports progress: with a progress bar if there is one, otherwise with ls_work_report. */
-static void tell_step(ls_progress *progress, const char *verb, int64_t done, int64_t steps, const ls_results *results)
+static void report_step(ls_progress *progress, const char *verb, int64_t done, int64_t steps, const ls_results *results)
 {
     if (progress)
         ls_progress_step(progress, done, results);
@@ -41,28 +40,28 @@ typedef struct evaluation {
     ls_function *function;
     ls_tally tally;
     const ls_watchers *watch;
-    ls_callback_event told; /* event for callbacks */
-    ls_results results;     /* so far */
-    bool stopped;           /* watch->stop became nonzero */
+    ls_callback_event event;
+    ls_results results; /* so far */
+    bool stopped;       /* watch->stop became nonzero */
 } evaluation;
 
 static ls_status evaluate_batch(evaluation *e, const ls_batch_view *batch)
 {
-    e->told.results = NULL;
-    LS_TRY(ls_callbacks_call(e->watch->callbacks, LS_TEST_BATCH_BEGIN, &e->told, NULL));
+    e->event.results = NULL;
+    LS_TRY(ls_callbacks_call(e->watch->callbacks, LS_TEST_BATCH_BEGIN, &e->event, NULL));
     LS_TRY(ls_function_run(e->job, e->function, e->settings, batch, NULL));
     LS_TRY(ls_tally_add(&e->tally, e->job, e->function, batch->samples));
     ls_tally_results(&e->tally, e->job, &e->results);
-    e->told.results = &e->results;
-    LS_TRY(ls_callbacks_call(e->watch->callbacks, LS_TEST_BATCH_END, &e->told, NULL));
-    e->told.batch++;
+    e->event.results = &e->results;
+    LS_TRY(ls_callbacks_call(e->watch->callbacks, LS_TEST_BATCH_END, &e->event, NULL));
+    e->event.batch++;
     return LS_OK;
 }
 
 static ls_status evaluate_batches(evaluation *e, ls_passes *passes)
 {
-    LS_TRY(ls_job_step(e->job, &e->told.step));
-    LS_TRY(ls_callbacks_call(e->watch->callbacks, LS_TEST_BEGIN, &e->told, NULL));
+    LS_TRY(ls_job_step(e->job, &e->event.step));
+    LS_TRY(ls_callbacks_call(e->watch->callbacks, LS_TEST_BEGIN, &e->event, NULL));
     LS_TRY(ls_passes_begin(passes, 0));
     for (;;) {
         ls_batch_view batch;
@@ -75,21 +74,21 @@ static ls_status evaluate_batches(evaluation *e, ls_passes *passes)
         if (end)
             break;
         LS_TRY(evaluate_batch(e, &batch));
-        tell_step(e->watch->progress, e->watch->verb, e->tally.steps, passes->steps, &e->results);
+        report_step(e->watch->progress, e->watch->verb, e->tally.steps, passes->steps, &e->results);
     }
     ls_tally_results(&e->tally, e->job, &e->results);
-    e->told.results = &e->results;
-    return ls_callbacks_call(e->watch->callbacks, LS_TEST_END, &e->told, NULL);
+    e->event.results = &e->results;
+    return ls_callbacks_call(e->watch->callbacks, LS_TEST_END, &e->event, NULL);
 }
 
 ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const ls_watchers *watch,
                           ls_results *out)
 {
     evaluation e = { .job = job, .settings = settings, .watch = watch };
-    e.told.epoch = watch->callbacks ? watch->callbacks->epoch : 0;
+    e.event.epoch = watch->callbacks ? watch->callbacks->epoch : 0;
     LS_TRY(ls_job_function(job, LS_FUNCTION_EVALUATE, &passes->spec, (ls_function_choice){ 0 }, &e.function));
     if (passes->steps == LS_INFINITE)
-        return ls_fail(LS_ERR_INVALID, "data without an end cannot be evaluated");
+        return ls_fail(LS_ERR_INVALID, "cannot evaluate: the data has no end; limit it with ls_take");
     LS_TRY(ls_tally_begin(&e.tally, job));
     ls_status status = evaluate_batches(&e, passes);
     ls_work_end();
@@ -134,7 +133,8 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
 static ls_status check_sizes(const char *call, int64_t batch_size, int lanes)
 {
     if (batch_size < 0 || lanes < 0)
-        return ls_fail(LS_ERR_INVALID, "%s: batch_size %" PRId64 ", lanes %d", call, batch_size, lanes);
+        return ls_fail(LS_ERR_INVALID, "%s: batch_size and lanes must not be negative (got %" PRId64 " and %d)", call,
+                       batch_size, lanes);
     return LS_OK;
 }
 
@@ -168,7 +168,7 @@ ls_status ls_evaluate_arrays_with(ls_model *model, ls_array x, ls_array y, ls_ev
 
 /* ---- Predict ---- */
 
-/* Appends rows. Doubles the buffer, since the number of samples may be unknown. */
+/* The number of samples may be unknown. */
 static ls_status append(ls_array *out, size_t *room, const ls_array *rows)
 {
     int64_t count = 0, have = 0;
@@ -209,27 +209,27 @@ static ls_status predict_all(prediction *p)
 {
     static const ls_results nothing = { .count = 0 };
     ls_function *function = NULL;
-    ls_callback_event told = { .results = NULL };
+    ls_callback_event event = { .results = NULL };
     const ls_function_choice choice = { .output = (size_t)p->options->index };
     LS_TRY(ls_job_function(p->job, LS_FUNCTION_PREDICT, &p->passes.spec, choice, &function));
     if (p->passes.steps == LS_INFINITE)
-        return ls_fail(LS_ERR_INVALID, "data without an end cannot be predicted");
-    LS_TRY(ls_job_step(p->job, &told.step));
-    LS_TRY(ls_callbacks_call(&p->callbacks, LS_PREDICT_BEGIN, &told, NULL));
+        return ls_fail(LS_ERR_INVALID, "cannot predict: the data has no end; limit it with ls_take");
+    LS_TRY(ls_job_step(p->job, &event.step));
+    LS_TRY(ls_callbacks_call(&p->callbacks, LS_PREDICT_BEGIN, &event, NULL));
     LS_TRY(ls_passes_begin(&p->passes, 0));
-    for (;; told.batch++) {
+    for (;; event.batch++) {
         ls_batch_view batch;
         ls_array rows;
         bool end = false;
         LS_TRY(ls_passes_next(&p->passes, &batch, &end));
         if (end)
-            return ls_callbacks_call(&p->callbacks, LS_PREDICT_END, &told, NULL);
-        LS_TRY(ls_callbacks_call(&p->callbacks, LS_PREDICT_BATCH_BEGIN, &told, NULL));
+            return ls_callbacks_call(&p->callbacks, LS_PREDICT_END, &event, NULL);
+        LS_TRY(ls_callbacks_call(&p->callbacks, LS_PREDICT_BATCH_BEGIN, &event, NULL));
         LS_TRY(ls_function_run(p->job, function, &p->settings, &batch, NULL));
         LS_TRY(ls_value(function->fetches[0], &rows));
         LS_TRY(append(&p->made, &p->room, &rows));
-        tell_step(&p->progress, "predicting", told.batch + 1, p->passes.steps, &nothing);
-        LS_TRY(ls_callbacks_call(&p->callbacks, LS_PREDICT_BATCH_END, &told, NULL));
+        report_step(&p->progress, "predicting", event.batch + 1, p->passes.steps, &nothing);
+        LS_TRY(ls_callbacks_call(&p->callbacks, LS_PREDICT_BATCH_END, &event, NULL));
     }
 }
 
@@ -254,10 +254,10 @@ static ls_status run_prediction(prediction *p, ls_dataset *data)
 static ls_status check_predict(const ls_model *model, const ls_predict_options *o, const ls_array *out)
 {
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_predict: a place for the predictions is needed");
+        return ls_fail(LS_ERR_INVALID, "ls_predict: out is NULL");
     LS_TRY(check_sizes("ls_predict", o->batch_size, o->lanes));
     if (model && (o->index < 0 || (size_t)o->index >= ls_model_output_count(model)))
-        return ls_fail(LS_ERR_INVALID, "ls_predict: output %d of model \"%s\", which has %zu", o->index,
+        return ls_fail(LS_ERR_INVALID, "ls_predict: index %d: model \"%s\" has %zu outputs, counted from 0", o->index,
                        ls_model_name(model), ls_model_output_count(model));
     return LS_OK;
 }

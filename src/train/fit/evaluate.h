@@ -7,14 +7,10 @@
 #include "train/report/progress.h"
 #include "train/job/job.h"
 
-/* Observers of a pass of evaluation. */
 typedef struct ls_watchers {
-    /* Name of the work for ls_work_report, which reports progress if there is no progress bar. */
-    const char *verb;
-    /* Progress bar; may be NULL. */
-    ls_progress *progress;
-    /* May be NULL (callback.h). */
-    ls_callback_list *callbacks;
+    const char *verb;            /* for ls_work_report, without a progress bar */
+    ls_progress *progress;       /* may be NULL */
+    ls_callback_list *callbacks; /* may be NULL */
     /* May be NULL. The pass ends early when it becomes nonzero; then out->count is 0. */
     const volatile int *stop;
 } ls_watchers;

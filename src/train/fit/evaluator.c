@@ -15,7 +15,7 @@
 
 #define LOOK_AGAIN 0.2 /* seconds */
 
-typedef struct follower {
+typedef struct evaluator {
     ls_job *job;
     const ls_fit_options *options;
     const ls_settings *settings;
@@ -24,14 +24,14 @@ typedef struct follower {
     ls_train_log *log;
     ls_history **history;
     bool ended;
-} follower;
+} evaluator;
 
-static bool is_stopped(const follower *f)
+static bool is_stopped(const evaluator *f)
 {
     return f->options->stop && *f->options->stop;
 }
 
-static void print(const follower *f, const ls_results *results)
+static void print(const evaluator *f, const ls_results *results)
 {
     FILE *out = f->options->output ? f->options->output : stdout;
     if (f->options->verbose == LS_VERBOSE_SILENT)
@@ -43,8 +43,7 @@ static void print(const follower *f, const ls_results *results)
     fflush(out);
 }
 
-/* Loads a checkpoint into the job. Its position and step show whether training has ended. */
-static ls_status put(follower *f, ls_checkpoint *found)
+static ls_status put(evaluator *f, ls_checkpoint *found)
 {
     LS_TRY(ls_checkpoint_fits(found, f->job, (ls_fits){ true, f->options->allow_other_bits }, NULL));
     LS_TRY(ls_checkpoint_put(found, f->job));
@@ -54,7 +53,7 @@ static ls_status put(follower *f, ls_checkpoint *found)
     return LS_OK;
 }
 
-static ls_status evaluate(follower *f)
+static ls_status evaluate(evaluator *f)
 {
     const ls_watchers watch = { .verb = "evaluating", .stop = f->options->stop };
     ls_results results;
@@ -67,9 +66,8 @@ static ls_status evaluate(follower *f)
     return ls_history_add(f->history, &results, NULL);
 }
 
-/* Evaluates the newest checkpoint, if it is new. A checkpoint that is deleted while it is read is
- * no error: a newer one follows. */
-static ls_status look(follower *f, bool *found_one)
+/* A checkpoint that is deleted while it is read is no error: a newer one follows. */
+static ls_status look(evaluator *f, bool *found_one)
 {
     ls_logger *log = &ls_model_graph(f->job->model)->context->log;
     ls_named_checkpoint *list = NULL;
@@ -92,7 +90,7 @@ static ls_status look(follower *f, bool *found_one)
     return status == LS_OK ? evaluate(f) : status;
 }
 
-static ls_status open_log(follower *f)
+static ls_status open_log(evaluator *f)
 {
     char path[PATH_MAX];
     if (!f->options->log)
@@ -107,13 +105,13 @@ static ls_status open_log(follower *f)
 ls_status ls_evaluate_checkpoints(ls_job *job, const ls_settings *settings, ls_passes *validation, int64_t epochs,
                                   ls_history **history)
 {
-    follower f = { .job = job,
-                   .options = job->fit->options,
-                   .settings = settings,
-                   .validation = validation,
-                   .epochs = epochs,
-                   .step = -1,
-                   .history = history };
+    evaluator f = { .job = job,
+                    .options = job->fit->options,
+                    .settings = settings,
+                    .validation = validation,
+                    .epochs = epochs,
+                    .step = -1,
+                    .history = history };
     double start = ls_clock_now();
     ls_status status = open_log(&f);
     while (status == LS_OK && !f.ended && !is_stopped(&f)) {

@@ -58,20 +58,19 @@ ls_status ls_fit_refuse_step(ls_fit_state *f)
 
 /* ---- Callbacks ---- */
 
-/* End events carry the results of the epoch so far; the ends of an epoch and of training also those
- * of the validation. */
+/* End events carry the results of the epoch so far. */
 ls_status ls_fit_call_back(ls_fit_state *f, ls_moment when, int64_t epoch)
 {
     bool ends = when == LS_EPOCH_END || when == LS_TRAIN_END, stop = false;
-    const ls_callback_event told = { .results = ends || when == LS_BATCH_END ? &f->results : NULL,
-                                     .validation = ends && f->validated ? &f->val_results : NULL,
-                                     .epoch = epoch,
-                                     .batch = f->job->position.step - (when == LS_BATCH_END),
-                                     .step = f->step,
-                                     .cut = ends && !f->whole,
-                                     .interrupted = ends && is_interrupted(f) };
+    const ls_callback_event event = { .results = ends || when == LS_BATCH_END ? &f->results : NULL,
+                                      .validation = ends && f->validated ? &f->val_results : NULL,
+                                      .epoch = epoch,
+                                      .batch = f->job->position.step - (when == LS_BATCH_END),
+                                      .step = f->step,
+                                      .cut = ends && !f->whole,
+                                      .interrupted = ends && is_interrupted(f) };
     f->callbacks.epoch = epoch;
-    LS_TRY(ls_callbacks_call(&f->callbacks, when, &told, &stop));
+    LS_TRY(ls_callbacks_call(&f->callbacks, when, &event, &stop));
     if (stop)
         ls_fit_stop(f, "callback");
     return LS_OK;
@@ -79,8 +78,8 @@ ls_status ls_fit_call_back(ls_fit_state *f, ls_moment when, int64_t epoch)
 
 /* ---- When the chief is lost ---- */
 
-/* The oldest remaining member becomes chief and continues the same log and files. Called after each
- * collective operation, where the loss of a worker is noticed. */
+/* Called after each collective operation, where the loss of a worker is noticed. The oldest member
+ * continues the chief's log and files. */
 static ls_status promote_to_chief(ls_fit_state *f)
 {
     const ls_peers *peers = ls_fit_context(f)->peers;
@@ -90,15 +89,14 @@ static ls_status promote_to_chief(ls_fit_state *f)
     }
     f->generation = peers ? peers->generation : 0;
     if (ls_peers_is_deposed(peers))
-        return ls_fail(LS_ERR_PEER,
-                       "another worker goes on with this job: worker %d of %d ends and writes nothing more",
+        return ls_fail(LS_ERR_PEER, "another worker continues this job: worker %d of %d ends and writes nothing more",
                        peers->rank, peers->size);
     if (f->chief || !ls_is_chief(ls_fit_context(f)))
         return LS_OK;
     f->chief = true;
     ls_log_always(&ls_fit_context(f)->log,
-                  "worker %d goes on in the place of the lost one behind step %" PRId64
-                  ": it prints, logs and saves from now on",
+                  "worker %d is the chief after step %" PRId64
+                  ", because the old chief is lost: it prints, logs and saves from now on",
                   ls_cluster_rank(ls_fit_context(f)), f->step);
     ls_train_log_take_over(f->log);
     ls_checkpoint_writer_take_over(f->job->writer);
@@ -118,16 +116,16 @@ ls_status ls_fit_welcome(ls_fit_state *f)
     if (!too_few)
         return LS_OK;
     ls_checkpoint_writer_step(f->job->writer, true);
-    return ls_fail(LS_ERR_PEER,
-                   "%d worker%s left, at least %d are needed, and no other came in time; training ends "
-                   "behind step %" PRId64 "%s",
-                   ls_peers_workers(peers), ls_peers_workers(peers) == 1 ? " is" : "s are", peers->least, f->step,
-                   f->job->writer ? ", which is saved" : "");
+    return ls_fail(
+        LS_ERR_PEER,
+        "%d worker%s left, at least %d are needed, and no other joined in time: training ends after step %" PRId64 "%s",
+        ls_peers_workers(peers), ls_peers_workers(peers) == 1 ? " is" : "s are", peers->least, f->step,
+        f->job->writer ? ", which is saved" : "");
 }
 
 /* ---- Synchronous steps ---- */
 
-/* Begins the pass at the job's position: skips the batches that were already used. */
+/* Skips the batches of the pass that were already used. */
 static ls_status begin_pass(ls_fit_state *f)
 {
     const ls_position *at = &f->job->position;
@@ -138,15 +136,15 @@ static ls_status begin_pass(ls_fit_state *f)
         LS_TRY(ls_passes_next(&f->data, &batch, &end));
         if (end)
             return ls_fail(LS_ERR_DATA,
-                           "training was stopped behind %" PRId64 " batches of a pass; this data has %" PRId64,
+                           "cannot continue after %" PRId64 " batches of a pass: this data has only %" PRId64
+                           "; use the data of the training that stopped",
                            at->batch, i);
     }
     f->in_pass = true;
     return LS_OK;
 }
 
-/* Gets the next batch. If steps_per_epoch is given, the next pass follows the end of a pass;
- * otherwise each epoch is a pass. */
+/* With steps_per_epoch, passes follow each other; otherwise each epoch is a pass. */
 static ls_status next_batch(ls_fit_state *f, ls_batch_view *batch, bool *end)
 {
     ls_position *at = &f->job->position;
@@ -184,7 +182,8 @@ static ls_status get_batch(ls_fit_state *f, ls_fit_batch *batch, bool *end)
     if (!*end)
         LS_TRY(wait_for_batch(f, batch, end));
     if (*end && at->step == 0 && !f->stopped)
-        return ls_fail(LS_ERR_DATA, "epoch %" PRId64 ": the data gave no batch", at->epoch + 1);
+        return ls_fail(LS_ERR_DATA, "epoch %" PRId64 ": the data gave no batch; it must have at least one",
+                       at->epoch + 1);
     batch->samples = batch->view.samples;
     return LS_OK;
 }
@@ -204,7 +203,6 @@ static ls_status run_step(ls_fit_state *f, ls_fit_batch *batch)
 
 #define MEASURED_STEPS 5 /* steps after which the speed of devices is known */
 
-/* The state is not clean until all that is saved agrees. */
 static ls_status add_step(ls_fit_state *f, int64_t samples)
 {
     f->clean = false;
@@ -219,8 +217,7 @@ static ls_status add_step(ls_fit_state *f, int64_t samples)
 
 #define SPLIT_EVERY 100 /* steps; also at the end of an epoch */
 
-/* With work_split "auto", distributes lanes by the speed of workers; at the same step on all
- * workers. */
+/* With work_split "auto", distributes lanes by the speed of workers. */
 static ls_status split_lanes(ls_fit_state *f, bool now)
 {
     const char *split = f->options->strategy.work_split;
@@ -246,7 +243,7 @@ static ls_status finish_step(ls_fit_state *f)
     bool stops = ls_fit_should_stop(f);
     LS_TRY(promote_to_chief(f));
     ls_checkpoint_writer_step(f->job->writer, stops);
-    return stops ? LS_OK : ls_fit_welcome(f); /* last: a worker that joins starts from this state */
+    return stops ? LS_OK : ls_fit_welcome(f); /* joining workers start from this state */
 }
 
 const ls_fit_method ls_fit_synchronous = {
@@ -274,7 +271,6 @@ static ls_status log_step(ls_fit_state *f, const ls_fit_batch *batch)
 
 #define LOOK 0.25 /* seconds */
 
-/* Updates the progress that others can watch. */
 static void show(ls_fit_state *f, const char *doing)
 {
     const ls_position *at = &f->job->position;
@@ -288,9 +284,9 @@ static void show(ls_fit_state *f, const char *doing)
                               .step_seconds = made > 0 ? (now - f->epoch_start) / (double)made : 0,
                               .loss = f->results.count > 0 ? f->results.values[0] : NAN };
     ls_fit_status_note(f->status, &facts);
-    if (!f->chief || now - f->looked < LOOK)
+    if (!f->chief || now - f->shown_at < LOOK)
         return;
-    f->looked = now;
+    f->shown_at = now;
     ls_worker_times_take(&f->workers, ls_fit_context(f));
     ls_worker_times_text(&f->workers, f->progress.about);
     ls_fit_status_workers(f->status, &f->workers, made);
@@ -326,7 +322,7 @@ static ls_status train_epoch(ls_fit_state *f)
     return LS_OK;
 }
 
-/* Leaves the results of the epoch before in f->results. */
+/* Keeps f->results. */
 static void begin_next_epoch(ls_fit_state *f)
 {
     ls_position *at = &f->job->position;
@@ -340,9 +336,8 @@ static void begin_next_epoch(ls_fit_state *f)
     }
 }
 
-/* An interrupted epoch has no validation results, and must not report those of the epoch before. A
- * signal after the last step or during validation leaves the epoch incomplete: a resumed fit begins
- * with this validation. */
+/* An interrupted epoch must not report the validation of the epoch before. A signal during the
+ * validation leaves the epoch incomplete: a resumed fit begins with it. */
 static ls_status validate(ls_fit_state *f, double *seconds)
 {
     bool interrupted = is_interrupted(f);
@@ -357,7 +352,7 @@ static ls_status validate(ls_fit_state *f, double *seconds)
     bool stops = false;
     if (cut)
         stops = ls_fit_should_stop(f);
-    if (stops) /* saved as before it: a resumed fit validates again */
+    if (stops)
         ls_checkpoint_writer_step(f->job->writer, true);
     f->whole = f->whole && !cut;
     interrupted |= cut;
@@ -369,8 +364,7 @@ static ls_status validate(ls_fit_state *f, double *seconds)
     return LS_OK;
 }
 
-/* Returns the difference. `seconds`: all time that passed; what is neither data nor compute is
- * other. */
+/* seconds: all time that passed. */
 static ls_times times_since(const ls_times *now, const ls_times *before, double seconds)
 {
     ls_times t = { .data = now->data - before->data,
@@ -381,7 +375,7 @@ static ls_times times_since(const ls_times *now, const ls_times *before, double 
     return t;
 }
 
-/* Prints the rate once, after the first epoch-begin callbacks, which may set it. */
+/* Called after the first callbacks, which may set the rate. */
 static ls_status show_rate(ls_fit_state *f)
 {
     double rate;
@@ -409,7 +403,7 @@ static ls_status run_epoch(ls_fit_state *f)
     if (f->job->tally.steps > 0)
         ls_tally_results(&f->job->tally, f->job, &f->results);
     LS_TRY(train_epoch(f));
-    if (f->job->position.step == 0) /* its first step was not finite: nothing to report */
+    if (f->job->position.step == 0) /* the first step was not finite */
         return LS_OK;
     double seconds = ls_clock_now() - start;
     const ls_times times = times_since(&f->job->times, &before, seconds);
@@ -452,12 +446,11 @@ static ls_status evaluate_checkpoints(ls_fit_state *f, ls_dataset *data)
     LS_TRY(ls_fit_open_data(f, data));
     if (!f->validates || !o->checkpoint)
         return ls_fail(LS_ERR_INVALID, "ls_fit: an evaluator needs %s",
-                       o->checkpoint ? "data for validation" : "the folder of checkpoints that it follows");
+                       o->checkpoint ? "validation data" : "the folder of the checkpoints to evaluate");
     ls_fit_begin_job(f);
     return ls_evaluate_checkpoints(f->job, &f->settings, &f->validation, f->epochs, &f->history);
 }
 
-/* Collects the timelines of the other workers in the chief. */
 static ls_status gather_timelines(ls_fit_state *f)
 {
     ls_peers *peers = ls_fit_context(f)->peers;
@@ -486,7 +479,6 @@ static ls_status train(ls_fit_state *f, ls_dataset *data)
     return status == LS_OK ? ls_fit_call_back(f, LS_TRAIN_END, f->epochs - 1) : status;
 }
 
-/* Does what the role of this process in the cluster is. */
 static ls_status run_fit(ls_fit_state *f, ls_dataset *data)
 {
     ls_cluster_warn_unused(ls_fit_context(f));
@@ -497,8 +489,7 @@ static ls_status run_fit(ls_fit_state *f, ls_dataset *data)
     return train(f, data);
 }
 
-/* All workers stay until the chief has written everything: if it is lost meanwhile, another one
- * takes over. */
+/* Workers stay until the chief has written everything, to take over if it is lost. */
 static ls_status wait_for_chief(ls_fit_state *f)
 {
     LS_TRY(ls_cluster_barrier(ls_fit_context(f), "the end of ls_fit"));
@@ -507,7 +498,6 @@ static ls_status wait_for_chief(ls_fit_state *f)
 
 /* ---- Closing ---- */
 
-/* Writes the timeline. As with the log, failure is only a warning. */
 static void close_times(ls_fit_state *f, const ls_error *failure)
 {
     ls_job *job = f->job;
@@ -524,8 +514,8 @@ static void close_times(ls_fit_state *f, const ls_error *failure)
         ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace.path, ls_last_error());
     else if (written && kept < f->step && (f->options->trace.last_step == 0 || kept < f->options->trace.last_step))
         ls_log_write(log, LS_LOG_WARNING,
-                     "the timeline '%s' has room for the steps up to %" PRId64 " of %" PRId64
-                     "; the first and last step of a timeline can be chosen",
+                     "the timeline '%s' is full after step %" PRId64 " of %" PRId64
+                     ": to see later steps, choose the first and last step to trace",
                      f->options->trace.path, kept, f->step);
     ls_timeline_destroy(job->timeline);
     job->timeline = NULL;
@@ -542,7 +532,7 @@ static void close_log(ls_fit_state *f, const ls_error *failure)
     ls_train_log_close(f->log, f->job, &facts);
 }
 
-/* Closes everything. unsaved: set if the last checkpoint could not be written. */
+/* unsaved: why the last checkpoint was not written. */
 static void close_fit(ls_fit_state *f, const ls_error *failure, ls_error *unsaved)
 {
     ls_job *job = f->job;
@@ -551,7 +541,7 @@ static void close_fit(ls_fit_state *f, const ls_error *failure, ls_error *unsave
     ls_progress_close(&f->progress);
     ls_fit_status_close(f->status);
     if (failure->status != LS_OK && f->clean)
-        ls_checkpoint_writer_finish(job->writer); /* keep the last good step */
+        ls_checkpoint_writer_finish(job->writer);
     ls_error_keep(unsaved, ls_checkpoint_writer_close(job->writer));
     job->writer = NULL;
     job->fit = NULL;
@@ -585,7 +575,7 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
         status = ls_cluster_barrier(ls_model_graph(model)->context, "the end of ls_fit");
     if (failure.status == LS_OK)
         ls_error_keep(&failure, status);
-    /* Reported after the barrier: other workers do not wait for a disk. */
+    /* After the barrier: other workers do not wait for a disk. */
     if (failure.status == LS_OK)
         failure = unsaved;
     ls_use_end(&use);
@@ -603,7 +593,7 @@ ls_status ls_explain_fit_with(ls_model *model, ls_dataset *data, ls_fit_options 
     ls_use use;
     ls_fit_setup setup;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_explain_fit: a place for the text is needed");
+        return ls_fail(LS_ERR_INVALID, "ls_explain_fit: out is NULL");
     LS_TRY(ls_use_begin(&use, model, "ls_explain_fit", true));
     ls_status status = ls_fit_set_up(use.job, data, &options, "ls_fit", &setup);
     if (status == LS_OK) {
@@ -634,7 +624,7 @@ ls_status ls_model_steps(ls_model *model, int64_t *out)
     LS_CLAIM(ls_model_claimed(model));
     ls_use use;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_model_steps: a place for the number is needed");
+        return ls_fail(LS_ERR_INVALID, "ls_model_steps: out is NULL");
     LS_TRY(ls_use_begin(&use, model, "ls_model_steps", false));
     ls_status status = ls_job_step(use.job, out);
     ls_use_end(&use);

@@ -1,6 +1,6 @@
-/* Training with asynchronous parameter servers (train/server), as a method of ls_fit. The chief
- * counts batches in the order in which workers finish them, and has the servers' state only at a
- * halt: at the end of an epoch, for a checkpoint, or when training stops. */
+/* Training with asynchronous parameter servers, in the chief. It counts batches in the order in
+ * which workers finish them, and has the servers' state only when it halts them: at the end of an
+ * epoch, to save, or to stop. */
 #include <math.h>
 
 #include "fabric/mesh/cluster.h"
@@ -10,10 +10,11 @@
 static ls_status check(const ls_fit_state *f)
 {
     if (f->steps < 0)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: batches are dealt out by their numbers, so parameter servers have to "
-                                       "know how many an epoch has: give steps_per_epoch");
+        return ls_fail(LS_ERR_INVALID, "ls_fit: the data does not tell how many batches an epoch has, and asynchronous "
+                                       "parameter servers need to know: set steps_per_epoch");
     if (f->options->audit > 0 || f->options->trace.path)
-        return ls_fail(LS_ERR_UNSUPPORTED, "ls_fit: %s is for processes that run together; asynchronous workers do not",
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "ls_fit: asynchronous parameter servers do not support %s, which needs workers that run in step",
                        f->options->trace.path ? "a timeline" : "an audit");
     return LS_OK;
 }
@@ -47,14 +48,12 @@ static void drop_results(ls_fit_async *a)
     a->done.results = NULL;
 }
 
-/* Returns how many batches of this fit are made when the epoch or max_steps ends. */
 static int64_t last_batch(const ls_fit_state *f)
 {
     int64_t left = f->steps - f->job->position.step, most = f->options->max_steps - f->step;
     return f->made + (f->options->max_steps > 0 && most < left ? most : left);
 }
 
-/* Allows the rest of the epoch, while no batch is being computed. */
 static bool allow_more(ls_fit_state *f)
 {
     int64_t last = last_batch(f);
@@ -67,7 +66,7 @@ static bool allow_more(ls_fit_state *f)
     return true;
 }
 
-/* Gets the next batch that some worker has computed; this process computes while it waits. */
+/* Gets a batch that some worker has computed. */
 static ls_status get(ls_fit_state *f, ls_fit_batch *batch, bool *end)
 {
     ls_fit_async *a = &f->async;
@@ -76,7 +75,7 @@ static ls_status get(ls_fit_state *f, ls_fit_batch *batch, bool *end)
     if (*end)
         return LS_OK;
     ls_status status = ls_chief_next(a->chief, &a->done);
-    if (status == LS_ERR_NOT_FINITE) { /* it was not pushed; other batches are still being computed */
+    if (status == LS_ERR_NOT_FINITE) { /* not pushed, but others still compute */
         *end = true;
         LS_TRY(ls_fit_refuse_step(f));
         return ls_chief_collect_state(a->chief, true);
@@ -88,7 +87,7 @@ static ls_status get(ls_fit_state *f, ls_fit_batch *batch, bool *end)
     return LS_OK;
 }
 
-/* The batch is computed already: finds the rate that the servers used. */
+/* The batch is computed already; finds the servers' rate. */
 static ls_status run(ls_fit_state *f, ls_fit_batch *batch)
 {
     (void)batch;
@@ -110,8 +109,6 @@ static ls_status count(ls_fit_state *f, ls_fit_batch *batch)
     return LS_OK;
 }
 
-/* To stop or to save, waits until the batches that were handed out are done; then copies the
- * servers' state into the job. */
 static ls_status finish(ls_fit_state *f)
 {
     ls_fit_async *a = &f->async;
@@ -130,7 +127,7 @@ static ls_status finish(ls_fit_state *f)
     return LS_OK;
 }
 
-/* After a failure, tries to get the servers' weights into the model. */
+/* Tries to rescue the servers' weights after a failure. */
 static void close_chief(ls_fit_state *f, const ls_error *failure)
 {
     ls_fit_async *a = &f->async;

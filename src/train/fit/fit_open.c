@@ -24,12 +24,12 @@ static ls_status check_method(const ls_fit_state *f, const ls_dataset *data)
     const ls_fit_options *o = f->options;
     bool asynchronous = f->method == &ls_fit_asynchronous;
     if (asynchronous && (ls_comes_from_worker(data) || ls_comes_from_worker(o->validation)))
-        return ls_fail(LS_ERR_INVALID, "ls_fit: workers of asynchronous parameter servers read batches of their own: "
-                                       "data that only one worker has is not for them");
+        return ls_fail(LS_ERR_INVALID, "ls_fit: asynchronous parameter servers cannot use data of ls_from_worker: each "
+                                       "worker must read its own batches");
     if (o->record.path && !asynchronous && !ls_is_evaluator(ls_fit_context(f)))
         return ls_fail(LS_ERR_INVALID,
-                       "ls_fit: a record ('%s') is of asynchronous parameter servers: the strategy is "
-                       "another, its staleness is 0, or the cluster has no servers",
+                       "ls_fit: a record ('%s') needs asynchronous parameter servers: set a strategy with staleness "
+                       "above 0, in a cluster with servers",
                        o->record.path);
     return LS_OK;
 }
@@ -82,8 +82,7 @@ ls_status ls_fit_open_data(ls_fit_state *f, ls_dataset *data)
     return open_passes(f, data);
 }
 
-/* Puts the job at the start of its first epoch, or where the last fit ended. A callback's
- * on_train_begin may change the position. */
+/* on_train_begin of a callback may change the position later. */
 void ls_fit_begin_job(ls_fit_state *f)
 {
     const ls_fit_options *o = f->options;
@@ -107,14 +106,14 @@ void ls_fit_begin_job(ls_fit_state *f)
     job->fit = &f->facts;
 }
 
-/* ---- What reports ---- */
+/* ---- Reports ---- */
 
 static void open_timeline(ls_fit_state *f)
 {
     const ls_fit_options *o = f->options;
     if (o->trace.path && !f->job->timeline &&
         ls_timeline_create(ls_model_graph(f->job->model), o->trace.first_step, o->trace.last_step, &f->job->timeline) != LS_OK)
-        ls_log_write(&ls_fit_context(f)->log, LS_LOG_WARNING, "there is no timeline '%s': %s", o->trace.path,
+        ls_log_write(&ls_fit_context(f)->log, LS_LOG_WARNING, "cannot start the timeline '%s': %s", o->trace.path,
                      ls_last_error());
 }
 
@@ -131,8 +130,7 @@ void ls_fit_open_as_chief(ls_fit_state *f)
     open_status(f);
 }
 
-/* Returns whether lanes run on the device. Joins and updates alone, with which any active CPU may
- * help, do not count. */
+/* Returns whether lanes run on the device; any active CPU may help with joins and updates. */
 static bool has_tasks(const ls_placement *placement, int device)
 {
     bool found = placement->plan->segment_count == 0 && placement->places[device].active;
@@ -141,7 +139,6 @@ static bool has_tasks(const ls_placement *placement, int device)
     return found;
 }
 
-/* Lists the devices that have work in the plan. The caller frees the list. */
 static ls_status working_devices(const ls_placement *placement, int **out, int *count)
 {
     int all = placement->ctx->device_count, *list = calloc((size_t)all, sizeof(*list));
@@ -154,8 +151,7 @@ static ls_status working_devices(const ls_placement *placement, int **out, int *
     return LS_OK;
 }
 
-/* Logs the start with the lanes and devices of the plan, which is compiled here. If that fails,
- * logs what was requested. */
+/* Compiles the plan to log its lanes and devices; if that fails, logs what was requested. */
 static ls_status log_start(ls_fit_state *f)
 {
     ls_graph *graph = ls_model_graph(f->job->model);
@@ -187,29 +183,27 @@ static ls_status log_start(ls_fit_state *f)
 
 /* ---- Opening ---- */
 
-/* A fit that resumes within an epoch uses the remaining batches of that epoch, so they must be the
- * same. */
-static ls_status check_going_on(const ls_fit_state *f)
+/* Inside an epoch, the remaining batches must be the same. */
+static ls_status check_continuation(const ls_fit_state *f)
 {
     const ls_job *job = f->job;
     if (f->options->initial_epoch > 0)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: continue_last and initial_epoch contradict each other");
+        return ls_fail(LS_ERR_INVALID, "ls_fit: continue_last and initial_epoch cannot be combined: set only one of them");
     if (job->fitted > 0 && job->lanes != f->options->lanes)
         return ls_fail(LS_ERR_INVALID,
-                       "ls_fit: the last fit was asked for %" PRId64
-                       " lanes (0: chosen), this one for %d: going on with "
-                       "others would give other bits",
+                       "ls_fit: cannot continue, because another number of lanes changes the results: the last fit had "
+                       "lanes = %" PRId64 " (0: chosen), this one has %d",
                        job->lanes, f->options->lanes);
     if (job->position.batch == 0 || (job->data_seed == f->options->seed && job->fitted == f->data.spec.batch))
         return LS_OK;
     return ls_fail(
         LS_ERR_INVALID,
-        "ls_fit: the last fit stopped behind step %" PRId64 " of epoch %" PRId64 ", with batches of %" PRId64
-        " and data seed %" PRIu64 "; this one cannot go on there with batches of %" PRId64 " and seed %" PRIu64,
+        "ls_fit: cannot continue inside an epoch with other batches: the last fit stopped after step %" PRId64
+        " of epoch %" PRId64 ", with batches of %" PRId64 " and data seed %" PRIu64 "; this one has batches of %" PRId64
+        " and seed %" PRIu64,
         job->position.step, job->position.epoch + 1, job->fitted, job->data_seed, f->data.spec.batch, f->options->seed);
 }
 
-/* Reports errors in callbacks before training begins. */
 static ls_status open_callbacks(ls_fit_state *f)
 {
     const ls_fit_options *o = f->options;
@@ -224,7 +218,7 @@ static ls_status open_callbacks(ls_fit_state *f)
     return ls_callbacks_open(&f->callbacks, o->callbacks, o->callback_count, &facts);
 }
 
-/* Starts device times and, on request, a timeline. Checks now that its file can be written. */
+/* Checks now that the file of the timeline can be written. */
 static ls_status open_times(ls_fit_state *f)
 {
     const ls_fit_options *o = f->options;
@@ -243,12 +237,12 @@ static ls_status open_times(ls_fit_state *f)
 static ls_status open_all(ls_fit_state *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
-    ls_fit_seconds_free(f->job->seconds); /* from the fit before */
+    ls_fit_seconds_free(f->job->seconds); /* of the last fit */
     f->job->seconds = NULL;
     LS_TRY(ls_fit_open_data(f, data));
     LS_TRY(open_callbacks(f));
     if (o->continue_last)
-        LS_TRY(check_going_on(f));
+        LS_TRY(check_continuation(f));
     LS_TRY(open_times(f));
     ls_fit_begin_job(f);
     LS_TRY(ls_checkpoint_writer_open(f->job, &f->job->writer));
@@ -267,7 +261,6 @@ static void introduce_cluster(ls_fit_state *f)
         fprintf(f->progress.terminal.out, "%s\n", line);
 }
 
-/* Joins a running fit at the others' current step. */
 static ls_status join(ls_fit_state *f)
 {
     ls_answer answer;
@@ -292,8 +285,7 @@ ls_status ls_fit_open(ls_fit_state *f, ls_dataset *data)
     return f->joins ? join(f) : ls_checkpoint_writer_resume(f->job->writer);
 }
 
-/* Finds the rate of the last step made. An epoch that is resumed only for its validation has no
- * other. */
+/* An epoch that is resumed only for its validation has no other rate. */
 static ls_status find_last_rate(ls_fit_state *f)
 {
     const ls_job *job = f->job;
@@ -310,7 +302,7 @@ static ls_status find_start(ls_fit_state *f)
     return f->joins ? LS_OK : log_start(f);
 }
 
-/* A worker that joins does not take part: the others did this when they began. */
+/* Without joining workers: the others did this when they began. */
 static ls_status begin_together(ls_fit_state *f, bool *ends)
 {
     bool interrupted = false;

@@ -1,5 +1,4 @@
-/* Views of the samples that each replica has, for inspection and printing. Nothing is computed with
- * them. */
+/* Views of the samples of each replica, for inspection. */
 #include <stdlib.h>
 
 #include "base/fpmode.h"
@@ -25,11 +24,11 @@ typedef struct sharing {
 } sharing;
 
 /* Finds the samples [from, from + count) of a replica: its lanes are consecutive. */
-static ls_status find_part(const sharing *s, int replica, int64_t *from, int64_t *count)
+static ls_status find_samples(const sharing *s, int replica, int64_t *from, int64_t *count)
 {
     int begin = 0, end;
     if (replica < 0 || replica >= s->replicas)
-        return ls_fail(LS_ERR_INVALID, "replica %d: there are %d, counted from 0", replica, s->replicas);
+        return ls_fail(LS_ERR_INVALID, "replica %d does not exist: there are %d, counted from 0", replica, s->replicas);
     while (begin < s->lanes && ls_task_map_replica(s->map, s->replicas, begin, s->lanes) < replica)
         begin++;
     for (end = begin; end < s->lanes && ls_task_map_replica(s->map, s->replicas, end, s->lanes) == replica;)
@@ -39,7 +38,7 @@ static ls_status find_part(const sharing *s, int replica, int64_t *from, int64_t
     return LS_OK;
 }
 
-static ls_status share_out(const ls_loop_step *step, int lanes, int64_t samples, sharing *out)
+static ls_status find_sharing(const ls_loop_step *step, int lanes, int64_t samples, sharing *out)
 {
     ls_runs *runs = NULL;
     LS_TRY(ls_runs_of(step->graph, &runs));
@@ -68,14 +67,14 @@ ls_status ls_replica_element(ls_loop_step *step, const ls_element *batch, int re
     int64_t samples = -1, from = 0, count = 0;
     sharing s;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_replica_element: no place for the part was given");
+        return ls_fail(LS_ERR_INVALID, "ls_replica_element: out is NULL");
     LS_TRY(ls_loop_step_trace(step, batch, "ls_replica_element", &t));
     for (int i = 0; i < batch->count && samples < 0; i++)
         if (batch->component[i].shape.rank > 0)
             samples = batch->component[i].shape.dims[0];
     LS_TRY(ls_run_placement(step->graph, NULL, t->fetches, t->fetch_count, samples, &placement));
-    LS_TRY(share_out(step, placement->plan->lanes, samples, &s));
-    LS_TRY(find_part(&s, replica, &from, &count));
+    LS_TRY(find_sharing(step, placement->plan->lanes, samples, &s));
+    LS_TRY(find_samples(&s, replica, &from, &count));
     ls_element part = *batch;
     for (int i = 0; i < part.count; i++)
         if (part.component[i].shape.rank > 0)
@@ -92,15 +91,16 @@ ls_status ls_replica_value(ls_loop_step *step, size_t output, int replica, ls_ar
     int64_t from = 0, count = 0;
     sharing s;
     if (!step || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_replica_value: a step and a place for the value are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_replica_value: step or out is NULL");
     if (output >= step->output_count)
-        return ls_fail(LS_ERR_INVALID, "ls_replica_value: output %zu; the step has %zu", output, step->output_count);
+        return ls_fail(LS_ERR_INVALID, "ls_replica_value: output %zu does not exist: the step has %zu, counted from 0",
+                       output, step->output_count);
     if (!step->last || !ls_scope_is_open(step->graph, step->scope))
-        return ls_fail(LS_ERR_STATE, "ls_replica_value: the step was not run (ls_strategy_run)");
+        return ls_fail(LS_ERR_STATE, "ls_replica_value: the step has not run: call ls_strategy_run first");
     ls_tensor *tensor = step->last->fetches[output];
     LS_TRY(ls_value(tensor, &value));
-    LS_TRY(share_out(step, step->lanes, tensor->held.batch, &s));
-    LS_TRY(find_part(&s, replica, &from, &count));
+    LS_TRY(find_sharing(step, step->lanes, tensor->held.batch, &s));
+    LS_TRY(find_samples(&s, replica, &from, &count));
     *out = tensor->per_sample ? rows_of(value, from, count) : value;
     return LS_OK;
 }
@@ -113,9 +113,9 @@ ls_status ls_format_replicas(ls_loop_step *step, size_t output, char **out)
     ls_array value;
     sharing s;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_format_replicas: no place for the text was given");
+        return ls_fail(LS_ERR_INVALID, "ls_format_replicas: out is NULL");
     LS_TRY(ls_replica_value(step, output, 0, &value));
-    LS_TRY(share_out(step, step->lanes, 0, &s));
+    LS_TRY(find_sharing(step, step->lanes, 0, &s));
     ls_text_put(&text, "PerReplica:{\n");
     for (int r = 0; r < s.replicas; r++) {
         ls_status status = ls_replica_value(step, output, r, &value);

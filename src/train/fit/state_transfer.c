@@ -1,5 +1,5 @@
 /* Workers that join a running fit: between two steps, a member sends them the state as a
- * checkpoint. They continue with the next step like the others. */
+ * checkpoint. */
 #include <stdlib.h>
 
 #include "nn/model.h"
@@ -27,8 +27,8 @@ static ls_status pack(ls_job *job, ls_package *out)
     return status;
 }
 
-/* Returns the oldest member that is not the joining worker itself; -1: none. */
-static int giver(const ls_peers *peers)
+/* Returns the oldest other member, or -1. */
+static int find_sender(const ls_peers *peers)
 {
     for (int i = 0; i < peers->count; i++)
         if (peers->members[i] != peers->new_member)
@@ -37,13 +37,12 @@ static int giver(const ls_peers *peers)
 }
 
 /* Sent before the state. */
-typedef struct handover {
+typedef struct state_head {
     uint64_t size[LS_CHECKPOINT_FILES];
     char log[LS_LOG_ID];
-} handover;
+} state_head;
 
-/* Limits the size to what this model can need: the sender must not decide how much memory is
- * allocated. */
+/* The sender must not decide how much memory is allocated. */
 static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES])
 {
     ls_state_entry *entries = NULL;
@@ -55,18 +54,19 @@ static ls_status check_size(ls_job *job, const uint64_t size[LS_CHECKPOINT_FILES
     free(entries);
     for (int i = 0; i < LS_CHECKPOINT_FILES; room -= size[i++])
         if (size[i] > room)
-            return ls_fail(LS_ERR_PEER, "the state of the job has more bytes than that of this model can have");
+            return ls_fail(LS_ERR_PEER,
+                           "cannot join: the state that another worker sent is larger than this model's can be");
     return LS_OK;
 }
 
-/* Sends the state from a member to the joining worker. The others take part without data. */
-static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
+/* All members take part, most without data. */
+static ls_status send_state(ls_job *job, ls_train_log *log, ls_package *package)
 {
     ls_peers *peers = peers_of(job);
-    int from = giver(peers), to = peers->new_member;
-    handover first = { .size = { 0 } };
+    int from = find_sender(peers), to = peers->new_member;
+    state_head first = { .size = { 0 } };
     if (from < 0)
-        return ls_fail(LS_ERR_PEER, "every worker that had the state is lost");
+        return ls_fail(LS_ERR_PEER, "cannot join: all workers that had the state are lost");
     if (from == peers->rank && !package->bytes)
         LS_TRY(pack(job, package));
     for (int i = 0; i < LS_CHECKPOINT_FILES; i++)
@@ -86,13 +86,12 @@ static ls_status hand_over(ls_job *job, ls_train_log *log, ls_package *package)
     return peers->commit(peers, (uint64_t[2]){ TAG(2), 0 }, "the state for a new member");
 }
 
-/* Repeats until the joining worker has the state, or is lost. */
-static ls_status hand_over_to_the_end(ls_job *job, ls_train_log *log, ls_package *package)
+static ls_status send_state_until_done(ls_job *job, ls_train_log *log, ls_package *package)
 {
     ls_peers *peers = peers_of(job);
     ls_status status = LS_OK;
     while (peers->new_member >= 0) {
-        status = hand_over(job, log, package);
+        status = send_state(job, log, package);
         if (status == LS_OK)
             peers->new_member = -1;
         else if (!ls_peers_again(peers)) {
@@ -107,7 +106,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
 {
     ls_peers *peers = peers_of(job);
     *too_few = false;
-    /* A single worker makes no other commits, and requests travel with commits. */
+    /* Requests travel with commits, and a single worker makes no others. */
     if (peers && peers->count == 1)
         LS_TRY(peers->commit(peers, (uint64_t[2]){ 0, 0 }, "a step of the only worker"));
     while (peers && (peers->granted & LS_REQUEST_WELCOME || ls_peers_workers(peers) < peers->least) && !*too_few) {
@@ -116,7 +115,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
         ls_status status = peers->welcome(peers);
         if (status != LS_OK && !ls_peers_again(peers))
             return status;
-        status = hand_over_to_the_end(job, log, &package);
+        status = send_state_until_done(job, log, &package);
         ls_package_free(&package);
         LS_TRY(status);
         *too_few = peers->granted & LS_REQUEST_TOO_FEW;
@@ -126,7 +125,7 @@ ls_status ls_job_welcome(ls_job *job, ls_train_log *log, bool *too_few)
 
 /* ---- Receiving the state ---- */
 
-static ls_status put(ls_job *job, ls_checkpoint *found)
+static ls_status restore(ls_job *job, ls_checkpoint *found)
 {
     ls_status status = ls_checkpoint_fits(found, job, (ls_fits){ .in_fit = true }, NULL);
     if (status == LS_OK && job->writer)
@@ -144,12 +143,12 @@ static ls_status take_state(ls_job *job, ls_train_log *log)
     ls_peers *peers = peers_of(job);
     ls_package package = { .bytes = NULL };
     ls_checkpoint *found = NULL;
-    ls_status status = hand_over_to_the_end(job, log, &package);
+    ls_status status = send_state_until_done(job, log, &package);
     if (status == LS_OK)
         status = ls_checkpoint_unpack(&package, &found);
     ls_package_free(&package);
     if (status == LS_OK)
-        status = put(job, found);
+        status = restore(job, found);
     if (status != LS_OK)
         peers->give_up(peers); /* it is a member already */
     return status;

@@ -18,7 +18,7 @@ typedef struct one_step {
 static ls_status check(const ls_batch_options *o)
 {
     if (o->class_count > 0 && !o->class_weights)
-        return ls_fail(LS_ERR_INVALID, "ls_train_on_batch: %zu class weights were announced, but not given",
+        return ls_fail(LS_ERR_INVALID, "ls_train_on_batch: class_weights is NULL but class_count is %zu",
                        o->class_count);
     return LS_OK;
 }

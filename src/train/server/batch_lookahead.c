@@ -1,5 +1,4 @@
-/* Copies of batches that were read too early (batch_lookahead.h): row numbers if the data is in
- * memory, otherwise the element's arrays. */
+/* Keeps batches that were read too early: row numbers if the data is in memory, else copies. */
 #include "train/server/batch_lookahead.h"
 
 #include <stdlib.h>
@@ -125,7 +124,7 @@ ls_status ls_batch_lookahead_get(ls_batch_lookahead *u, size_t number, ls_batch_
         LS_TRY(read_next(u));
     kept *k = &u->kept[number];
     if (k->uses == 0)
-        return ls_fail(LS_ERR_INTERNAL, "a batch was asked for more often than was said");
+        return ls_fail(LS_ERR_INTERNAL, "a batch was requested more often than announced");
     *out = (ls_batch_view){ .element = k->rows ? k->base : &k->element, .rows = k->rows, .samples = k->samples };
     if (--k->uses == 0)
         u->shown = number;

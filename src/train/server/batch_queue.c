@@ -24,7 +24,7 @@ struct ls_batch_queue {
     size_t again_count, again_room;
     int *asking; /* ranks, in the order of their requests */
     size_t asking_count, asking_room;
-    /* By rank: number of the last request received; 0: none since the process connected. */
+    /* By rank: number of the last request; 0: none since the process connected. */
     int64_t *asked;
 };
 
@@ -32,12 +32,12 @@ ls_status ls_batch_queue_make(int processes, int64_t first, ls_batch_queue_give 
 {
     ls_batch_queue *q = calloc(1, sizeof(*q));
     if (!q)
-        return ls_fail(LS_ERR_MEMORY, "no memory to deal out batches");
+        return ls_fail(LS_ERR_MEMORY, "no memory for the queue of batches");
     *q = (ls_batch_queue){ .give = give, .user = user, .processes = processes, .next = first, .limit = first };
     q->asked = calloc((size_t)processes, sizeof(*q->asked));
     if (!q->asked) {
         free(q);
-        return ls_fail(LS_ERR_MEMORY, "no memory to deal out batches to %d processes", processes);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the queue of batches of %d processes", processes);
     }
     pthread_mutex_init(&q->mutex, NULL);
     *out = q;
@@ -116,7 +116,8 @@ int64_t ls_batch_queue_stop(ls_batch_queue *q)
 ls_status ls_batch_queue_ask(ls_batch_queue *q, int rank, int64_t number)
 {
     if (rank < 0 || rank >= q->processes)
-        return ls_fail(LS_ERR_INTERNAL, "process %d of %d asks for a batch", rank, q->processes);
+        return ls_fail(LS_ERR_INTERNAL, "process %d asks for a batch, but there are only %d processes", rank,
+                       q->processes);
     pthread_mutex_lock(&q->mutex);
     bool heard = number <= q->asked[rank];
     ls_status status = heard ? LS_OK : make_room(q);

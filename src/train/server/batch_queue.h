@@ -1,8 +1,6 @@
-/* The batches of a job with parameter servers. The chief hands each batch, as a number, to the next
- * worker that asks. Batches of a lost worker are handed out again. No batch at or above the limit
- * is handed out, so that the chief can let all workers finish an epoch, or stop for a checkpoint.
- *
- * Any thread may call these functions. `give` is called with the queue's mutex held. */
+/* The chief's queue of batches. Hands each batch below a limit, as a number, to the next worker
+ * that asks, and batches of a lost worker again. Thread-safe; `give` is called with the queue's
+ * mutex held. */
 #ifndef LS_TRAIN_SERVER_BATCH_QUEUE_H
 #define LS_TRAIN_SERVER_BATCH_QUEUE_H
 
@@ -19,17 +17,16 @@ void ls_batch_queue_free(ls_batch_queue *queue);
 
 /* Allows batches with ordinals below `limit`. */
 void ls_batch_queue_set_limit(ls_batch_queue *queue, int64_t limit);
-/* Hands out no new batches from now on. Returns the resulting limit. */
+/* Hands out no new batches. Returns the resulting limit. */
 int64_t ls_batch_queue_stop(ls_batch_queue *queue);
 
-/* Requests one more batch for a process, which gets it now or when one is available. number: counts
- * the requests of this process from 1; a repeated request has the same number and gets no second
- * batch. */
+/* Requests one more batch for a process, which gets it when one is available. number: of the
+ * request, from 1; a repeated number gets no second batch. */
 ls_status ls_batch_queue_ask(ls_batch_queue *queue, int rank, int64_t number);
-/* Marks a batch as computed. Returns false if the batch does not belong to this process (any more):
- * then its results do not count. */
+/* Returns false if the batch is not assigned to this process (any more): then its results do not
+ * count. */
 bool ls_batch_queue_done(ls_batch_queue *queue, int rank, int64_t ordinal);
-/* Takes back all batches of a lost process and hands them to others. */
+/* Hands the batches of a lost process to others. */
 void ls_batch_queue_lose(ls_batch_queue *queue, int rank);
 
 bool ls_batch_queue_is_done(ls_batch_queue *queue);

@@ -1,7 +1,6 @@
-/* The chief of asynchronous parameter servers. It hands out batches, collects results, computes
- * batches itself, and has the whole state when training halts. The messenger's thread handles the
- * workers' messages and hands out the next batch at once (batch_queue.c); the servers' messages for
- * the chief go to the caller's thread. */
+/* The chief of asynchronous parameter servers. The messenger's thread handles the workers' messages
+ * and hands out the next batch at once (batch_queue.c); the caller's thread computes batches, too,
+ * and handles the servers' messages. */
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -22,11 +21,11 @@
 #include "train/server/record.h"
 #include "train/server/shards.h"
 
-#define LATE_LIMIT   2.0 /* seconds that a chief waits at its end for processes not met */
-#define RESCUE_LIMIT 5.0 /* seconds that a failed job waits for its last state */
+#define LATE_LIMIT   2.0 /* seconds to wait at the end for processes not met */
+#define RESCUE_LIMIT 5.0 /* seconds to wait for the states after a failure */
 
 typedef struct server_seen {
-    bool there, given, has; /* connected; had a state at some time; has one now */
+    bool connected, had_state, has_state;
     double lost_at;
 } server_seen;
 
@@ -38,29 +37,27 @@ struct ls_chief {
     int64_t steps; /* batches per epoch */
     ls_position start;
     uint64_t start_run;       /* random counter of the first batch */
-    int64_t start_step;       /* gradients that servers had applied at the start */
+    int64_t start_step;       /* gradients applied at the start */
     int64_t first;            /* ordinal of the first batch */
-    double rate;              /* last one sent to the servers; NAN: none was set */
-    bool met[LS_MAX_CLUSTER]; /* by rank: connected at some time */
-    bool failed;              /* ls_chief_next has failed */
-    bool watched;             /* callbacks see the model after each batch, and may change it */
-    int64_t asks;             /* batches that the chief has requested from itself */
+    double rate;              /* last one sent; NAN: none was set */
+    bool met[LS_MAX_CLUSTER]; /* by rank */
+    bool failed;
+    bool watched; /* callbacks may change the model after each batch */
+    int64_t asks; /* requests to its own queue */
     server_seen seen[LS_MAX_SERVERS];
     pthread_mutex_t mutex;
     /* The mutex protects these: */
     ls_chief_done *done; /* finished batches, in order of arrival */
     size_t done_count, done_room;
-    /* The results of a batch were dropped for lack of memory. */
-    bool lost_results;
-    /* Finished batches of this fit that were taken from the list. */
-    int64_t finished;
-    /* Batches done when the server was lost; it had applied at least these. */
+    bool lost_results; /* for lack of memory */
+    int64_t finished;  /* batches of this fit that were taken from the list */
+    /* Batches that a lost server had applied at least. */
     int64_t acknowledged[LS_MAX_SERVERS];
 };
 
 /* ---- Positions of batches ---- */
 
-/* A pass is an epoch, unless epochs have a length of their own: then passes follow each other. */
+/* With steps_per_epoch passes follow each other; otherwise each epoch is a pass. */
 static ls_ps_take find_batch(const ls_chief *c, int64_t ordinal)
 {
     int64_t since = ordinal - c->first, batches = c->session->data->steps;
@@ -79,8 +76,7 @@ static ls_ps_take find_batch(const ls_chief *c, int64_t ordinal)
     return b;
 }
 
-/* Called with the queue's mutex held. If sending fails, the worker is lost, and its batch returns to
- * the queue. */
+/* Called with the queue's mutex held. The batch of a lost worker returns to the queue. */
 static void give(void *user, int rank, int64_t ordinal)
 {
     ls_chief *c = user;
@@ -138,8 +134,7 @@ static bool handle_worker(ls_chief *c, ls_ps_message *message)
     return message->kind != LS_MESSAGE_LOST; /* the caller's thread logs the loss */
 }
 
-/* Called in the messenger's thread. A server's connection or loss concerns both the worker and the
- * chief. */
+/* A server's connection or loss concerns both the worker and the chief. */
 static bool handle(void *user, ls_ps_message *message)
 {
     ls_chief *c = user;
@@ -186,26 +181,25 @@ static ls_status send_state(ls_chief *c, int server)
 static ls_status handle_have(ls_chief *c, int server, const ls_ps_message *message)
 {
     server_seen *seen = &c->seen[server];
-    seen->has = message->have.state == 1;
+    seen->has_state = message->have.state == 1;
     LS_TRY(send_rate(c, server));
     pthread_mutex_lock(&c->mutex);
     int64_t known = c->start_step + c->acknowledged[server];
     pthread_mutex_unlock(&c->mutex);
-    if (seen->has && message->have.pushes < known)
+    if (seen->has_state && message->have.pushes < known)
         return ls_fail(LS_ERR_PEER,
-                       "server %d came back with %" PRId64 " gradients applied, but %" PRId64
-                       " are known to be: its journal has lost some; begin this job again, with --resume from its last "
-                       "checkpoint",
+                       "server %d restarted with %" PRId64 " gradients applied, but had acknowledged %" PRId64
+                       ": its journal is incomplete; start the job again with --resume from its last checkpoint",
                        server, message->have.pushes, known);
-    if (seen->has) {
-        seen->given = true;
+    if (seen->has_state) {
+        seen->had_state = true;
         return LS_OK;
     }
-    if (!seen->given)
+    if (!seen->had_state)
         return send_state(c, server);
     return ls_fail(LS_ERR_PEER,
-                   "server %d came back without what it had: give servers a folder for that (--journal, or "
-                   "LOCKSTEP_JOURNAL), and begin this job again, with --resume from its last checkpoint",
+                   "server %d restarted without its state: give servers a folder for a journal (--journal or "
+                   "LOCKSTEP_JOURNAL), and start the job again with --resume from its last checkpoint",
                    server);
 }
 
@@ -214,26 +208,25 @@ static ls_status handle_server(ls_chief *c, const ls_ps_message *message)
     int server = message->rank - c->session->first_server;
     server_seen *seen = &c->seen[server];
     if (message->kind == LS_MESSAGE_MET) {
-        seen->there = true;
+        seen->connected = true;
         return ls_server_session_send_text(c->session, &(ls_ps_message){ .rank = message->rank, .kind = LS_PS_BEGIN },
                                            c->id);
     }
     if (message->kind == LS_MESSAGE_LOST) {
-        *seen = (server_seen){ .given = seen->given, .lost_at = ls_clock_now() };
-        ls_log_write(c->session->log, LS_LOG_WARNING, "server %d is lost (%s); the others wait for it to come back",
+        *seen = (server_seen){ .had_state = seen->had_state, .lost_at = ls_clock_now() };
+        ls_log_write(c->session->log, LS_LOG_WARNING, "server %d is lost (%s); the others wait until it restarts",
                      server, message->text);
     }
     return message->kind == LS_PS_HAVE ? handle_have(c, server, message) : LS_OK;
 }
 
-/* Handles one message that the messenger's thread did not consume. */
 static ls_status handle_message(ls_chief *c, const ls_ps_message *message)
 {
     c->met[message->rank] |= message->kind == LS_MESSAGE_MET;
     if (message->kind == LS_MESSAGE_REFUSED)
-        return ls_fail(LS_ERR_PEER, "process %d does not let the chief in: %s", message->rank, message->text);
+        return ls_fail(LS_ERR_PEER, "process %d refused the chief: %s", message->rank, message->text);
     if (message->kind == LS_PS_FAIL && c->failed)
-        return LS_OK; /* the first failure is the one reported */
+        return LS_OK;
     if (message->kind == LS_PS_FAIL) {
         ls_status status = ls_server_session_failure(message);
         int server = message->rank - c->session->first_server;
@@ -243,25 +236,24 @@ static ls_status handle_message(ls_chief *c, const ls_ps_message *message)
     if (ls_server_session_is_server(c->session, message->rank))
         return handle_server(c, message);
     if (message->kind == LS_MESSAGE_MET)
-        ls_log_write(c->session->log, LS_LOG_INFO, "worker %d is here", message->rank);
+        ls_log_write(c->session->log, LS_LOG_INFO, "worker %d is connected", message->rank);
     if (message->kind == LS_MESSAGE_LOST)
-        ls_log_write(c->session->log, LS_LOG_WARNING, "worker %d is lost (%s); the others go on", message->rank,
+        ls_log_write(c->session->log, LS_LOG_WARNING, "worker %d is lost (%s); the others continue", message->rank,
                      message->text);
     return LS_OK;
 }
 
-/* Fails if a lost server did not return in time, or never will. */
 static ls_status look_for_servers(const ls_chief *c)
 {
     const ls_cluster_options *o = &c->session->cluster;
     double limit = o->join_limit > 0 ? o->join_limit : LS_JOIN_LIMIT;
     char why[LS_MESSENGER_WHY];
     for (int i = 0; i < c->session->servers; i++) {
-        if (c->seen[i].there)
+        if (c->seen[i].connected)
             continue;
         if (ls_launcher_has_seen_end(o, c->session->first_server + i))
-            return ls_fail(LS_ERR_PEER, "server %d %s, and will not be started again", i,
-                           c->seen[i].given ? "was lost" : "ended before it was met");
+            return ls_fail(LS_ERR_PEER, "server %d %s, and will not be restarted", i,
+                           c->seen[i].had_state ? "was lost" : "ended before it connected");
         if (ls_clock_now() - c->seen[i].lost_at <= limit) {
             snprintf(why, sizeof(why), "server %d", i);
             ls_server_session_log_missing(c->session, why, c->seen[i].lost_at);
@@ -269,13 +261,12 @@ static ls_status look_for_servers(const ls_chief *c)
         }
         ls_messenger_why(c->session->messenger, why);
         return ls_fail(LS_ERR_PEER, "server %d %s within %.3g s (LOCKSTEP_JOIN_LIMIT)%s", i,
-                       c->seen[i].given ? "was lost, and did not come back" : "did not come", limit, why);
+                       c->seen[i].had_state ? "was lost and did not restart" : "did not connect", limit, why);
     }
     return LS_OK;
 }
 
-/* Handles the messages that arrive within `seconds`. Keeps whole states in `states`, if not
- * NULL. */
+/* Keeps whole states in `states`, if not NULL. */
 static ls_status handle_messages(ls_chief *c, double seconds, ls_ps_message *states)
 {
     ls_ps_message message;
@@ -305,7 +296,7 @@ static ls_status make_id(char id[LS_RUN_ID], int64_t *run)
 {
     unsigned char random[(LS_RUN_ID - 1) / 2];
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-        return ls_fail(LS_ERR_IO, "no random number for the name of this run");
+        return ls_fail(LS_ERR_IO, "cannot get random bytes for the id of this run");
     for (size_t i = 0; i < sizeof(random); i++)
         snprintf(id + 2 * i, 3, "%02x", random[i]);
     memcpy(run, random, sizeof(*run));
@@ -317,7 +308,7 @@ static bool all_have(const ls_chief *c)
 {
     bool all = true;
     for (int i = 0; i < c->session->servers; i++)
-        all &= c->seen[i].has;
+        all &= c->seen[i].has_state;
     return all;
 }
 
@@ -351,7 +342,7 @@ ls_status ls_chief_open(ls_server_session *session, int64_t steps, ls_chief **ou
         c->seen[i].lost_at = ls_clock_now();
     for (size_t i = 0; i < session->options->callback_count; i++)
         c->watched |= session->options->callbacks[i].on_batch_begin || session->options->callbacks[i].on_batch_end;
-    *out = c; /* set on failure, too: closing the chief informs the others */
+    *out = c; /* on failure, too (servers.h) */
     ls_launcher_say_chief(&session->cluster);
     LS_TRY(ls_job_step(job, &c->start_step));
     return open_chief(c);
@@ -383,7 +374,6 @@ static ls_status take_done(ls_chief *c, ls_chief_done *out, bool *got)
     return lost_results ? ls_fail(LS_ERR_MEMORY, "no memory for the results of a batch") : LS_OK;
 }
 
-/* Sends servers a learning rate that a callback has set. It applies from the next push on. */
 static ls_status send_new_rate(ls_chief *c)
 {
     double rate = c->session->job->rate;
@@ -425,7 +415,7 @@ static ls_status ask_for_states(ls_chief *c, ls_ps_message *states, double limit
     for (int missing = 1; missing > 0;) {
         double now = ls_clock_now();
         if (now > end)
-            return ls_fail(LS_ERR_PEER, "the state of %d servers did not come within %.3g s", missing, limit);
+            return ls_fail(LS_ERR_PEER, "the states of %d servers did not arrive within %.3g s", missing, limit);
         missing = 0;
         for (int i = 0; i < c->session->servers; i++) {
             if (states[i].body)
@@ -496,7 +486,7 @@ static ls_status send_final(ls_chief *c)
     return LS_OK;
 }
 
-/* Gives processes that have not connected yet a moment to learn that the job is over. */
+/* Late processes must learn that the job is over. */
 static void wait_for_late_processes(ls_chief *c)
 {
     const ls_cluster_options *o = &c->session->cluster;

@@ -163,7 +163,7 @@ ls_status ls_journal_add(ls_journal *j, const ls_journal_push *push)
         status = ls_append_write(&j->file, push->bytes, j->push_bytes);
     if (status != LS_OK || j->file.error != 0) {
         ls_append_truncate(&j->file, before);
-        return ls_fail(LS_ERR_IO, "the journal in '%s' cannot be written: %s", j->folder, strerror(j->file.error));
+        return ls_fail(LS_ERR_IO, "cannot write the journal in '%s': %s", j->folder, strerror(j->file.error));
     }
     return LS_OK;
 }
@@ -197,7 +197,7 @@ static ls_status check_state_head(const ls_journal *j, const char *path, const s
     if (h->magic != STATE_MAGIC || h->server != (uint32_t)j->server || h->bytes != j->state_bytes || h->number < 1 ||
         h->below < 0 || h->listed > MOST_LISTED ||
         (uint64_t)size != sizeof(*h) + h->listed * sizeof(int64_t) + h->bytes)
-        return bad(path, "its head is that of no such server");
+        return bad(path, "its head does not belong to this server");
     return LS_OK;
 }
 
@@ -222,7 +222,7 @@ static ls_status read_state_from(ls_journal *j, int fd, const char *path, ls_jou
         status = read_exactly(fd, path, state->bytes, j->state_bytes, &whole);
     hash_of(a.list, a.list && whole ? a.count * sizeof(*a.list) : 0, state->bytes, j->state_bytes, hash);
     if (status == LS_OK && (!whole || memcmp(hash, h.hash, sizeof(hash)) != 0))
-        status = bad(path, "its hash is another");
+        status = bad(path, "its hash does not match");
     if (status != LS_OK) {
         ls_applied_free(&a);
         return status;

@@ -1,8 +1,6 @@
-/* Messages between the processes of asynchronous parameter servers. A message has the fields of its
- * kind and, for some kinds, a payload.
- *
- * On the wire the fields are the numbers of an ls_message, in the order of their declaration here;
- * so each field has 8 bytes. ls_ps_write and ls_ps_read alone convert between the two. */
+/* Messages of asynchronous parameter servers (servers.h). On the wire the fields of a message are
+ * the numbers of an ls_message, in the order of their declaration here; so each has 8 bytes. Only
+ * ls_ps_write and ls_ps_read convert between the two. */
 #ifndef LS_TRAIN_SERVER_PS_MESSAGE_H
 #define LS_TRAIN_SERVER_PS_MESSAGE_H
 
@@ -20,13 +18,12 @@ typedef enum ls_ps_kind {
     LS_PS_GIVE, /* payload: a state */
     LS_PS_RATE,
     LS_PS_PULL,
-    LS_PS_SHARD, /* payload: weights or a state; none if the version held is the newest */
+    LS_PS_SHARD, /* payload: weights or a state; none if the worker holds this version */
     LS_PS_PUSH,  /* payload: versions read, gradients */
     LS_PS_ACK,
     LS_PS_AGAIN,
 } ls_ps_kind;
 
-/* A batch that the chief hands out. */
 typedef struct ls_ps_take {
     int64_t ordinal;          /* number among all batches of the job */
     int64_t epoch, batch;     /* batch: index in the epoch */
@@ -41,12 +38,12 @@ typedef struct ls_ps_done {
 typedef struct ls_ps_pull {
     int64_t ordinal;
     int64_t held;  /* version that the worker has; -1: none */
-    int64_t whole; /* 1: the chief wants the state with slots, at once */
+    int64_t whole; /* 1: the chief pulls the state with slots, at once */
 } ls_ps_pull;
 
 typedef struct ls_ps_shard {
     int64_t ordinal, version;
-    int64_t whole, pushes; /* whole: as in the pull; pushes: applied so far, if whole */
+    int64_t whole, pushes; /* pushes: applied so far, if whole */
 } ls_ps_shard;
 
 typedef struct ls_ps_push {
@@ -55,11 +52,11 @@ typedef struct ls_ps_push {
 
 typedef struct ls_ps_message {
     int rank; /* sender, or receiver */
-    int kind; /* ls_ps_kind; received ones also LS_MESSAGE_MET, _LOST or _REFUSED */
+    int kind; /* ls_ps_kind, or LS_MESSAGE_MET, _LOST or _REFUSED */
     union {
-        int64_t numbers[LS_MESSAGE_NUMBERS]; /* the fields below, for ps_message.c alone */
+        int64_t numbers[LS_MESSAGE_NUMBERS]; /* for ps_message.c alone */
         struct {
-            int64_t run; /* identifies the run of a chief */
+            int64_t run; /* of the chief; 0: unknown */
         } met;
         struct {
             int64_t number; /* of this request, from 1 */
@@ -73,13 +70,13 @@ typedef struct ls_ps_message {
             int64_t server;
         } final;
         struct {
-            int64_t state, pushes; /* state: 1 if it has one; pushes: applied so far */
+            int64_t state, pushes; /* state: 1 if it has one */
         } have;
         struct {
             int64_t first; /* ordinal of the first batch */
         } give;
         struct {
-            double value; /* learning rate that a callback set; NAN: none */
+            double value; /* that a callback set; NAN: none */
         } rate;
         ls_ps_pull pull;
         ls_ps_shard shard;
@@ -95,7 +92,7 @@ typedef struct ls_ps_message {
     char text[200];   /* LOST, REFUSED: why */
 } ls_ps_message;
 
-/* Neither changes the number of references to the payload. */
+/* Neither adds a reference to the payload. */
 ls_message ls_ps_write(const ls_ps_message *message);
 ls_ps_message ls_ps_read(const ls_message *message);
 

@@ -1,5 +1,4 @@
-/* Writes, reads and checks record files (record.h): lines of JSON, each with a checksum at its end.
- * replay_schedule.c compares the files of several servers. */
+/* Writes, reads and checks record files (record.h). */
 #include "train/server/record.h"
 
 #include <errno.h>
@@ -37,7 +36,7 @@ typedef struct differences {
     size_t count;
 } differences;
 
-static void tell(void *user, const char *path, const json_t *a, const json_t *b)
+static void add_difference(void *user, const char *path, const json_t *a, const json_t *b)
 {
     differences *d = user;
     char one[LS_JSON_SHORT], two[LS_JSON_SHORT];
@@ -61,14 +60,14 @@ ls_status ls_record_compare(const ls_record_head *a, const char *what, const ls_
     add_number(&d, "staleness", a->staleness, b->staleness);
     add_number(&d, "accumulate", a->accumulate, b->accumulate);
     add_number(&d, "scale_rate", a->scale_rate, b->scale_rate);
-    ls_json_compare(a->job, b->job, tell, &d);
+    ls_json_compare(a->job, b->job, add_difference, &d);
     ls_status status = LS_OK;
     if (d.count > 0)
-        status = ls_fail(LS_ERR_STATE, "%s and %s are not of one job: %s%s", what, other, ls_text_get(&d.text),
+        status = ls_fail(LS_ERR_STATE, "%s and %s belong to different jobs: %s%s", what, other, ls_text_get(&d.text),
                          d.count > NAMED ? "; and more" : "");
     else if (same_run && strcmp(a->id, b->id) != 0)
-        status = ls_fail(LS_ERR_STATE, "%s and %s are of two runs of one job: %.8s... and %.8s...", what, other, a->id,
-                         b->id);
+        status = ls_fail(LS_ERR_STATE, "%s and %s belong to two runs of one job: %.8s... and %.8s...", what, other,
+                         a->id, b->id);
     ls_text_free(&d.text);
     return status;
 }
@@ -92,9 +91,9 @@ static ls_status put_line(ls_record_writer *writer, ls_text *line)
     ls_status status = ls_append_write(&writer->file, text, bytes);
     free(text);
     if (failed)
-        return ls_fail(LS_ERR_IO, "record '%s': %s, at an earlier write: no record was written since", writer->path,
-                       strerror(writer->file.error));
-    return ls_fail_within(status, "record '%s', behind version %lld", writer->path, (long long)writer->version);
+        return ls_fail(LS_ERR_IO, "record '%s': an earlier write failed (%s), and nothing was written since",
+                       writer->path, strerror(writer->file.error));
+    return ls_fail_within(status, "record '%s', after version %lld", writer->path, (long long)writer->version);
 }
 
 static json_t *head_json(const ls_record_head *head)
@@ -141,13 +140,12 @@ ls_status ls_record_create(ls_record_writer *writer, const char *path, const ls_
     return status;
 }
 
-/* Finds the file offset at which the records up to `version` end. */
 static ls_status end_of_version(const ls_record *record, const char *path, int64_t version, int64_t *out)
 {
     if (version > record->version || version < record->head.version)
         return ls_fail(LS_ERR_STATE,
-                       "record '%s' has versions %lld to %lld, and the server that goes on with it is at %lld", path,
-                       (long long)record->head.version, (long long)record->version, (long long)version);
+                       "cannot continue record '%s': it has versions %lld to %lld, but the server is at version %lld",
+                       path, (long long)record->head.version, (long long)record->version, (long long)version);
     *out = record->bytes;
     for (size_t i = record->count; i > 0 && record->pushes[i - 1].version > version; i--)
         *out = record->offsets[i - 1];
@@ -162,7 +160,7 @@ ls_status ls_record_continue(ls_record_writer *writer, const char *path, const l
     LS_TRY(ls_record_read(path, &record));
     ls_status status = ls_record_compare(&record.head, path, head, "this run", head->id[0] != '\0');
     if (status == LS_OK && record.head.server != head->server)
-        status = ls_fail(LS_ERR_STATE, "record '%s' is that of server %d, not of server %d", path, record.head.server,
+        status = ls_fail(LS_ERR_STATE, "record '%s' belongs to server %d, not to server %d", path, record.head.server,
                          head->server);
     int64_t version = upto < 0 ? record.version : upto;
     if (status == LS_OK)
@@ -178,15 +176,16 @@ ls_status ls_record_continue(ls_record_writer *writer, const char *path, const l
         return LS_OK;
     }
     ls_append_close(&w.file);
-    return ls_fail(LS_ERR_IO, "cannot cut record '%s' to the %lld bytes of whole records", path, (long long)bytes);
+    return ls_fail(LS_ERR_IO, "cannot cut record '%s' to the %lld bytes of its complete records", path,
+                   (long long)bytes);
 }
 
 ls_status ls_record_add(ls_record_writer *writer, const ls_record_push *push)
 {
     ls_text line = { 0 };
     if (push->version != writer->version + 1)
-        return ls_fail(LS_ERR_STATE, "record '%s' ends with version %lld, and version %lld cannot follow it",
-                       writer->path, (long long)writer->version, (long long)push->version);
+        return ls_fail(LS_ERR_STATE, "record '%s' ends with version %lld, so version %lld cannot follow", writer->path,
+                       (long long)writer->version, (long long)push->version);
     ls_text_add(&line, "{\"version\":%lld,\"worker\":%d,\"epoch\":%lld,\"batch\":%lld,\"run\":%lld,\"read\":[",
                 (long long)push->version, push->worker, (long long)push->epoch, (long long)push->batch,
                 (long long)push->run);
@@ -219,7 +218,6 @@ ls_status ls_record_close(ls_record_writer *writer)
 
 /* ---- Reading ---- */
 
-/* A file while it is parsed. */
 typedef struct reading {
     const char *path, *text;
     size_t bytes, at; /* at: start of the current line */
@@ -241,7 +239,7 @@ static bool crc_fits(const char *line, size_t bytes)
 
 typedef enum line_kind { LINE_GOOD, LINE_BAD, LINE_TORN, LINE_NONE } line_kind;
 
-/* Finds the line at r->at. A bad last line counts as incomplete, not as damaged. */
+/* A bad last line counts as incomplete, not as damaged. */
 static line_kind next_line(reading *r)
 {
     if (r->at == r->bytes)
@@ -258,7 +256,7 @@ static line_kind next_line(reading *r)
 static ls_status parse_line(const reading *r, size_t limit, json_t **out)
 {
     if (r->line > limit)
-        return ls_fail(LS_ERR_DATA, "%s: a line of %zu bytes; %zu is the most", r->name, r->line, limit);
+        return ls_fail(LS_ERR_DATA, "%s: the line has %zu bytes; the limit is %zu", r->name, r->line, limit);
     return ls_json_read_buffer(r->name, r->text + r->at, r->line, out);
 }
 
@@ -269,7 +267,7 @@ static ls_status get_i64(const ls_json_at *object, const char *key, int64_t leas
     LS_TRY(ls_json_get(object, key, &at));
     LS_TRY(ls_json_i64(&at, &value));
     if (value < least || value > most)
-        return ls_json_fail(&at, LS_ERR_DATA, "%lld is not within %lld and %lld", (long long)value, (long long)least,
+        return ls_json_fail(&at, LS_ERR_DATA, "%lld is not between %lld and %lld", (long long)value, (long long)least,
                             (long long)most);
     *out = value;
     return LS_OK;
@@ -314,7 +312,8 @@ static ls_status read_head(reading *r, ls_record *record)
     json_t *root = NULL;
     snprintf(r->name, sizeof(r->name), "record '%s': its head", r->path);
     if (next_line(r) != LINE_GOOD)
-        return ls_fail(LS_ERR_DATA, "'%s' is no record of parameter servers, or its first line was cut short", r->path);
+        return ls_fail(LS_ERR_DATA, "'%s' is not a record of parameter servers, or its first line is incomplete",
+                       r->path);
     LS_TRY(parse_line(r, HEAD_LIMIT, &root));
     ls_json_at at = ls_json_root(root, r->name);
     ls_status status = take_head(&at, &record->head);
@@ -325,8 +324,7 @@ static ls_status read_head(reading *r, ls_record *record)
     return status;
 }
 
-/* Reads the versions that a push read. It cannot have read a version of its own server that did not
- * exist yet. */
+/* A push cannot have read a version of its own server that did not exist yet. */
 static ls_status take_reads(const ls_json_at *at, const ls_record_head *head, int64_t version, int64_t *out)
 {
     ls_json_at list, element;
@@ -338,9 +336,10 @@ static ls_status take_reads(const ls_json_at *at, const ls_record_head *head, in
         LS_TRY(ls_json_element(&list, (size_t)s, &element));
         LS_TRY(ls_json_i64(&element, &out[s]));
         if (out[s] < 0 || (s == head->server && (out[s] >= version || out[s] < head->version)))
-            return ls_json_fail(&element, LS_ERR_DATA,
-                                "version %lld of server %d was read, for version %lld; the record begins with %lld",
-                                (long long)out[s], s, (long long)version, (long long)head->version);
+            return ls_json_fail(
+                &element, LS_ERR_DATA,
+                "read version %lld of server %d to make version %lld; the record begins with version %lld",
+                (long long)out[s], s, (long long)version, (long long)head->version);
     }
     return LS_OK;
 }
@@ -365,7 +364,8 @@ static ls_status take_push(const ls_json_at *at, const ls_record *record, readin
     if (whole)
         LS_TRY(get_hex(at, "sha256", 64, push->sha256));
     else if (r->group >= (size_t)head->accumulate)
-        return ls_json_fail(at, LS_ERR_DATA, "%zu gradients make a version, but this one has no sha256", r->group);
+        return ls_json_fail(at, LS_ERR_DATA, "this is gradient %zu of a version and completes it, but it has no sha256",
+                            r->group);
     return LS_OK;
 }
 
@@ -394,7 +394,7 @@ static ls_status read_pushes(reading *r, ls_record *record)
     for (line_kind kind; (kind = next_line(r)) != LINE_NONE && kind != LINE_TORN;) {
         snprintf(r->name, sizeof(r->name), "record '%s': line %zu, at byte %zu", r->path, record->count + 2, r->at);
         if (kind == LINE_BAD)
-            return ls_fail(LS_ERR_DATA, "%s: its checksum does not fit: the file was changed or damaged", r->name);
+            return ls_fail(LS_ERR_DATA, "%s: its checksum does not match: the file was changed or damaged", r->name);
         LS_TRY(add_push(r, record));
         r->at += r->line + 1;
         record->bytes = (int64_t)r->at;

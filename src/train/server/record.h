@@ -1,17 +1,14 @@
-/* The record of an asynchronous training: which gradients each parameter server applied, and in
- * which order.
+/* The record of an asynchronous training: which gradients each parameter server applied, in order.
  *
- * Server 0 writes FILE, server s writes FILE.s (ls_record_path). A file has lines of JSON: a head
- * that describes the job, then one record for each push. Each line ends in its own checksum, so
- * that incomplete and changed lines are detected:
+ * Server 0 writes FILE, server s writes FILE.s, with lines of JSON: a head that describes the job,
+ * then one record for each push. Each line ends in a checksum:
  *
  *     {"lockstep_record":1,"id":"...","server":0,"servers":2,"staleness":4, ... ,"crc":"0a1b2c3d"}
  *     {"version":1,"worker":2,"epoch":0,"batch":0,"run":0,"read":[0,0],"rate":0.001,
  *      "sha256":"...","crc":"..."}    (one line)
  *
- * From these lines and the job, a replay computes every bit of the training: a gradient is a
- * function of its batch and of the versions that were read, and a server's state is a function of
- * the gradients it applied, in this order. */
+ * A replay computes every bit from them: a gradient is a function of its batch and of the versions
+ * read, and a server's state is a function of the gradients it applied, in this order. */
 #ifndef LS_TRAIN_SERVER_RECORD_H
 #define LS_TRAIN_SERVER_RECORD_H
 
@@ -22,37 +19,30 @@
 
 #define LS_MAX_SERVERS 64
 
-/* Describes the job of a record. The heads of a job's servers differ only in server, version and
- * sha256. */
+/* The heads of a job's servers differ only in server, version and sha256. */
 typedef struct ls_record_head {
-    char id[33]; /* hex digits, unique to this run: files of two runs are never mixed */
+    char id[33]; /* hex digits, unique to this run */
     int server, servers;
-    int64_t staleness;  /* staleness bound: most versions that a push may lag */
-    int64_t accumulate; /* pushes per version, at least 1 */
-    bool scale_rate;    /* divide the learning rate of a push by its staleness */
-    /* First version of this server: 0, or the version of the checkpoint it resumed from. */
-    int64_t version;
-    char sha256[65]; /* SHA-256 of its shard at that version */
-    /* References owned by the creator of the head; in a head from ls_record_read, by the record. */
-    /* An object, for example job, fit and bits of ls_facts_make; see ls_record_compare. */
-    json_t *job;
+    int64_t staleness;  /* most versions that a push may lag */
+    int64_t accumulate; /* pushes per version */
+    bool scale_rate;    /* divide learning rates by staleness */
+    int64_t version;    /* first version: 0, or that of the checkpoint it resumed from */
+    char sha256[65];    /* of its shard at that version */
+    /* References of the creator of the head, or of the ls_record. */
+    json_t *job; /* job, fit and bits of ls_facts_make */
     json_t *own; /* what the program needs to build the job again; NULL: nothing */
 } ls_record_head;
 
-/* One gradient that a server applied, or accumulated with others into one version. */
 typedef struct ls_record_push {
-    int64_t version; /* version it contributes to; the first is head.version + 1 */
+    int64_t version; /* that it contributes to, from head.version + 1 */
     int worker;
-    int64_t epoch, batch; /* epoch and batch index, both from 0 */
-    int64_t run;          /* random counter of the step */
-    const int64_t *read;  /* [servers]: the versions from which its gradient was computed */
-    double rate;          /* learning rate before scaling; the last push of a version decides */
-    /* SHA-256 of the shard (variables, then slots) at that version; "": the version needs more
-     * pushes */
-    char sha256[65];
+    int64_t epoch, batch; /* from 0 */
+    int64_t run;          /* random counter */
+    const int64_t *read;  /* [servers] versions that its gradient was computed from */
+    double rate;          /* before scaling; the last push of a version decides */
+    char sha256[65];      /* of the shard at that version; "": the version needs more pushes */
 } ls_record_push;
 
-/* Sets `out` to FILE for server 0, to FILE.s for server s. */
 ls_status ls_record_path(const char *file, int server, char out[PATH_MAX]);
 
 /* ---- Writing ---- */
@@ -69,20 +59,18 @@ typedef struct ls_record_writer {
         .file = LS_APPEND_CLOSED                                                                                       \
     }
 
-/* Creates the file, or replaces it, and writes the head. */
+/* Creates or replaces the file. */
 ls_status ls_record_create(ls_record_writer *writer, const char *path, const ls_record_head *head);
 
-/* Continues the file of a server that restarted. Cuts off an incomplete last line, versions after
- * `upto` (-1: none), and pushes of an incomplete version, which the server applies again. If the
- * file belongs to another job or run, leaves it unchanged and returns LS_ERR_STATE; head->id ""
- * accepts any run. The server must be at version writer->version then. */
+/* Continues the file of a server that restarted and is at version writer->version. Cuts off an
+ * incomplete last line, versions after `upto` (-1: none), and pushes of an incomplete version. If
+ * the file belongs to another job or run, returns LS_ERR_STATE; head->id "" accepts any run. */
 ls_status ls_record_continue(ls_record_writer *writer, const char *path, const ls_record_head *head, int64_t upto);
 
-/* Writes one record immediately. If a write fails (disk full), returns LS_ERR_IO, and so do all
- * later calls: the file ends with a complete record. */
+/* Writes at once. After a failed write all later calls fail, too: the file ends with a complete
+ * record. */
 ls_status ls_record_add(ls_record_writer *writer, const ls_record_push *push);
 
-/* Syncs the file to disk: all records so far survive a power failure. */
 ls_status ls_record_sync(ls_record_writer *writer);
 ls_status ls_record_close(ls_record_writer *writer);
 
@@ -92,22 +80,20 @@ typedef struct ls_record {
     ls_record_head head;
     ls_record_push *pushes; /* the last ones may belong to an incomplete version */
     size_t count;
-    int64_t *offsets; /* byte offset of each push in the file, for messages */
+    int64_t *offsets; /* byte offset of each push, for messages */
     int64_t *reads;   /* [count * servers] */
     int64_t bytes;    /* size of the complete lines */
-    int64_t torn;     /* bytes after the last complete line: an incomplete one; 0: none */
+    int64_t torn;     /* bytes of an incomplete last line */
     int64_t version;  /* last complete version */
 } ls_record;
 
-/* Reads and checks a file: numbers are in range, versions have no gaps, and no push read a version
- * that its own server had not made. A bad record is LS_ERR_DATA, with file, record and offset in
- * the message; an incomplete last record is accepted (see torn). Does not compare the files of
- * several servers: see replay_schedule.h. */
+/* Reads and checks the file of one server. A bad record is LS_ERR_DATA; an incomplete last one is
+ * accepted (see torn). replay_schedule.h compares the files of several servers. */
 ls_status ls_record_read(const char *path, ls_record *out);
 void ls_record_free(ls_record *record);
 
-/* Fails if two heads do not describe the same job, or with same_run, the same run. The message
- * lists the differing fields with both values; `what` and `other` name the two heads in it. */
+/* Fails if two heads do not describe the same job or, with same_run, the same run. `what` and
+ * `other` name the heads in the message. */
 ls_status ls_record_compare(const ls_record_head *a, const char *what, const ls_record_head *b, const char *other,
                             bool same_run);
 

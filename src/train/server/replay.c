@@ -1,9 +1,6 @@
-/* ls_replay: repeats an asynchronous training from its record, in one process. Computes gradients
- * from the versions that were read, applies the pushes to each shard in order, and compares the
- * hash of each version.
- *
- * Keeps an old version of a shard until all gradients that read it are computed, and a gradient
- * until all its servers have applied it. */
+/* ls_replay: repeats an asynchronous training from its record, in one process, and compares the
+ * hash of each version. Keeps an old version of a shard until all gradients that read it are
+ * computed, and a gradient until all its servers have applied it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +21,9 @@
 #include "train/server/record.h"
 
 typedef struct gradient {
-    char *bytes; /* pushes for all servers; NULL: not computed yet, or already freed */
+    char *bytes; /* pushes for all servers; NULL: none */
     int64_t samples;
-    size_t uses;  /* pushes left that apply it */
+    size_t uses;  /* pushes left */
     size_t batch; /* index in replay.batches */
 } gradient;
 
@@ -80,7 +77,7 @@ static ls_status compare_job(replay *r, const char *file)
     here.job = json_pack("{s:O,s:O,s:O}", "job", facts.job, "fit", facts.fit, "bits", facts.bits);
     ls_facts_free(&facts);
     if (!here.job)
-        return ls_fail(LS_ERR_MEMORY, "no memory for what this job is");
+        return ls_fail(LS_ERR_MEMORY, "no memory for the description of this job");
     status = ls_record_compare(&r->schedule.records[0].head, file, &here, "this job", false);
     json_decref(here.job);
     return status;
@@ -88,7 +85,7 @@ static ls_status compare_job(replay *r, const char *file)
 
 /* ---- Setup ---- */
 
-/* Finds a batch of the record in the data. Must agree with find_batch in chief.c. */
+/* Must agree with find_batch in chief.c. */
 static ls_status find_batch(const replay *r, const ls_record_push *push, ls_batch_lookahead_batch *out)
 {
     const ls_position *start = &r->job->position;
@@ -113,7 +110,7 @@ static ls_status find_batch(const replay *r, const ls_record_push *push, ls_batc
     return LS_OK;
 }
 
-/* Gradients are sorted by batch, so those of one batch are adjacent. */
+/* Gradients are sorted by batch. */
 static ls_status list_batches(replay *r)
 {
     const ls_replay_schedule *s = &r->schedule;
@@ -134,7 +131,6 @@ static ls_status list_batches(replay *r)
     return ls_batch_lookahead_make(&r->setup.data, r->batches, r->batch_count, &r->lookahead);
 }
 
-/* Copies the shard's weights at its current version, if a gradient reads that version. */
 static ls_status keep_version(replay *r, int server)
 {
     int64_t at = ls_state_shard_version(r->shard[server]) - first_version(r, server);
@@ -157,13 +153,13 @@ static ls_status check_begin(const replay *r, int server)
     if (ls_state_shard_version(r->shard[server]) != head->version)
         return ls_fail(LS_ERR_STATE,
                        "server %d began with version %lld, this model is at version %lld: restore the checkpoint that "
-                       "training went on from (lockstep replay --from)",
+                       "training continued from (lockstep replay --from)",
                        server, (long long)head->version, (long long)ls_state_shard_version(r->shard[server]));
     LS_TRY(ls_state_shard_sha256(r->shard[server], hex));
     if (strcmp(hex, head->sha256) != 0)
         return ls_fail(LS_ERR_STATE,
-                       "the model has not the weights that training began with: the part of server %d has SHA-256 %s, "
-                       "in the record it is %s",
+                       "the model does not have the weights that training began with: the shard of server %d has "
+                       "SHA-256 %s, but %s in the record",
                        server, hex, head->sha256);
     return LS_OK;
 }
@@ -188,7 +184,7 @@ static ls_status check_accumulation(const replay *r)
 {
     int64_t every = ls_state_shard_every(r->shard[0]), recorded = r->schedule.records[0].head.accumulate;
     if (every != recorded)
-        return ls_fail(LS_ERR_STATE, "%lld gradients make a version here, and %lld in the record", (long long)every,
+        return ls_fail(LS_ERR_STATE, "%lld gradients make a version here, but %lld in the record", (long long)every,
                        (long long)recorded);
     return LS_OK;
 }
@@ -313,8 +309,8 @@ static ls_status check_version(replay *r, const ls_replay_schedule_step *step)
     LS_TRY(ls_state_shard_sha256(r->shard[step->server], hex));
     if (strcmp(hex, push->sha256) != 0)
         return ls_fail(LS_ERR_DATA,
-                       "version %lld of server %d differs: SHA-256 %s, and %s in the %s (batch %lld of epoch %lld, by "
-                       "worker %d); all versions before are equal",
+                       "version %lld of server %d differs: SHA-256 %s here, %s in the %s (batch %lld of epoch %lld, by "
+                       "worker %d); all earlier versions are equal",
                        (long long)push->version, step->server, hex, push->sha256,
                        ls_replay_schedule_where(&r->schedule, step->server, step->push, where), (long long)push->batch,
                        (long long)push->epoch, push->worker);
@@ -364,7 +360,7 @@ static ls_status make_all(replay *r)
     return LS_OK;
 }
 
-/* Puts the newest state of every shard into the model; after a failure, the state from before. */
+/* After a failure, the model gets the state from before. */
 static ls_status put_states(replay *r, bool good)
 {
     for (int s = 0; s < r->schedule.servers; s++) {
@@ -379,9 +375,9 @@ static ls_status check_call(const ls_model *model, const char *record)
 {
     const ls_context *ctx = ls_model_graph((ls_model *)model)->context;
     if (!record)
-        return ls_fail(LS_ERR_INVALID, "ls_replay: no record was given");
+        return ls_fail(LS_ERR_INVALID, "ls_replay: record is NULL");
     if (ls_cluster_size(ctx) > 1)
-        return ls_fail(LS_ERR_STATE, "ls_replay: a record is replayed by one process, and this is one of %d",
+        return ls_fail(LS_ERR_STATE, "ls_replay: must run in a single process, but this is one of %d",
                        ls_cluster_size(ctx));
     return LS_OK;
 }
@@ -419,18 +415,17 @@ ls_status ls_record_own(const char *record, char **out)
 {
     ls_record read;
     if (!record || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_record_own: a record and a place for the text are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_record_own: record or out is NULL");
     LS_TRY(ls_record_read(record, &read));
     char *text = read.head.own ? json_dumps(read.head.own, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     bool none = !read.head.own;
     ls_record_free(&read);
     if (none)
         return ls_fail(LS_ERR_NOT_FOUND,
-                       "record '%s' has nothing of the program's own: it does not say which job it is "
-                       "of; replay it with the program that wrote it",
+                       "record '%s' does not say how to set up its job: replay it with the program that wrote it",
                        record);
     if (!text)
-        return ls_fail(LS_ERR_MEMORY, "no memory for what record '%s' keeps", record);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the text of record '%s'", record);
     *out = text;
     return LS_OK;
 }

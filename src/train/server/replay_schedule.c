@@ -1,5 +1,4 @@
-/* Reads the records of all servers and finds an order in which one process can apply their pushes.
- * Computes nothing: an impossible schedule is rejected before the replay starts. */
+/* Reads the records of all servers and orders their pushes, before a replay computes anything. */
 #include "train/server/replay_schedule.h"
 
 #include <stdlib.h>
@@ -28,7 +27,7 @@ static ls_status read_one(ls_replay_schedule *s, int server)
     if (head->server != server)
         return ls_fail(LS_ERR_DATA, "'%s' is the record of server %d, not of server %d%s", s->paths[server],
                        head->server, server,
-                       server == 0 ? ": give the file of server 0, the others have its name" : "");
+                       server == 0 ? ": give the file of server 0, whose name the others have" : "");
     return server > 0 ? ls_record_compare(first, s->paths[0], head, s->paths[server], true) : LS_OK;
 }
 
@@ -58,10 +57,10 @@ static ls_status check_read(const ls_replay_schedule *s, int server, size_t push
         return ls_fail(LS_ERR_DATA, "%s: version %lld of server %d was read, but '%s' has versions %lld to %lld%s",
                        ls_replay_schedule_where(s, server, push, where), (long long)p->read[of], of, s->paths[of],
                        (long long)other->head.version, (long long)other->version,
-                       other->torn ? ", and a record that was cut short behind them" : "");
+                       other->torn ? ", and an incomplete record after them" : "");
     if (of == server && p->version - 1 - p->read[of] > other->head.staleness)
         return ls_fail(LS_ERR_DATA,
-                       "%s: version %lld was made from version %lld: more than the staleness, %lld, behind",
+                       "%s: version %lld was made from version %lld, which exceeds the staleness bound of %lld",
                        ls_replay_schedule_where(s, server, push, where), (long long)p->version, (long long)p->read[of],
                        (long long)other->head.staleness);
     return LS_OK;
@@ -191,8 +190,8 @@ static int waits_for(const ordering *o, const ls_record_push *push)
     return -1;
 }
 
-/* Returns the server whose push can be applied next, or -1. Prefers gradients that are already
- * computed, then earlier batches. */
+/* Returns the server whose push is next, or -1. Prefers gradients that are already computed, then
+ * earlier batches. */
 static int choose(const ordering *o)
 {
     int best = -1;
@@ -218,13 +217,12 @@ static ls_status fail_cycle(const ordering *o)
     int a = 0;
     while (!next_push(o, a))
         a++;
-    /* Server b has pushes left: one of them makes that version. */
     int b = waits_for(o, next_push(o, a));
-    return ls_fail(LS_ERR_DATA,
-                   "pushes wait for each other: %s reads version %lld of server %d, which comes behind %s, and that "
-                   "waits, too",
-                   ls_replay_schedule_where(o->s, a, o->next[a], one), (long long)next_push(o, a)->read[b], b,
-                   ls_replay_schedule_where(o->s, b, o->next[b], two));
+    return ls_fail(
+        LS_ERR_DATA,
+        "pushes wait for each other: %s reads version %lld of server %d, which comes after %s, which waits, too",
+        ls_replay_schedule_where(o->s, a, o->next[a], one), (long long)next_push(o, a)->read[b], b,
+        ls_replay_schedule_where(o->s, b, o->next[b], two));
 }
 
 static ls_status put_in_order(ordering *o, size_t count)

@@ -1,5 +1,5 @@
-/* The schedule of a replay: reads the records of all servers (record.h), checks that they are
- * consistent, and sorts their pushes into an order in which one process can compute them. */
+/* The schedule of a replay: the pushes of all servers, in an order in which one process can compute
+ * them. */
 #ifndef LS_TRAIN_SERVER_REPLAY_SCHEDULE_H
 #define LS_TRAIN_SERVER_REPLAY_SCHEDULE_H
 
@@ -7,7 +7,7 @@
 
 /* A gradient: computed once, applied by one or more servers. */
 typedef struct ls_replay_schedule_gradient {
-    const ls_record_push *push; /* one of its pushes: has the batch, run and versions read */
+    const ls_record_push *push; /* one of its pushes */
     size_t uses;                /* number of its pushes */
 } ls_replay_schedule_gradient;
 
@@ -25,14 +25,12 @@ typedef struct ls_replay_schedule {
     size_t gradient_count;
     ls_replay_schedule_step *steps; /* in execution order */
     size_t step_count;
-    /* [version - first version]: number of gradients that read it */
-    size_t *readers[LS_MAX_SERVERS];
+    size_t *readers[LS_MAX_SERVERS]; /* [version - first version]: gradients that read it */
 } ls_replay_schedule;
 
-/* Reads FILE, FILE.1, ..., one for each server. Fails, and names the place, if: a file is missing;
- * a version was read but never made; a read is older than the staleness bound allows; a server
- * applied a batch twice; or pushes depend on each other in a cycle. Accepts an incomplete last
- * record and ignores it. */
+/* Reads FILE, FILE.1, ..., one for each server. Fails if one is missing, if a version was read but
+ * never made, or older than the staleness bound allows, if a server applied a batch twice, or if
+ * pushes depend on each other in a cycle. */
 ls_status ls_replay_schedule_read(const char *file, ls_replay_schedule *out);
 void ls_replay_schedule_free(ls_replay_schedule *schedule);
 

@@ -1,7 +1,6 @@
-/* A parameter server. It holds a shard of the state, sends it to workers that pull, and applies
- * pushes in the order of arrival, unless staleness.c makes them wait. For each push it writes
- * the journal, applies it, writes the record and sends ACK, in this order, all in the caller's
- * thread. */
+/* A parameter server. It applies pushes in the order of arrival, unless staleness.c makes them
+ * wait. For each push it writes the journal, applies it, writes the record and sends ACK, in this
+ * order, all in the caller's thread. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,32 +16,30 @@
 #include "train/server/record.h"
 #include "train/server/shards.h"
 
-#define LOG_BYTES                                                                                                      \
-    ((int64_t)64 << 20) /* the journal starts again from a new state when its pushes exceed this                       \
-                          and twice the size of the state */
+/* The journal starts again from a new state when its pushes exceed this and two states. */
+#define LOG_BYTES ((int64_t)64 << 20)
 
 typedef struct server {
     ls_server_session *session;
-    int index;             /* 0 to servers - 1 */
+    int index;
     ls_state_shard *shard; /* NULL: no state yet */
     ls_staleness reads;
     ls_applied applied;
     ls_ps_message *pulls, *pushes; /* waiting, in order of arrival */
     size_t pull_count, pull_room, push_count, push_room;
-    ls_ps_message *early; /* pushes that arrived before this server had its state */
+    ls_ps_message *early; /* pushes before this server had its state */
     size_t early_count, early_room;
-    /* Duplicates of waiting pushes, without payloads. Their senders get an ACK, too, when the push
-     * is applied. */
-    ls_ps_message *others;
-    size_t other_count, other_room;
+    /* Duplicates of waiting pushes, without payloads; their senders get an ACK, too. */
+    ls_ps_message *duplicates;
+    size_t duplicate_count, duplicate_room;
     ls_payload *newest; /* weights of the newest version; NULL: not copied yet */
-    double rate;        /* learning rate that a callback set; NAN: none */
+    double rate;        /* that a callback set; NAN: none */
     char id[LS_RUN_ID];
     bool has_journal, records;
     ls_journal journal;
     ls_record_writer record;
     bool chief_connected, over;
-    bool failed; /* a push could not be applied: applies no more, and the chief ends the job */
+    bool failed; /* applies no more; the chief ends the job */
     double lost_at;
     ls_error end;
 } server;
@@ -57,7 +54,7 @@ static size_t push_bytes(const server *s)
     return s->session->reads_bytes + ls_state_shards_push_bytes(s->session->shards, s->index);
 }
 
-/* Reports a failure to the chief, which ends the job for all. */
+/* The chief then ends the job for all. */
 static void fail(server *s, ls_status status)
 {
     if (!s->failed)
@@ -85,7 +82,7 @@ static ls_status make_head(server *s, ls_record_head *head)
     head->job = json_pack("{s:O,s:O,s:O}", "job", facts.job, "fit", facts.fit, "bits", facts.bits);
     head->own = o->record.own ? json_loads(o->record.own, 0, NULL) : NULL;
     ls_facts_free(&facts);
-    return head->job ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for what this job is");
+    return head->job ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the description of this job");
 }
 
 /* again: the server restarted and continues its file. */
@@ -133,8 +130,8 @@ static ls_status copy_weights(server *s)
     return ls_state_shard_get_weights(s->shard, ls_payload_bytes(s->newest));
 }
 
-/* A new version is complete. If several pushes make a version, pushes change the moving averages
- * before the next version: then copies the weights now. Otherwise the next pull copies them. */
+/* Begins a new version. If several pushes make a version, they change the moving averages before
+ * it is complete; so copies the weights now instead of with the next pull. */
 static ls_status publish(server *s)
 {
     ls_payload_drop(s->newest);
@@ -188,14 +185,14 @@ static ls_status apply_new(server *s, const ls_journal_push *push)
     return LS_OK;
 }
 
-static void forget(ls_ps_message *list, size_t *count, size_t at)
+static void remove_from(ls_ps_message *list, size_t *count, size_t at)
 {
     ls_payload_drop(list[at].body);
     memmove(list + at, list + at + 1, (*count - at - 1) * sizeof(*list));
     (*count)--;
 }
 
-static ls_status wait_in(ls_ps_message **list, size_t *count, size_t *room, ls_ps_message *message)
+static ls_status add_to(ls_ps_message **list, size_t *count, size_t *room, ls_ps_message *message)
 {
     LS_TRY(ls_grow(list, *count, room, sizeof(**list)));
     (*list)[(*count)++] = *message;
@@ -211,13 +208,13 @@ static ls_status acknowledge(server *s, int rank, int64_t ordinal)
                                       .ack = { .ordinal = ordinal, .version = ls_state_shard_version(s->shard) } });
 }
 
-/* Sends an ACK to the other workers that pushed this batch while it waited. */
-static ls_status acknowledge_others(server *s, int64_t ordinal)
+/* To workers that pushed this batch while it waited. */
+static ls_status acknowledge_duplicates(server *s, int64_t ordinal)
 {
-    for (size_t i = s->other_count; i-- > 0;)
-        if (s->others[i].push.ordinal == ordinal) {
-            LS_TRY(acknowledge(s, s->others[i].rank, ordinal));
-            forget(s->others, &s->other_count, i);
+    for (size_t i = s->duplicate_count; i-- > 0;)
+        if (s->duplicates[i].push.ordinal == ordinal) {
+            LS_TRY(acknowledge(s, s->duplicates[i].rank, ordinal));
+            remove_from(s->duplicates, &s->duplicate_count, i);
         }
     return LS_OK;
 }
@@ -236,10 +233,9 @@ static ls_status apply_message(server *s, const ls_ps_message *message)
     LS_TRY(apply_new(s, &push));
     ls_staleness_remove(&s->reads, p->ordinal);
     LS_TRY(acknowledge(s, message->rank, p->ordinal));
-    return acknowledge_others(s, p->ordinal);
+    return acknowledge_duplicates(s, p->ordinal);
 }
 
-/* Applies waiting pushes that staleness permits, in order of arrival. */
 static void apply_waiting(server *s)
 {
     for (size_t i = 0; i < s->push_count && !s->failed;) {
@@ -253,14 +249,14 @@ static void apply_waiting(server *s)
             fail(s, status);
             return;
         }
-        forget(s->pushes, &s->push_count, i);
+        remove_from(s->pushes, &s->push_count, i);
         i = 0;
     }
 }
 
 /* ---- Pulls ---- */
 
-/* bound: the gradient will be applied, so the read counts for the staleness bound. */
+/* bound: the read counts for the staleness bound. */
 static ls_status send_shard(server *s, const ls_ps_message *message, bool bound)
 {
     const ls_ps_pull *pull = &message->pull;
@@ -278,9 +274,9 @@ static ls_status send_shard(server *s, const ls_ps_message *message, bool bound)
     return ls_server_session_send(s->session, &shard);
 }
 
-/* Returns whether this server has the gradient of that batch: a lost worker pushed it here, and
- * another worker computes it for the other servers. Its pull need not wait. */
-static bool is_here(const server *s, int64_t ordinal)
+/* Returns whether a lost worker pushed this batch here. Another one computes it for the other
+ * servers, and its pull need not wait. */
+static bool has_gradient(const server *s, int64_t ordinal)
 {
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
     return ls_applied_has(&s->applied, ordinal) || (read && read->arrived);
@@ -290,7 +286,7 @@ static void send_waiting(server *s)
 {
     for (size_t i = 0; i < s->pull_count && !s->failed;) {
         int64_t ordinal = s->pulls[i].pull.ordinal;
-        bool bound = !is_here(s, ordinal);
+        bool bound = !has_gradient(s, ordinal);
         if (bound && !ls_staleness_may_pull(&s->reads, ordinal, ls_state_shard_pushes(s->shard))) {
             i++;
             continue;
@@ -300,7 +296,7 @@ static void send_waiting(server *s)
             fail(s, status);
             return;
         }
-        forget(s->pulls, &s->pull_count, i);
+        remove_from(s->pulls, &s->pull_count, i);
     }
 }
 
@@ -328,55 +324,55 @@ static ls_status handle_pull(server *s, ls_ps_message *message)
         return s->shard ? send_state(s, message) : LS_OK;
     for (size_t i = s->pull_count; i-- > 0;)
         if (s->pulls[i].pull.ordinal == message->pull.ordinal && s->pulls[i].rank == message->rank)
-            forget(s->pulls, &s->pull_count, i); /* repeated request */
-    return wait_in(&s->pulls, &s->pull_count, &s->pull_room, message);
+            remove_from(s->pulls, &s->pull_count, i); /* repeated request */
+    return add_to(&s->pulls, &s->pull_count, &s->pull_room, message);
 }
 
-static bool is_sane(const server *s, const ls_ps_message *message)
+static bool is_valid(const server *s, const ls_ps_message *message)
 {
     const ls_ps_push *p = &message->push;
     if (!message->body || ls_payload_size(message->body) != push_bytes(s) || p->ordinal < 0 || p->epoch < 0 ||
         p->batch < 0 || p->run < 0 || p->samples < 1)
         return false;
     const int64_t *read = ls_payload_bytes(message->body);
-    bool sane = read[s->index] <= ls_state_shard_version(s->shard);
+    bool valid = read[s->index] <= ls_state_shard_version(s->shard);
     for (int i = 0; i < s->session->servers; i++)
-        sane &= read[i] >= 0;
-    return sane;
+        valid &= read[i] >= 0;
+    return valid;
 }
 
-/* Accepts a push whose read this server does not know (because it restarted, or considered the
- * worker lost) if the push meets its deadline. */
+/* Accepts a push whose read it does not know, after a restart or the loss of the worker, if the
+ * push meets its deadline. */
 static ls_status handle_push(server *s, ls_ps_message *message)
 {
     int64_t ordinal = message->push.ordinal;
     if (s->failed)
         return LS_OK;
     if (!s->shard)
-        return wait_in(&s->early, &s->early_count, &s->early_room, message);
-    if (!is_sane(s, message))
-        return ls_fail(LS_ERR_PEER, "worker %d pushed something that is no gradient of this job", message->rank);
+        return add_to(&s->early, &s->early_count, &s->early_room, message);
+    if (!is_valid(s, message))
+        return ls_fail(LS_ERR_PEER, "worker %d pushed bytes that are not a gradient of this job", message->rank);
     if (ls_applied_has(&s->applied, ordinal))
         return acknowledge(s, message->rank, ordinal);
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
     int64_t version = ((const int64_t *)ls_payload_bytes(message->body))[s->index];
-    if (read && read->arrived) { /* already pushed by a worker that was considered lost */
+    if (read && read->arrived) { /* by a worker that was considered lost */
         ls_payload_drop(message->body);
         message->body = NULL;
-        return wait_in(&s->others, &s->other_count, &s->other_room, message);
+        return add_to(&s->duplicates, &s->duplicate_count, &s->duplicate_room, message);
     }
     bool known = read && read->rank == message->rank && read->version == version;
     if (!known && !ls_staleness_may_add(&s->reads, ordinal, version, ls_state_shard_pushes(s->shard)))
         return ls_server_session_send(
             s->session, &(ls_ps_message){ .rank = message->rank, .kind = LS_PS_AGAIN, .again = { ordinal } });
     LS_TRY(ls_staleness_add(&s->reads, (ls_read_entry){ message->rank, ordinal, version, true }));
-    return wait_in(&s->pushes, &s->push_count, &s->push_room, message);
+    return add_to(&s->pushes, &s->push_count, &s->push_room, message);
 }
 
 static ls_status handle_early(server *s)
 {
     ls_status status = LS_OK;
-    for (; s->early_count > 0 && status == LS_OK && s->shard; forget(s->early, &s->early_count, 0))
+    for (; s->early_count > 0 && status == LS_OK && s->shard; remove_from(s->early, &s->early_count, 0))
         status = handle_push(s, &s->early[0]);
     return status;
 }
@@ -387,14 +383,13 @@ static void set_bound(server *s)
     s->reads.every = ls_state_shard_every(s->shard);
 }
 
-/* Takes the state from the chief, unless this server has one. */
 static ls_status take_state(server *s, const ls_ps_message *message)
 {
     size_t bytes = message->body ? ls_payload_size(message->body) : 0;
     if (s->shard)
         return LS_OK;
     if (bytes != ls_state_shards_state_bytes(s->session->shards, s->index) || message->give.first < 0)
-        return ls_fail(LS_ERR_PEER, "the chief gave a state of %zu bytes, and the part of server %d has %zu", bytes,
+        return ls_fail(LS_ERR_PEER, "the chief sent a state of %zu bytes, but the shard of server %d has %zu", bytes,
                        s->index, ls_state_shards_state_bytes(s->session->shards, s->index));
     LS_TRY(ls_state_shard_create(s->session->shards, s->index, strategy_of(s)->scale_by_staleness, &s->shard));
     LS_TRY(ls_state_shard_put_state(s->shard, ls_payload_bytes(message->body)));
@@ -405,7 +400,7 @@ static ls_status take_state(server *s, const ls_ps_message *message)
     return open_record(s, false);
 }
 
-static ls_status begin_again(void *user, const ls_journal_state *state)
+static ls_status restore_state(void *user, const ls_journal_state *state)
 {
     server *s = user;
     LS_TRY(ls_state_shard_create(s->session->shards, s->index, strategy_of(s)->scale_by_staleness, &s->shard));
@@ -419,7 +414,7 @@ static ls_status begin_again(void *user, const ls_journal_state *state)
     return open_record(s, true);
 }
 
-static ls_status apply_again(void *user, const ls_journal_push *push)
+static ls_status restore_push(void *user, const ls_journal_push *push)
 {
     server *s = user;
     s->rate = push->rate;
@@ -434,11 +429,10 @@ static ls_status send_have(server *s)
     return ls_server_session_send(s->session, &have);
 }
 
-/* Starts the run, or resumes it from the journal. */
 static ls_status begin_run(server *s, const ls_ps_message *message)
 {
     const char *folder = s->session->options->async.journal ? s->session->options->async.journal : getenv("LOCKSTEP_JOURNAL");
-    const ls_journal_reader reader = { begin_again, apply_again, s };
+    const ls_journal_reader reader = { restore_state, restore_push, s };
     bool found = false;
     if (s->id[0] == '\0' && message->body && ls_payload_size(message->body) == LS_RUN_ID - 1) {
         memcpy(s->id, ls_payload_bytes(message->body), LS_RUN_ID - 1);
@@ -449,14 +443,14 @@ static ls_status begin_run(server *s, const ls_ps_message *message)
             LS_TRY(ls_journal_restore(&s->journal, &reader, &found));
         }
         if (found)
-            ls_log_always(s->session->log, "server %d is back, with %" PRId64 " gradients applied", s->index,
-                          ls_state_shard_pushes(s->shard));
+            ls_log_always(s->session->log, "server %d restarted from its journal, with %" PRId64 " gradients applied",
+                          s->index, ls_state_shard_pushes(s->shard));
         LS_TRY(handle_early(s));
     }
     return send_have(s);
 }
 
-static ls_status give_and_have(server *s, const ls_ps_message *message)
+static ls_status take_state_and_reply(server *s, const ls_ps_message *message)
 {
     LS_TRY(take_state(s, message));
     LS_TRY(handle_early(s));
@@ -469,7 +463,7 @@ static ls_status handle_chief(server *s, ls_ps_message *message)
     case LS_PS_BEGIN:
         return begin_run(s, message);
     case LS_PS_GIVE:
-        return give_and_have(s, message);
+        return take_state_and_reply(s, message);
     case LS_PS_RATE:
         s->rate = message->rate.value;
         return LS_OK;
@@ -485,12 +479,12 @@ static ls_status handle_chief(server *s, ls_ps_message *message)
     }
 }
 
-static void lose(server *s, int rank)
+static void forget_worker(server *s, int rank)
 {
     ls_staleness_lose(&s->reads, rank);
     for (size_t i = s->pull_count; i-- > 0;)
         if (s->pulls[i].rank == rank)
-            forget(s->pulls, &s->pull_count, i);
+            remove_from(s->pulls, &s->pull_count, i);
 }
 
 static ls_status handle(server *s, ls_ps_message *message)
@@ -507,12 +501,12 @@ static ls_status handle(server *s, ls_ps_message *message)
         }
         return LS_OK;
     case LS_MESSAGE_LOST:
-        lose(s, message->rank);
+        forget_worker(s, message->rank);
         return LS_OK;
     case LS_MESSAGE_REFUSED:
         s->over = true;
         ls_error_keep(&s->end,
-                      ls_fail(LS_ERR_PEER, "process %d does not let this server in: %s", message->rank, message->text));
+                      ls_fail(LS_ERR_PEER, "process %d refused this server: %s", message->rank, message->text));
         return LS_OK;
     case LS_PS_PULL:
         return handle_pull(s, message);
@@ -550,15 +544,15 @@ static ls_status serve(server *s)
 static void release(server *s)
 {
     while (s->pull_count > 0)
-        forget(s->pulls, &s->pull_count, s->pull_count - 1);
+        remove_from(s->pulls, &s->pull_count, s->pull_count - 1);
     while (s->push_count > 0)
-        forget(s->pushes, &s->push_count, s->push_count - 1);
+        remove_from(s->pushes, &s->push_count, s->push_count - 1);
     while (s->early_count > 0)
-        forget(s->early, &s->early_count, s->early_count - 1);
+        remove_from(s->early, &s->early_count, s->early_count - 1);
     free(s->pulls);
     free(s->pushes);
     free(s->early);
-    free(s->others);
+    free(s->duplicates);
     ls_payload_drop(s->newest);
     ls_staleness_free(&s->reads);
     ls_applied_free(&s->applied);

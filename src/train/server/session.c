@@ -1,5 +1,4 @@
-/* Shared by the roles of a fit with parameter servers: connecting, and sending messages
- * (servers.h). */
+/* What the roles of parameter servers share (servers.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,8 +78,7 @@ ls_status ls_server_session_open(ls_server_session *s, bool (*handler)(void *use
     s->user = user;
     const ls_message hello = ls_ps_write(&(ls_ps_message){ .kind = LS_MESSAGE_MET, .met = { s->run } });
     memcpy(o.hello, hello.numbers, sizeof(o.hello));
-    /* Only one process of each pair connects: two simultaneous connections would close each
-     * other. */
+    /* Two simultaneous connections of a pair would close each other. */
     bool chief = s->cluster.rank == 0, server = ls_server_session_is_server(s, s->cluster.rank);
     o.calls[0] = !chief;
     for (int i = 0; i < s->servers && !chief && !server; i++)
@@ -101,8 +99,8 @@ void ls_server_session_close(ls_server_session *s)
 ls_status ls_server_session_meet_chief(ls_server_session *s, const ls_ps_message *met)
 {
     if (s->run != 0 && s->run != met->met.run)
-        return ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and has begun another run, without this process: "
-                                    "start that again, too");
+        return ls_fail(LS_ERR_PEER, "the chief (worker 0) restarted and began another run, without this process: start "
+                                    "this process again, too");
     s->run = met->met.run;
     return LS_OK;
 }
@@ -128,14 +126,16 @@ ls_status ls_server_session_check_chief(ls_server_session *s, bool met, double l
         return LS_OK;
     }
     if (met)
-        return ls_fail(LS_ERR_PEER, "the chief (worker 0) was lost, and with it the job: begin it again, with --resume "
-                                    "from its last checkpoint");
+        return ls_fail(
+            LS_ERR_PEER,
+            "the chief (worker 0) was lost, which ends the job: start it again with --resume from its last checkpoint");
     if (gone)
         return ls_fail(LS_ERR_PEER,
-                       "the chief (worker 0) of job \"%s\" ended before it was met, and will not be started again",
+                       "the chief (worker 0) of job \"%s\" ended before it connected, and will not be restarted",
                        s->cluster.job);
     ls_messenger_why(s->messenger, why);
-    return ls_fail(LS_ERR_PEER, "the chief (worker 0) of job \"%s\" did not come within %.3g s (LOCKSTEP_JOIN_LIMIT)%s",
+    return ls_fail(LS_ERR_PEER,
+                   "the chief (worker 0) of job \"%s\" did not connect within %.3g s (LOCKSTEP_JOIN_LIMIT)%s",
                    s->cluster.job, limit, why);
 }
 

@@ -1,4 +1,4 @@
-/* One shard of a job's state, with its optimizer, for a parameter server or a replay. */
+/* One shard of a job's state, with its optimizer. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +40,7 @@ static const ls_state_shards_entry *entry_of(const ls_state_shard *shard, const 
 
 /* ---- Graph ---- */
 
-/* Makes a flat variable for each piece. Updates are elementwise, so their bits equal those of the
- * whole variable. */
+/* Updates are elementwise, so flat pieces have the bits of the whole variable. */
 static ls_status make_variables(ls_state_shard *shard, ls_tensor **trainable, size_t *count)
 {
     for (size_t i = 0; i < piece_count(shard); i++) {
@@ -166,8 +165,7 @@ ls_status ls_state_shard_rate(const ls_state_shard *shard, double set, double *o
 
 /* ---- Applying ---- */
 
-/* Adds the worker's change to the average. If the average has not changed since the worker read it,
- * copies the worker's value. */
+/* Adds the worker's change to the average, or copies its value if the average has not changed. */
 static void move_average(void *average, const ls_state_shards_entry *e, const ls_state_shards_piece *piece,
                          const char *push, bool newest)
 {

@@ -1,5 +1,5 @@
-/* Splits the state of a job into shards, computes a worker's pushes, and copies shards into and out
- * of the whole model. The server's side, a shard with its optimizer, is in shard.c. */
+/* Splits the state of a job into shards, computes pushes, and copies shards into and out of the
+ * model. */
 #include "train/server/shards_private.h"
 
 #include <math.h>
@@ -65,16 +65,14 @@ static ls_status check_updates(const ls_state_shards *p)
     for (size_t u = 0; u < s->update_count; u++)
         if (s->updates[u]->op != LS_OP_assign)
             return ls_fail(LS_ERR_UNSUPPORTED,
-                           "parameter servers: a variable is changed by %s in each step; only "
-                           "values that are assigned can be pushed",
+                           "parameter servers: each step changes a variable by %s; only assigned values can be pushed",
                            ls_ops[s->updates[u]->op].name);
     return LS_OK;
 }
 
 /* ---- Splitting ---- */
 
-/* Returns the number of elements of an entry before the cut at share / servers of the total
- * cost. */
+/* Returns the elements of an entry before the cut at share / servers of the total cost. */
 static int64_t cut_at(const ls_state_shards_entry *e, uint64_t before, uint64_t cost, uint64_t all, int share,
                       int servers)
 {
@@ -112,8 +110,7 @@ static size_t round_up(size_t bytes)
     return (bytes + LS_SHARD_ALIGN - 1) / LS_SHARD_ALIGN * LS_SHARD_ALIGN;
 }
 
-/* Sets the offsets of each piece in what is pulled, pushed and kept. Aligned, because kernels read
- * in place. */
+/* Offsets are aligned, because kernels read in place. */
 static void lay_out(ls_state_shards *p, int server)
 {
     size_t weights = 0, push = 0, state;
@@ -191,7 +188,7 @@ static ls_status make(ls_state_shards *p)
     p->pieces = calloc(2 * (variables + 1) + 4 * (size_t)p->servers, sizeof(*p->pieces));
     p->fetches = calloc(variables + p->function->fetch_count + 1, sizeof(ls_tensor *));
     if (!p->entries || !p->pieces || !p->fetches)
-        return ls_fail(LS_ERR_MEMORY, "no memory for the parts of %zu variables", variables);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the shards of %zu variables", variables);
     add_trained(p);
     add_others(p);
     LS_TRY(cut(p));
@@ -201,13 +198,13 @@ static ls_status make(ls_state_shards *p)
 ls_status ls_state_shards_make(ls_job *job, ls_function *function, int servers, ls_state_shards **out)
 {
     if (servers < 1 || servers > LS_MAX_SERVERS)
-        return ls_fail(LS_ERR_INVALID, "%d parameter servers: there can be 1 to %d", servers, LS_MAX_SERVERS);
+        return ls_fail(LS_ERR_INVALID, "%d parameter servers: there must be 1 to %d", servers, LS_MAX_SERVERS);
     if (ls_model_graph(job->model)->scope != job->frame)
         return ls_fail(LS_ERR_STATE, "a scope is open in the graph of model \"%s\": close it first",
                        ls_model_name(job->model));
     ls_state_shards *p = calloc(1, sizeof(*p));
     if (!p)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %d parts", servers);
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d shards", servers);
     p->job = job;
     p->function = function;
     p->servers = servers;

@@ -1,14 +1,13 @@
-/* Splits the state of a job into shards, one for each parameter server, and splits a training step
- * into two halves. Servers, workers and replays use no other arithmetic:
+/* Splits the state of a job into shards, one for each parameter server, and a training step into
+ * two halves. Servers, workers and replays use no other arithmetic:
  *
  *     ls_state_shards_gradients  a pure function of the weights, the batch and the run counter
  *     ls_state_shard_apply       a pure function of the shard, its version, the push and the rate
  *
- * Shard s holds a range of the elements of all trainable variables, concatenated, and a range of
- * the elements of the others (moving averages). A variable may be split. Slots are stored with
- * their elements. A shard is a small graph of its own, with a variable for each piece, that the
- * job's optimizer updates. Its version is the number of updates made; Adam and schedules count the
- * same step. With gradient accumulation, several pushes make one version.
+ * A shard holds a range of the elements of all trainable variables, concatenated, with their slots,
+ * and a range of the others (moving averages). It is a small graph of its own, with a variable for
+ * each piece, that the job's optimizer updates. Its version is the number of updates made; with
+ * gradient accumulation, several pushes make one version.
  *
  * Workers clip the whole gradient before they push it, so norms are those of the whole model. */
 #ifndef LS_TRAIN_SERVER_SHARDS_H
@@ -21,12 +20,12 @@
 typedef struct ls_state_shards ls_state_shards;
 typedef struct ls_state_shard ls_state_shard;
 
-/* `function` is a train function of the job. Both must outlive *out. */
+/* job and function must outlive *out. */
 ls_status ls_state_shards_make(ls_job *job, ls_function *function, int servers, ls_state_shards **out);
 void ls_state_shards_free(ls_state_shards *shards);
 
 int ls_state_shards_count(const ls_state_shards *shards);
-/* Variables only: what workers pull. */
+/* Variables: what workers pull. */
 size_t ls_state_shards_weight_bytes(const ls_state_shards *shards, int server);
 /* Variables, then slots and counters. */
 size_t ls_state_shards_state_bytes(const ls_state_shards *shards, int server);
@@ -35,7 +34,7 @@ size_t ls_state_shards_push_bytes(const ls_state_shards *shards, int server);
 
 /* ---- For workers, and all that have the whole model ---- */
 
-/* Copy a shard into or out of the model: variables only, or with the optimizer's state. */
+/* Copy a shard into or out of the model. */
 ls_status ls_state_shards_put_weights(const ls_state_shards *shards, int server, const void *bytes);
 ls_status ls_state_shards_put_state(const ls_state_shards *shards, int server, const void *bytes);
 ls_status ls_state_shards_get_state(const ls_state_shards *shards, int server, void *bytes);
@@ -47,16 +46,16 @@ typedef struct ls_state_shards_step {
     uint64_t run; /* random counter */
 } ls_state_shards_step;
 
-/* Computes the pushes of a batch. pushes[s] has ls_state_shards_push_bytes(shards, s) bytes, results
- * has ls_results_count numbers. If the loss or a gradient is not finite, returns LS_ERR_NOT_FINITE
- * and names it. Does not change the model's weights. */
+/* Computes the pushes of a batch: pushes[s] has ls_state_shards_push_bytes(shards, s) bytes,
+ * results has ls_results_count numbers. Returns LS_ERR_NOT_FINITE for a loss or gradient that is
+ * not finite. */
 ls_status ls_state_shards_gradients(ls_state_shards *shards, const ls_state_shards_step *step, void *const *pushes,
                                     double *results);
 
 /* ---- For servers ---- */
 
 typedef struct ls_push {
-    int64_t read; /* version of this shard that the worker read */
+    int64_t read; /* version that the worker read */
     int64_t samples;
     const void *bytes;
 } ls_push;
@@ -65,20 +64,16 @@ typedef struct ls_push {
 ls_status ls_state_shard_create(const ls_state_shards *shards, int server, bool scale_rate, ls_state_shard **out);
 void ls_state_shard_destroy(ls_state_shard *shard);
 
-/* Returns the learning rate of the next push before scaling: `set`, or the optimizer's if `set` is
- * NAN. */
+/* Returns `set`, or the optimizer's learning rate for the next push if `set` is NAN. */
 ls_status ls_state_shard_rate(const ls_state_shard *shard, double set, double *out);
 
-/* Applies a push, or accumulates it into the next version. `rate` comes from ls_state_shard_rate;
- * scale_rate divides it by the number of versions made since the worker read. A push that fails
- * changes nothing. */
+/* Applies a push, or accumulates it into the next version. scale_rate divides the rate by the
+ * number of versions since the worker read. A push that fails changes nothing. */
 ls_status ls_state_shard_apply(ls_state_shard *shard, const ls_push *push, double rate);
 
 int64_t ls_state_shard_version(const ls_state_shard *shard); /* updates made */
-int64_t ls_state_shard_pushes(
-    /* Pushes applied, including those of the next, incomplete version. */
-    const ls_state_shard *shard);
-int64_t ls_state_shard_every(const ls_state_shard *shard); /* pushes per version */
+int64_t ls_state_shard_pushes(const ls_state_shard *shard);  /* all that were applied */
+int64_t ls_state_shard_every(const ls_state_shard *shard);   /* pushes per version */
 
 ls_status ls_state_shard_get_weights(const ls_state_shard *shard, void *bytes);
 ls_status ls_state_shard_get_state(const ls_state_shard *shard, void *bytes);

@@ -1,4 +1,4 @@
-/* How a job's state is split. Shared by shards.c (the whole model) and shard.c (one shard). */
+/* How a job's state is split; for shards.c and shard.c. */
 #ifndef LS_TRAIN_SERVER_SHARDS_PRIVATE_H
 #define LS_TRAIN_SERVER_SHARDS_PRIVATE_H
 
@@ -11,7 +11,7 @@
 
 typedef enum ls_state_shards_kind {
     LS_SHARD_TRAINED,  /* has a gradient */
-    LS_SHARD_AVERAGED, /* each step assigns a new value (moving averages) */
+    LS_SHARD_AVERAGED, /* assigned by each step (moving averages) */
     LS_SHARD_FIXED,    /* never changes */
 } ls_state_shards_kind;
 
@@ -21,15 +21,15 @@ typedef struct ls_state_shards_entry {
     size_t element; /* bytes per element */
     int64_t count;
     ls_tensor *const *slot; /* [ls_state_shards.slots] optimizer slots; NULL: not trainable */
-    ls_tensor *gradient;    /* clipped gradient; new value of an average; NULL: none */
+    ls_tensor *gradient;    /* clipped; or new value of an average; NULL: none */
 } ls_state_shards_entry;
 
-/* The elements of one variable in one shard, and their byte offsets in it. */
+/* Elements of one variable in one shard. */
 typedef struct ls_state_shards_piece {
     size_t entry;
     int64_t first, count;
-    size_t weights, push; /* offsets in what workers pull, and push */
-    size_t state;         /* offset of its slots in the whole state */
+    size_t weights, push; /* byte offsets in what workers pull, and push */
+    size_t state;         /* offset of its slots */
 } ls_state_shards_piece;
 
 struct ls_state_shards {
@@ -38,12 +38,11 @@ struct ls_state_shards {
     int servers;
     ls_state_shards_entry *entries; /* trainable variables first */
     size_t entry_count, trained;
-    /* Slots per trainable variable; i64 counters of the optimizer. */
-    size_t slots, counters;
+    size_t slots, counters;           /* slots per trainable variable; counters of the optimizer */
     ls_state_shards_piece *pieces;    /* sorted by shard */
     size_t first[LS_MAX_SERVERS + 1]; /* index of the first piece of shard s */
     size_t weight_bytes[LS_MAX_SERVERS], push_bytes[LS_MAX_SERVERS], state_bytes[LS_MAX_SERVERS];
-    ls_tensor **fetches; /* of a worker's step: losses and metrics, gradients, averages */
+    ls_tensor **fetches; /* of a worker's step */
     size_t fetch_count;
 };
 

@@ -12,14 +12,13 @@ void ls_staleness_free(ls_staleness *r)
     *r = (ls_staleness){ .count = 0 };
 }
 
-/* Returns how many pushes may be applied before the push of a read of `version`. */
+/* Returns how many pushes may come before that of a read of `version`. */
 static int64_t deadline(const ls_staleness *r, int64_t version)
 {
     return (version + r->bound + 1) * r->every - 1;
 }
 
-/* Returns whether all reads meet their deadlines after `pushes` pushes, without the read of batch
- * `without` and with a new read of version `added` (-1: none). */
+/* Without the read of batch `without`, with a new read of version `added` (-1: none). */
 static bool all_in_time(const ls_staleness *r, int64_t without, int64_t added, int64_t pushes)
 {
     int64_t before = 0;

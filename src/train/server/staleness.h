@@ -1,6 +1,5 @@
-/* Keeps a server's staleness bound, with a list of reads: which process has read which version of
- * the shard and has not had its gradient applied yet. A gradient computed from version r may go
- * into version r + 1 + bound at the latest.
+/* Keeps a server's staleness bound with a list of reads whose gradients are not applied yet. A
+ * gradient of version r must go into version r + 1 + bound at the latest.
  *
  * With E pushes per version, a read of version r meets its deadline if at most (r+bound+1)*E-1
  * pushes are applied before its own. All reads can meet their deadlines if and only if, sorted by
@@ -16,7 +15,7 @@ typedef struct ls_read_entry {
     int rank;
     int64_t ordinal; /* batch; at most one read for each */
     int64_t version;
-    bool arrived; /* its gradient has arrived and waits to be applied */
+    bool arrived; /* its gradient waits to be applied */
 } ls_read_entry;
 
 typedef struct ls_staleness {
@@ -27,21 +26,18 @@ typedef struct ls_staleness {
 
 void ls_staleness_free(ls_staleness *reads);
 
-/* Returns whether a new read of the newest version for batch `ordinal`, replacing an earlier read
- * for it, can meet its deadline. pushes: number applied so far. */
+/* Returns whether this batch may read the newest version, so that all deadlines can be met. pushes:
+ * applied so far. A read replaces an earlier one of its batch. */
 bool ls_staleness_may_pull(const ls_staleness *reads, int64_t ordinal, int64_t pushes);
-/* Returns whether all other reads can still meet their deadlines if the gradient of this batch is
- * applied next. */
+/* Returns whether the gradient of this batch may be applied next. */
 bool ls_staleness_may_apply(const ls_staleness *reads, int64_t ordinal, int64_t pushes);
-/* Returns whether a read of `version` for this batch, replacing an earlier read for it, can meet
- * its deadline along with the others. */
+/* Returns whether this batch may have read `version`. */
 bool ls_staleness_may_add(const ls_staleness *reads, int64_t ordinal, int64_t version, int64_t pushes);
 
-/* Adds a read; replaces an earlier one for the same batch. */
 ls_status ls_staleness_add(ls_staleness *reads, ls_read_entry read);
 ls_read_entry *ls_staleness_find(const ls_staleness *reads, int64_t ordinal);
 void ls_staleness_remove(ls_staleness *reads, int64_t ordinal);
-/* Removes the reads of a lost process, except those whose gradients have arrived. */
+/* Removes the reads of a lost process whose gradients have not arrived. */
 void ls_staleness_lose(ls_staleness *reads, int rank);
 
 #endif

@@ -1,10 +1,7 @@
-/* A worker of asynchronous parameter servers: gets batches, pulls the newest versions, computes
- * gradients and pushes them.
- *
- * The messenger's thread handles answers (ls_worker_handle) and sends the next messages at once; the
- * caller's thread computes (ls_worker_step). A batch in progress occupies a *slot*. There is one
- * slot, or two with overlap: while one batch is computed, the weights for the next are pulled, or
- * the gradients of the last are pushed.
+/* A worker of asynchronous parameter servers. The messenger's thread handles answers
+ * (ls_worker_handle) and sends the next messages at once; the caller's thread computes
+ * (ls_worker_step). Each batch in progress has a *slot*: one, or two with overlap, so that one
+ * batch is computed while another is pulled or pushed.
  *
  * A batch pulls from one server at a time, in order, to avoid deadlocks: a worker that has read
  * server 0 may wait for server 1, but the workers it waits for never wait for server 0. */
@@ -32,9 +29,9 @@ typedef enum slot_state { FREE, ASKED, READING, READY, COMPUTING, PUSHING } slot
 typedef struct slot {
     slot_state state;
     ls_ps_take batch;
-    int server;                          /* being pulled from */
-    int64_t versions[LS_MAX_SERVERS];    /* versions read */
-    ls_payload *weights[LS_MAX_SERVERS]; /* weights of these versions; NULL: held already */
+    int server; /* being pulled from */
+    int64_t versions[LS_MAX_SERVERS];
+    ls_payload *weights[LS_MAX_SERVERS]; /* of these versions; NULL: held already */
     ls_payload *push[LS_MAX_SERVERS];
     bool acked[LS_MAX_SERVERS];
     ls_payload *results;
@@ -50,9 +47,9 @@ struct ls_worker {
     bool woken;
     slot slots[MOST_SLOTS];
     int slot_count;
-    /* Version that the model has, or gets before the next computation; -1: none. */
+    /* Versions that the model has, or gets before the next computation; -1: none. */
     int64_t held[LS_MAX_SERVERS];
-    /* Position in the data: batches in order need no new pass. */
+    /* Position in the data. */
     bool in_pass;
     int64_t pass, next;
 };
@@ -113,7 +110,7 @@ static void begin_reading(ls_worker *w, slot *s)
     clear_push(w, s);
     s->state = READING;
     s->server = 0;
-    (void)send_pull(w, s); /* if this fails, it is repeated when the server reconnects */
+    (void)send_pull(w, s); /* repeated when the server reconnects */
 }
 
 /* ---- Messages, in the messenger's thread ---- */
@@ -136,7 +133,7 @@ static void handle_shard(ls_worker *w, ls_ps_message *message)
     pthread_cond_broadcast(&w->change);
 }
 
-/* Returns true when all servers have acknowledged; then hands the results over in *done. */
+/* Returns true when all servers have acknowledged; *done then owns the results. */
 static bool handle_ack(ls_worker *w, const ls_ps_message *message, slot *done)
 {
     slot *s = find_batch(w, PUSHING, message->ack.ordinal);
@@ -155,8 +152,7 @@ static bool handle_ack(ls_worker *w, const ls_ps_message *message, slot *done)
     return true;
 }
 
-/* Repeats pulls and pushes to a server that reconnected: it forgot the pulls, and pushes may be
- * lost. */
+/* A server that reconnects has forgotten pulls, and may have lost pushes. */
 static void repeat_messages(ls_worker *w, int server)
 {
     for (int i = 0; i < w->slot_count; i++) {
@@ -245,7 +241,7 @@ static ls_status find_rows(ls_worker *w, const slot *s, ls_batch_view *batch)
     return ls_fail(LS_ERR_DATA, "there is no batch %" PRId64 " in pass %" PRId64 " over the data", at, pass);
 }
 
-static ls_status make_room(ls_worker *w, slot *s, void **pushes)
+static ls_status make_payloads(ls_worker *w, slot *s, void **pushes)
 {
     const ls_server_session *v = w->session;
     LS_TRY(ls_payload_make(sizeof(double) * ls_results_count(v->job), &s->results));
@@ -270,7 +266,7 @@ static ls_status compute(ls_worker *w, slot *s)
     double start = ls_clock_now();
     LS_TRY(find_rows(w, s, &batch));
     double found = ls_clock_now();
-    LS_TRY(make_room(w, s, pushes));
+    LS_TRY(make_payloads(w, s, pushes));
     const ls_state_shards_step step = { .settings = v->settings,
                                         .batch = &batch,
                                         .class_weights = v->options->class_weights,
@@ -297,22 +293,20 @@ static ls_status compute_and_push(ls_worker *w, slot *s)
     return status;
 }
 
-/* Returns whether to request a batch now: one at a time, or with overlap, the next while one is
- * computed. */
+/* At most one batch is requested or pulled at a time. */
 static bool may_ask(ls_worker *w)
 {
     return find(w, FREE) && !find(w, ASKED) && !find(w, READING) && !find(w, READY);
 }
 
-/* Returns a slot that can be computed. If a server sent no weights because the model had that
- * version, and the model got another version since, pulls again. */
+/* Pulls again if a server sent no weights for a version that the model has lost since. */
 static slot *find_ready(ls_worker *w)
 {
     for (slot *s; (s = find(w, READY)) != NULL; begin_reading(w, s)) {
-        bool there = true;
+        bool complete = true;
         for (int i = 0; i < w->session->servers; i++)
-            there &= s->weights[i] || s->versions[i] == w->held[i];
-        if (there)
+            complete &= s->weights[i] || s->versions[i] == w->held[i];
+        if (complete)
             return s;
     }
     return NULL;
@@ -387,10 +381,10 @@ typedef struct process {
     pthread_mutex_t mutex;
     /* The mutex protects these: */
     bool chief_connected, asking, over;
-    int64_t asks; /* requests sent */
+    int64_t asks;
     double lost_at;
     ls_error end;
-    bool ended_by_chief; /* the chief sent OVER; used only in the caller's thread */
+    bool ended_by_chief; /* by OVER; used only in the caller's thread */
 } process;
 
 static void send_ask(process *p, int64_t number)
@@ -408,8 +402,7 @@ static void ask_chief(void *user)
     send_ask(p, number);
 }
 
-/* If the connection to the chief is lost, so is the message: the chief hands the batch to another
- * worker, whose results count. */
+/* If the message is lost, the chief hands the batch to another worker. */
 static void report_to_chief(void *user, const ls_ps_done *done, ls_payload *results)
 {
     const process *p = user;
@@ -460,8 +453,7 @@ static bool handle(void *user, ls_ps_message *message)
 {
     process *p = user;
     if (message->kind == LS_MESSAGE_REFUSED) {
-        end_process(p,
-                    ls_fail(LS_ERR_PEER, "process %d does not let this worker in: %s", message->rank, message->text));
+        end_process(p, ls_fail(LS_ERR_PEER, "process %d refused this worker: %s", message->rank, message->text));
         ls_worker_wake(p->worker);
         return true;
     }
@@ -480,7 +472,6 @@ static bool handle(void *user, ls_ps_message *message)
     return true;
 }
 
-/* Handles the messages left in the queue: final states, and the end. */
 static void handle_end(process *p)
 {
     ls_ps_message message;
@@ -495,7 +486,7 @@ static void handle_end(process *p)
     }
 }
 
-/* Handles the messages of a lost chief before it counts as lost. */
+/* Handles the messages of a lost chief first. */
 static bool is_over(process *p)
 {
     pthread_mutex_lock(&p->mutex);
@@ -513,8 +504,7 @@ static bool is_over(process *p)
     return over;
 }
 
-/* Reports a failure to the chief, which ends the job for all, with this failure or without. If the
- * chief does not answer, the worker ends with its own failure. */
+/* The chief then ends the job for all. If it does not answer, the worker ends by itself. */
 static void report_failure(process *p, ls_status status)
 {
     ls_error own;
