@@ -1,34 +1,32 @@
-/* How sums over positions and samples are split (docs/bits.md). The shape alone decides the blocks.
- * Each block is one chain of additions; the blocks of a lane are added from left to right, and the
- * first one is stored. A call processes some samples of a lane: a block that it does not finish
- * stays open, with its chain in `chain`, where the lane's next call continues. */
+/* How sums over positions and samples are split (docs/bits.md); the shape alone decides. Each block
+ * is one chain of additions; the blocks of a lane are added from left to right. A call processes
+ * some samples of a lane: a block that it does not finish stays open in `chain`, where the lane's
+ * next call continues. */
 #ifndef LS_BACKEND_BLOCKS_H
 #define LS_BACKEND_BLOCKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LS_BLOCK 256 /* maximum number of positions */
+#define LS_BLOCK 256 /* maximum positions */
 
 typedef struct ls_blocks {
     int64_t sample;  /* positions per sample */
     int64_t width;   /* positions per row */
-    int64_t samples; /* samples per block; 0: blocks are smaller than a sample */
-    int64_t rows;    /* rows per block; 0: blocks are smaller than a row */
+    int64_t samples; /* samples per block; 0: smaller than a sample */
+    int64_t rows;    /* rows per block; 0: smaller than a row */
     int64_t columns; /* columns per block, if smaller than a row */
 } ls_blocks;
 
-/* The part of a block in one call: positions first to first + count - 1, relative to the call's
- * first position. */
+/* The part of a block in one call; `first` is relative to the call's first position. */
 typedef struct ls_block_part {
     int64_t first, count;
-    bool opens;  /* the block starts here, from zero; otherwise it continues `chain` */
-    bool closes; /* the block ends here, in `out`; otherwise it is saved in `chain` */
-    bool adds;   /* on closing, add to `out` instead of storing */
+    bool opens;  /* starts from zero; otherwise continues `chain` */
+    bool closes; /* ends in `out`; otherwise is saved in `chain` */
+    bool adds;   /* closing adds to `out` instead of storing */
 } ls_block_part;
 
-/* Splits `size` into pieces of nearly equal size, none longer than `most`, and returns that
- * size. */
+/* Size of pieces of nearly equal size, at most `most`. */
 static inline int64_t ls_blocks_even(int64_t size, int64_t most)
 {
     int64_t pieces = (size + most - 1) / most;
@@ -50,7 +48,7 @@ static inline ls_blocks ls_blocks_of(int64_t rows, int64_t width)
     return b;
 }
 
-/* Maximum number of positions in a block. */
+/* Maximum positions of a block. */
 static inline int64_t ls_blocks_most(const ls_blocks *b)
 {
     return b->samples > 0 ? b->samples * b->sample : b->rows > 0 ? b->rows * b->width : b->columns;
@@ -61,7 +59,7 @@ static inline int64_t ls_blocks_least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* End of the block that contains position `at` of a lane. */
+/* End of the block with position `at` of a lane. */
 static inline int64_t ls_blocks_end(const ls_blocks *b, int64_t at)
 {
     if (b->samples > 0)
@@ -73,8 +71,8 @@ static inline int64_t ls_blocks_end(const ls_blocks *b, int64_t at)
     return start + row + ls_blocks_least(b->width, ((inside - row) / b->columns + 1) * b->columns);
 }
 
-/* Advances to the next part of a call that has `samples` samples, after `from` earlier samples of
- * the lane. Start with an all-zero part. Returns false at the end. */
+/* Advances to the next part of a call with `samples` samples, after `from` earlier ones of the
+ * lane. Start with a zeroed part. Returns false at the end. */
 static inline bool ls_blocks_next(const ls_blocks *b, int64_t from, int64_t samples, bool ends_lane,
                                   ls_block_part *block)
 {

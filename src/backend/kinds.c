@@ -1,5 +1,4 @@
-/* The device kinds that the library provides besides the CPU, and a description of their
- * drivers. */
+/* The built-in device kinds besides the CPU, and a description of their drivers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

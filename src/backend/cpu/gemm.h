@@ -1,17 +1,17 @@
-/* Our matrix products: output tiles that stay in registers during a sum. Single-threaded, no
+/* Matrix products: output tiles that stay in registers during a sum. Single-threaded, no
  * allocation, cannot fail.
  *
- * The same source (gemm.inc) is compiled for each instruction set and gives tables of functions
- * with the same bits: each output element is one chain of fused multiply-adds in the order of its
- * runs, starting from +0 or from the end of an earlier part. Tile and vector sizes do not affect
- * it. docs/bits.md defines the orders. */
+ * The same source (gemm*.inc) is compiled for each instruction set, with the same bits: each output
+ * element is one chain of fused multiply-adds in the order of its runs, starting from +0 or from
+ * the end of an earlier part. Tile and vector sizes do not affect it. docs/bits.md defines the
+ * orders. */
 #ifndef LS_BACKEND_CPU_GEMM_H
 #define LS_BACKEND_CPU_GEMM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LS_GEMM_VECTOR    16 /* floats; panel widths are multiples of it on every instruction set */
+#define LS_GEMM_VECTOR    16 /* floats; panel widths are multiples of it everywhere */
 #define LS_GEMM_VECTORS   4  /* maximum tile width in vectors */
 #define LS_GEMM_MOST_ROWS 8  /* maximum height of a rows_tile */
 #define LS_GEMM_PANEL     (LS_GEMM_VECTOR * LS_GEMM_VECTORS)
@@ -19,8 +19,8 @@
 /* ---- Outer products: c[i][j] = sum over pixels of a[pixel][i] * b[pixel][j] ---- */
 
 /* Consecutive pixels: their offset in a (in floats) and in b (in rows), and their number. In outer
- * products, from and to limit the rows that have these pixels (to 0: all rows), because taps at a
- * border lie outside. With `at`, `to` is a bit mask of rows instead. */
+ * products, from and to limit the rows that have these pixels (to 0: all rows); taps at a border
+ * lie outside. With `at`, `to` is a bit mask of rows. */
 typedef struct ls_gemm_run {
     int32_t a, b, count;
     int16_t from, to;
@@ -33,17 +33,17 @@ typedef struct ls_gemm_outer {
     int64_t a_step, b_step; /* floats from pixel to pixel */
     float *c;
     int64_t c_step;    /* floats from row to row */
-    int64_t columns;   /* columns of c; 0: all columns of the vectors */
+    int64_t columns;   /* 0: all columns of the vectors */
     bool borders;      /* some runs use from and to */
-    int64_t row;       /* number of the tile's first row, in the numbering of from and to */
-    const int32_t *at; /* Offsets in a of each row of a pixel. NULL: the rows are adjacent. */
-    /* Rows come in groups of three adjacent ones, starting with the tile's first row. */
+    int64_t row;       /* first row of the tile, in the numbering of from and to */
+    const int32_t *at; /* Offsets in a of each row of a pixel; NULL: adjacent rows. */
+    /* The tile's rows are groups of three adjacent ones. */
     bool threes;
-    const float *start; /* initial values of the chains, laid out like c; NULL: +0 */
+    const float *start; /* initial chains, laid out like c; NULL: +0 */
     bool add;           /* add to c instead of storing */
     /* Write c, which is aligned to cache lines, without caching. Not with add or columns. */
     bool stream;
-    const float *ahead; /* Memory to prefetch: one cache line per pixel, ahead_step floats apart. */
+    const float *ahead; /* Prefetched: one cache line per pixel, ahead_step floats apart. */
     int64_t ahead_step;
 } ls_gemm_outer;
 
@@ -55,12 +55,12 @@ typedef struct ls_gemm_rows {
     const float *const *in;
     float *const *out;
     const float *b;    /* a panel: contiguous rows of 16 * vectors floats */
-    int64_t columns;   /* columns of out; 0: all columns of the vectors */
-    const float *bias; /* added at the end, one per column; NULL: none */
+    int64_t columns;   /* 0: all columns of the vectors */
+    const float *bias; /* one per column, added at the end; NULL: none */
     bool relu;         /* applied last */
-    bool single;       /* each run has one step; faster for short runs */
+    bool single;       /* every run has one step; faster for short runs */
     bool add;          /* continue from the values in out */
-    /* Memory to prefetch: one cache line per step (narrow tiles: per several steps). */
+    /* Prefetched: one cache line per step (narrow tiles: per several steps). */
     const float *ahead;
     int64_t ahead_step;
 } ls_gemm_rows;
@@ -75,10 +75,10 @@ typedef struct ls_gemm_line {
     float *out;
     int64_t out_step; /* floats from pixel to pixel */
     int64_t pixels;
-    int64_t lines, in_line, out_line; /* in_line, out_line: floats from line to line */
-    const float *b;                   /* a panel: contiguous rows of 16 * vectors floats */
-    int64_t columns;                  /* columns of out; 0: all columns of the vectors */
-    const float *bias;                /* added at the end, one per column; NULL: none */
+    int64_t lines, in_line, out_line; /* floats from line to line */
+    const float *b;                   /* a panel */
+    int64_t columns;                  /* 0: all columns of the vectors */
+    const float *bias;                /* one per column, added at the end; NULL: none */
     bool relu;                        /* applied last */
 } ls_gemm_line;
 
@@ -92,7 +92,7 @@ typedef struct ls_gemm_channels {
     int64_t in_step, b_step; /* floats from pixel to pixel, from row to row */
     float *out;
     int64_t channels;
-    const float *start; /* initial values of the chains; NULL: +0 */
+    const float *start; /* initial chains; NULL: +0 */
     bool add;           /* add to out instead of storing */
     const float *bias;  /* NULL: none */
     bool relu;
@@ -103,31 +103,31 @@ typedef struct ls_gemm {
     /* Maximum rows of an outer tile, by its width in vectors. */
     int8_t outer_rows[LS_GEMM_VECTORS + 1];
 
-    /* Computes one tile: `rows` of c by 16 * vectors columns. */
+    /* `rows` of c by 16 * vectors columns. */
     void (*outer_tile)(int64_t rows, int64_t vectors, const ls_gemm_outer *t);
 
-    /* Returns the height of the next tile when `left` rows remain. Only few heights exist, so it
-     * may exceed `left`: `in` and `out` must have that many entries. */
+    /* Height of the next tile when `left` rows remain. Only few heights exist, so it may exceed
+     * `left`: `in` and `out` must have that many entries. */
     int64_t (*rows_tile_size)(int64_t left, int64_t vectors);
-    /* Computes one tile of out: `rows` (from rows_tile_size) by 16 * vectors columns. */
+    /* `rows` (from rows_tile_size) of out by 16 * vectors columns. */
     void (*rows_tile)(int64_t rows, int64_t vectors, const ls_gemm_rows *t);
 
-    /* Computes all pixels of the lines by 16 * vectors columns. */
+    /* All pixels of the lines by 16 * vectors columns. */
     void (*line)(int64_t vectors, const ls_gemm_line *t);
 
     void (*channels)(const ls_gemm_channels *t);
 
-    /* to[j][i] = from[i][j] for i < rows, j < columns; each step is the distance between rows. */
+    /* to[j][i] = from[i][j] for i < rows, j < columns; steps are distances between rows. */
     void (*transpose)(float *to, int64_t to_step, const float *from, int64_t from_step, int64_t rows, int64_t columns);
 
-    /* Copies columns of `count` pixels, `step` floats apart, to a contiguous panel padded with
-     * zeros to whole vectors. At most one panel's columns. */
+    /* Copies columns of `count` pixels, `step` floats apart, to one contiguous panel, padded with
+     * zeros to whole vectors. */
     void (*copy_panel)(float *to, const float *from, int64_t step, int64_t count, int64_t columns);
 
-    void (*stream_end)(void); /* makes streamed data visible to other threads */
+    void (*stream_end)(void); /* makes streamed data visible to others */
 } ls_gemm;
 
-/* Returns the table for an instruction set of ls_simd, by name. */
+/* By the name of an instruction set of ls_simd. */
 const ls_gemm *ls_gemm_named(const char *name);
 
 extern const ls_gemm ls_gemm_base;
@@ -141,7 +141,7 @@ static inline int64_t ls_gemm_vectors(int64_t columns)
     return vectors < LS_GEMM_VECTORS ? vectors : LS_GEMM_VECTORS;
 }
 
-/* Floats in a row of all panels: the last panel is padded to whole vectors. */
+/* Floats in a row of all panels, the last padded to whole vectors. */
 static inline int64_t ls_gemm_padded(int64_t columns)
 {
     return (columns + LS_GEMM_VECTOR - 1) / LS_GEMM_VECTOR * LS_GEMM_VECTOR;

@@ -1,4 +1,4 @@
-/* Joins on the host: by vector kernels if they exist, otherwise by the reference kernels. */
+/* Joins on the host, by vector kernels if they exist. */
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "lockstep/backend.h"
 
 #define CHUNK 64 /* elements that pass through the tree together */
-#define DEPTH 15 /* depth of the tree over LS_MAX_LANES lanes, including the lanes */
+#define DEPTH 15 /* of the tree over LS_MAX_LANES lanes, including the lanes */
 
 typedef struct joining {
     ls_join_kind kind;
@@ -16,8 +16,7 @@ typedef struct joining {
     int64_t count;
 } joining;
 
-/* Returns T[a,b) of a chunk: a lane's own elements, or the result in room[0]. NULL: no lane has a
- * value. */
+/* T[a,b) of a chunk: a lane's own elements, or the result in room[0]. NULL: no lane has a value. */
 static const void *tree(const joining *j, int a, int b, double (*room)[CHUNK])
 {
     if (b - a == 1)
@@ -48,11 +47,11 @@ ls_range ls_cpu_range(const ls_simd *simd, ls_dtype dtype, const void *x, size_t
     return dtype == LS_F64 ? range_f64(x, count) : LS_RANGE_SAFE;
 }
 
-/* Joins types and extremes that have no vector kernel. */
+/* For types and extremes without a vector kernel. */
 static ls_range join_chunks(const ls_simd *simd, joining j, void *dst, int lanes, size_t from, size_t to)
 {
     size_t unit = ls_dtype_bytes(j.dtype);
-    double room[DEPTH][CHUNK]; /* large enough for any element type */
+    double room[DEPTH][CHUNK]; /* for any element type */
     ls_range range = LS_RANGE_SAFE;
     for (size_t at = from; at < to; at += CHUNK) {
         size_t count = to - at < CHUNK ? to - at : CHUNK;

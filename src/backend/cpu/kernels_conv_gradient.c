@@ -1,27 +1,27 @@
-/* The gradient of a convolution's kernel by our matrix products: for each tap of the kernel an
- * outer product of the channels of input and output gradient, summed over the pixels for which the
- * tap lies inside the image, block after block (backend/blocks.h).
+/* The gradient of a convolution's kernel: for each tap an outer product of the channels of input
+ * and output gradient, summed over the pixels for which the tap lies inside the image, block after
+ * block (backend/blocks.h).
  *
- * The channels of one side are split into panels of 64, which are packed for each block and loaded
- * as vectors; the channels of the other side are broadcast from their place. The panels hold the
- * output's channels or, for a 1x1 kernel with more input than output channels, the input's, because
- * the wider side gains more from packing. If the input has few channels or rows are not padded, the
- * channels of a row of taps, which are adjacent, are broadcast together; in some cases those of all
- * taps. A partial is [groups][panels][taps * rows][64] and is joined in that layout. */
+ * The channels of one side are packed for each block into panels of 64, which are loaded as
+ * vectors; those of the other side are broadcast from their place. Panels hold the output's
+ * channels or, for a 1x1 kernel with more input than output channels, the input's: the wider side
+ * gains more from packing. If the input has few channels or rows are not padded, the adjacent
+ * channels of a row of taps are broadcast together; in some cases those of all taps. A partial is
+ * [groups][panels][taps * rows][64] and is joined in that layout. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/blocks.h"
 #include "backend/cpu/cpu.h"
 
-#define FEW           16 /* input channels; with fewer, taps are combined */
-#define GATHERED_ROWS 12 /* maximum channels of all taps together: bits of ls_gemm_run.to */
-/* Maximum vectors of output channels; more leave too few registers for rows. */
+#define FEW           16 /* with fewer input channels, taps are combined */
+#define GATHERED_ROWS 12 /* channels of all taps, at most: bits of ls_gemm_run.to */
+/* More vectors of output channels leave too few registers for rows. */
 #define GATHERED_VECTORS 2
 
 typedef struct gradient {
     ls_cpu_kernel base;
-    ls_conv conv; /* n: of the call it was made for; unused */
+    ls_conv conv; /* n is unused */
     ls_blocks blocks;
     bool swapped;  /* the panels hold the input's channels */
     bool merged;   /* taps of a kernel row are combined */
@@ -31,16 +31,16 @@ typedef struct gradient {
     bool threes;                            /* gathered: groups of three rows are adjacent */
     int64_t rows;                           /* channels that are broadcast */
     int64_t columns;                        /* channels that are in panels */
-    int64_t taps;                           /* taps, or groups of combined taps */
+    int64_t taps;                           /* or groups of combined taps */
     int64_t part;                           /* floats of a group's partial */
-    int64_t tap_runs;                       /* maximum runs of a tap in a block */
-    bool in_place;                          /* the output gradient is already a panel */
-    bool by_channel;                        /* depthwise: one channel per group on both sides */
-    int64_t tile_rows[LS_GEMM_VECTORS + 1]; /* rows of a tile, by its width in vectors */
-    struct tap_place *places;               /* by tap, if taps are not combined */
+    int64_t tap_runs;                       /* runs of a tap in a block, at most */
+    bool in_place;                          /* the output gradient is a panel already */
+    bool by_channel;                        /* depthwise: one channel per group */
+    int64_t tile_rows[LS_GEMM_VECTORS + 1]; /* by a tile's width in vectors */
+    struct tap_place *places;               /* by tap, if not combined */
 } gradient;
 
-/* A tap: its offset from a pixel, and the output columns from..end-1 for which it lies inside a
+/* A tap's offset from a pixel, and the output columns from..end-1 for which it lies inside a
  * row. */
 typedef struct tap_place {
     int64_t down, right;
@@ -55,22 +55,22 @@ typedef struct work {
     float *panel;      /* [pixels][64] */
     ls_gemm_run *runs; /* runs of a block: [taps][tap_runs] */
     int64_t *run_count;
-    int64_t rows; /* rows of output pixels, over all samples */
+    int64_t rows; /* of output pixels, over all samples */
 } work;
 
 /* Part of a block: whole rows of output pixels, or a piece of one. */
 typedef struct block {
-    int64_t first, rows;    /* rows of output pixels */
-    int64_t sample, row;    /* sample and row of the first */
-    int64_t column, length; /* columns of each row */
+    int64_t first, rows;    /* of output pixels */
+    int64_t sample, row;    /* of the first row */
+    int64_t column, length; /* of each row */
     int64_t pixel, pixels;
     bool opens, closes, add;
 } block;
 
 /* ---- Which pixels ---- */
 
-/* Returns the number of output columns, from *first on, for which the tap at `offset` lies inside a
- * row of `size`. */
+/* Number of output columns, from *first on, for which the tap at `offset` lies inside a row of
+ * `size`. */
 static int64_t inside(int64_t offset, int64_t stride, int64_t size, int64_t outputs, int64_t *first)
 {
     int64_t from = offset < 0 ? (-offset + stride - 1) / stride : 0;
@@ -80,8 +80,7 @@ static int64_t inside(int64_t offset, int64_t stride, int64_t size, int64_t outp
     return to > from ? to - from : 0;
 }
 
-/* Appends a run, or extends the last one if it continues there: a block of a 1x1 kernel is one
- * run. */
+/* Extends the last run if the next continues there: a block of a 1x1 kernel is one run. */
 static int64_t add_run(ls_gemm_run *runs, int64_t count, ls_gemm_run next, int64_t a_step)
 {
     ls_gemm_run *last = &runs[count - 1];
@@ -103,7 +102,7 @@ static int64_t greatest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Finds the runs of one tap: a in x, b in the block's pixels. */
+/* Runs of one tap: a in x, b in the block's pixels. */
 static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
     const ls_conv *c = &w->g->conv;
@@ -123,9 +122,9 @@ static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run
     return count;
 }
 
-/* A row of output pixels for which some taps may lie outside. */
+/* A row of output pixels for which taps may lie outside. */
 typedef struct line {
-    int64_t a, b;        /* of the pixel in column 0 */
+    int64_t a, b;        /* pixel in column 0 */
     int64_t top, bottom; /* gathered: kernel rows that lie inside */
 } line;
 
@@ -158,8 +157,8 @@ static int64_t add_borders(const gradient *g, const line *l, int64_t i, int64_t 
     return count;
 }
 
-/* Finds the runs of a row of taps, or of all taps. Pixels of a row for which all taps lie inside
- * are one run. */
+/* Runs of a row of taps, or of all taps. Pixels of a row for which all taps lie inside are one
+ * run. */
 static int64_t find_merged_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
     const ls_conv *c = &w->g->conv;
@@ -195,8 +194,7 @@ static void copy_panel(const work *w, const block *b, int64_t column, int64_t co
                             w->runs[i].count, count);
 }
 
-/* Sets the operands of a tile. If swapped, the panel has the pixels in the order of dy, as one
- * run. */
+/* If swapped, the panel has the pixels in the order of dy, as one run. */
 static ls_gemm_outer sides(const work *w, const block *b, int64_t tap, ls_gemm_run *all, int64_t width)
 {
     const ls_conv *c = &w->g->conv;
@@ -214,13 +212,12 @@ static ls_gemm_outer sides(const work *w, const block *b, int64_t tap, ls_gemm_r
     return t;
 }
 
-/* Prefetching while a panel's tiles are computed: the next panel, one cache line of every pixel per
- * tile; then, with a block's last panel, what the next block broadcasts. Does not affect the
- * bits. */
+/* Prefetched while a panel's tiles are computed: the next panel, one cache line of every pixel per
+ * tile; then, with a block's last panel, what the next block broadcasts. */
 typedef struct ahead {
     const float *panel, *broadcast; /* NULL: nothing */
     int64_t panel_step, panel_lines;
-    int64_t pixels; /* pixels that a tile processes */
+    int64_t pixels; /* of a tile */
     int64_t broadcast_lines;
 } ahead;
 
@@ -235,7 +232,7 @@ static ahead look_ahead(const work *w, const block *b, int64_t column)
         sample++;
     ahead a = { .pixels = b->pixels, .panel_lines = LS_GEMM_VECTORS };
     if (next >= w->rows || b->length < c->ow || c->groups > 1 || (g->taps == 1 && c->stride[0] * c->stride[1] > 1))
-        return a; /* nothing follows, or most lines between strides would not be used */
+        return a; /* nothing follows, or strides would waste most lines */
     const float *x = w->x + (sample * c->h + row * c->stride[0]) * c->w * c->c, *dy = w->dy + next * c->ow * c->o;
     a.panel = (g->swapped ? x : dy) + (last ? 0 : column + LS_GEMM_PANEL);
     a.panel_step = g->columns;
@@ -338,7 +335,7 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- From panels to HWIO ---- */
 
-/* Packs a lane's HWIO value that was computed elsewhere into panels; pads them with zeros. */
+/* Packs a lane's HWIO value that was computed elsewhere; pads with zeros. */
 static void pack_panel(const gradient *g, const float *from, float *to, int64_t column, int64_t count)
 {
     int64_t rows = g->taps * g->rows, width = ls_gemm_padded(count);
@@ -359,7 +356,7 @@ static void pack(ls_kernel *kernel, const void *value, void *to)
         }
 }
 
-/* Copies a panel of `count` columns to rows of HWIO, or to columns if swapped. */
+/* Copies `count` columns to rows of HWIO, or to columns if swapped. */
 static void unpack_panel(const gradient *g, const float *from, float *to, int64_t column, int64_t count)
 {
     int64_t rows = g->taps * g->rows, width = ls_gemm_padded(count);
@@ -384,7 +381,7 @@ static ls_status unpack(ls_kernel *kernel, const void *joined, void *out, int wo
 
 /* ---- Making ---- */
 
-/* Whether offsets into x fit in 32 bits. */
+/* Offsets into x must fit in 32 bits. */
 static bool takes(const ls_conv *c)
 {
     return c->n * c->h * c->w * c->c < INT32_MAX && c->n * c->oh * c->ow < INT32_MAX && c->kw * c->c < INT32_MAX / 64;
@@ -420,7 +417,7 @@ static void set_sizes(gradient *g)
     base->chains = true;
     base->scratch_bytes = (size_t)(most * LS_GEMM_PANEL) * sizeof(float) +
                           (size_t)(g->taps * g->tap_runs) * sizeof(ls_gemm_run) + (size_t)g->taps * sizeof(int64_t);
-    if (!g->in_place && !g->by_channel) { /* otherwise a partial is already HWIO */
+    if (!g->in_place && !g->by_channel) { /* otherwise a partial is HWIO already */
         base->partial_bytes = (size_t)(c->groups * g->part) * sizeof(float);
         base->finish = unpack;
         base->pack = pack;
@@ -435,7 +432,6 @@ static void destroy(ls_kernel *kernel)
     free(g);
 }
 
-/* Computes the offsets of the rows of all taps. */
 static ls_status place_rows(gradient *g)
 {
     const ls_conv *c = &g->conv;

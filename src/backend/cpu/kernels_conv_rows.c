@@ -1,8 +1,8 @@
-/* Convolutions and their input gradients by our matrix products. Both do the same work: each output
- * pixel is a row, the sum over the kernel's taps of an input pixel times a matrix of weights. Which
- * taps lie inside the image, and where, differs at the borders and, for gradients, with the stride.
- * So pixels are grouped into classes with the same taps: all rows of a class have the same runs of
- * input relative to their own position, and nothing is multiplied by padding.
+/* Convolutions and their input gradients: each output pixel is a row, the sum over the kernel's
+ * taps of an input pixel times a matrix of weights. Which taps lie inside the image differs at the
+ * borders and, for gradients, with the stride. So pixels are grouped into classes with the same
+ * taps: all rows of a class have the same runs of input relative to their own position, and nothing
+ * is multiplied by padding.
  *
  * Weights are split into panels of 64 columns, [groups][panels][taps * in][64], the last one padded
  * with zeros to whole vectors. For gradients each tap's matrix is transposed and the taps are
@@ -15,17 +15,16 @@
 #include "base/arena.h"
 
 #define BLOCK_ROWS 192
-#define PART       640                /* maximum steps of a part of a sum: 160 KiB of a panel */
-#define HEAVY      ((int64_t)1 << 20) /* elements of weights that exceed a cache */
-#define SHORT      16                 /* input channels; with fewer, every step of a sum is a run */
+#define PART       640                /* steps of a part of a sum, at most: 160 KiB of a panel */
+#define HEAVY      ((int64_t)1 << 20) /* elements of weights beyond a cache */
+#define SHORT      16                 /* with fewer input channels, every step of a sum is a run */
 
-/* Coordinates of one axis with the same taps: first, first + step, ... in the order of the
- * weights. */
+/* Coordinates of one axis with the same taps, in the order of the weights. */
 typedef struct axis_class {
     int64_t first, taps, step;
-    int64_t source_step; /* distance between taps in the input */
+    int64_t source_step; /* between taps in the input */
     int64_t *at;         /* output coordinates */
-    int64_t *source;     /* input coordinates of their first taps */
+    int64_t *source;     /* of their first taps in the input */
     int64_t count;
 } axis_class;
 
@@ -43,23 +42,22 @@ typedef struct part {
 
 typedef struct pixel_class {
     const axis_class *rows, *columns;
-    part *parts; /* parts of the sum; one without runs if there are no taps */
+    part *parts; /* one without runs if there are no taps */
     int64_t part_count;
 } pixel_class;
 
 typedef struct conv {
     ls_cpu_kernel base;
-    ls_arena arena; /* memory of the fields below */
-    bool gradient;  /* computes the gradient of the input */
+    ls_arena arena; /* of the fields below */
+    bool gradient;  /* of the input */
     bool even;      /* Rows are close together in the input, so the next ones can be prefetched. */
-    /* Large weights: all classes use one panel before the next, instead of each class reading all
-     * weights. */
+    /* Large weights: all classes use one panel before the next, so that weights are read once. */
     bool heavy;
     bool single;     /* every run is one step */
-    bool by_channel; /* depthwise: one input and one output channel per group */
+    bool by_channel; /* depthwise: one channel per group */
     int64_t in, out; /* channels per group */
     int64_t groups;
-    int64_t weights; /* floats of a group's panels */
+    int64_t weights; /* floats of a group */
     axis y, x;
     pixel_class *classes;
     int64_t class_count;
@@ -83,8 +81,7 @@ typedef struct work {
     block *block;
 } work;
 
-/* Fills the block with the class's rows from number `next` on, counted over samples, rows and
- * columns. */
+/* `next`: the first row, counted over samples, rows and columns. */
 static void fill_block(const work *w, int64_t samples, int64_t next)
 {
     const conv *c = w->c;
@@ -111,14 +108,14 @@ static void fill_block(const work *w, int64_t samples, int64_t next)
     }
 }
 
-/* Computes one part of the sums of all rows of the block for the panel at `column`. */
+/* One part of the sums of all rows of the block for the panel at `column`. */
 static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t column, const float *ahead)
 {
     const block *b = w->block;
     const conv *c = w->c;
     const ls_gemm *gemm = c->base.cpu->gemm;
     int64_t left = c->out - column, vectors = ls_gemm_vectors(left);
-    /* lines to prefetch; a tile prefetches one per step */
+    /* a tile prefetches one per step */
     int64_t lines = ahead ? b->rows * c->in / LS_GEMM_VECTOR : 0;
     float *out[LS_GEMM_MOST_ROWS];
     t.runs = p->runs, t.run_count = p->run_count;
@@ -246,7 +243,6 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- Weights ---- */
 
-/* Packs HWIO into panels for the forward pass. */
 static void pack_forward(const conv *c, const float *from, float *to)
 {
     int64_t rows = c->y.taps * c->x.taps * c->in;
@@ -256,7 +252,7 @@ static void pack_forward(const conv *c, const float *from, float *to)
     }
 }
 
-/* For gradients, transposes each tap's matrix and reverses the taps. */
+/* Transposes each tap's matrix and reverses the taps. */
 static void pack_gradient(const conv *c, const float *from, float *to)
 {
     int64_t taps = c->y.taps * c->x.taps, step = c->groups * c->in;
@@ -312,7 +308,7 @@ ls_conv ls_cpu_conv_sizes(const ls_group *group, int64_t samples)
     return sizes_of(group->nodes[0], samples);
 }
 
-/* Whether offsets of runs fit in 32 bits. */
+/* Offsets of runs must fit in 32 bits. */
 static bool fits(const ls_conv *v)
 {
     int64_t most = v->c > v->o ? v->c : v->o;
@@ -325,7 +321,7 @@ bool ls_cpu_takes_conv(const ls_tensor *node)
     bool ours = node->op == LS_OP_conv2d || node->op == LS_OP_conv2d_grad_input || node->op == LS_OP_conv2d_grad_kernel;
     if (!ours || node->dtype != LS_F32 || node->use == LS_USE_WHOLE)
         return false;
-    for (int k = 0; k < 3; k++) { /* no empty images or kernels */
+    for (int k = 0; k < 3; k++) { /* empty images or kernels */
         const ls_shape *shape = k < 2 ? &node->in[k]->shape : &node->shape;
         for (int i = 0; i < shape->rank; i++)
             if (shape->dims[i] == 0)
@@ -337,8 +333,8 @@ bool ls_cpu_takes_conv(const ls_tensor *node)
 
 /* ---- Making: classes ---- */
 
-/* Input coordinate that tap `tap`, in the order of the weights, reads for output coordinate `at`;
- * -1: none. */
+/* Input coordinate of tap `tap`, in the order of the weights, for output coordinate `at`; -1:
+ * none. */
 static int64_t source_of(const axis *a, bool gradient, int64_t at, int64_t tap)
 {
     int64_t source = at * a->stride - a->pad + tap * a->dilation;
@@ -349,7 +345,7 @@ static int64_t source_of(const axis *a, bool gradient, int64_t at, int64_t tap)
     return source >= 0 && source < a->in ? source : -1;
 }
 
-/* Returns the class of a coordinate, and the input coordinate of its first tap. */
+/* Also returns the input coordinate of the first tap. */
 static axis_class class_of(const axis *a, bool gradient, int64_t at, int64_t *source)
 {
     axis_class c = { .step = 1 };
@@ -393,7 +389,7 @@ static ls_status classify(conv *c, axis *a)
     return ls_fail(LS_ERR_MEMORY, "no memory for the classes of a convolution's pixels");
 }
 
-/* Finds all runs of a class; merges adjacent ones. */
+/* Merges adjacent runs of a class. */
 static int64_t find_runs(const conv *c, const pixel_class *class, ls_gemm_run *runs)
 {
     const axis_class *rows = class->rows, *columns = class->columns;
@@ -416,14 +412,14 @@ static int64_t find_runs(const conv *c, const pixel_class *class, ls_gemm_run *r
     return count;
 }
 
-/* Splits a sum evenly into parts of whole vectors. */
+/* Even parts of whole vectors. */
 static int64_t part_length(int64_t length)
 {
     int64_t parts = (length + PART - 1) / PART;
     return parts < 2 ? PART : (length / parts + LS_GEMM_VECTOR) / LS_GEMM_VECTOR * LS_GEMM_VECTOR;
 }
 
-/* Splits a class's runs into parts. `cut` has room for one additional run per part. */
+/* `cut` has room for one additional run per part. */
 static void cut_runs(pixel_class *class, const ls_gemm_run *runs, int64_t count, int64_t most, ls_gemm_run *cut)
 {
     part *p = class->parts;
@@ -454,7 +450,7 @@ static ls_status make_class(conv *c, pixel_class *class)
     return LS_OK;
 }
 
-/* Whether the coordinates of each class are consecutive in input and output. */
+/* The coordinates of each class are consecutive in input and output. */
 static bool in_line(const axis *a)
 {
     for (int64_t i = 0; i < a->count; i++) {
@@ -512,7 +508,7 @@ static void set_sizes(conv *c, const ls_conv *v)
     c->by_channel = c->groups > 1 && c->in == 1 && c->out == 1;
     if (c->by_channel)
         base->run = run_channels, base->name = "channel by channel";
-    else if (!panel) { /* otherwise HWIO already is a single panel */
+    else if (!panel) { /* otherwise HWIO is a single panel already */
         size_t bytes = (size_t)(c->groups * c->weights) * sizeof(float);
         base->prepare = (ls_prepare){ .input = c->gradient ? 0 : 1, .bytes = bytes, .run = pack, .same = same_packing };
         base->layout = "panels";

@@ -15,7 +15,7 @@
 
 #include "backend/cpu/cpu.h"
 
-#define ROWS  256                  /* rows processed at once */
+#define ROWS  256                  /* at once */
 #define PIECE 512                  /* rows of a panel of W: 128 KiB */
 #define LARGE ((int64_t)128 << 10) /* elements; larger weights are not packed */
 
@@ -23,9 +23,9 @@ typedef struct dense {
     ls_cpu_kernel base;
     int64_t rows;       /* rows per sample */
     int64_t in, out;    /* W is [in][out] */
-    int64_t k, columns; /* sizes of W as used; transposed for dx */
+    int64_t k, columns; /* W as used; transposed for dx */
     bool turned;
-    bool packed; /* a small W, packed into panels once per step */
+    bool packed; /* a small W, once per step */
 } dense;
 
 static int64_t least(int64_t a, int64_t b)
@@ -38,12 +38,11 @@ static int64_t least(int64_t a, int64_t b)
 typedef struct forward {
     const float *x[ROWS + LS_GEMM_MOST_ROWS];
     float *y[ROWS + LS_GEMM_MOST_ROWS];
-    float nowhere[LS_GEMM_PANEL]; /* output of rows that fill up the last tile */
+    float nowhere[LS_GEMM_PANEL]; /* output of rows that fill the last tile */
     float piece[PIECE * LS_GEMM_PANEL];
 } forward;
 
-/* Multiplies all rows by a piece of a panel. The first tiles prefetch the next piece, one line of
- * all its rows each. */
+/* The first tiles prefetch the next piece, one line of all its rows each. */
 static void multiply_piece(const ls_gemm *gemm, const forward *f, int64_t rows, int64_t vectors, ls_gemm_rows t,
                            const float *next, int64_t step)
 {
@@ -176,8 +175,8 @@ static ls_status run_turned(ls_kernel *kernel, const ls_kernel_call *call)
 
 /* ---- Making ---- */
 
-/* Whether the node multiplies rows of [N,K] or [N,...,K] by one matrix for all samples, [K,M] or
- * its transpose; all sizes are known and positive. */
+/* Rows of [N,K] or [N,...,K] by one matrix for all samples, [K,M] or its transpose; all sizes are
+ * known and positive. */
 static bool is_dense(const ls_tensor *node)
 {
     if (!ls_cpu_takes_matmul(node))

@@ -1,6 +1,6 @@
-/* Elementwise float32 ops by vector kernels: one input, two of the same shape, a scalar, or one row
- * for all rows; also casts, dropout, softmax and cross-entropy over the last axis. Other broadcasts
- * use the reference kernels. */
+/* Float32 ops by vector kernels: elementwise (one input, two of the same shape, a scalar, one row
+ * for all rows), casts, dropout, softmax and cross-entropy over the last axis. Other broadcasts use
+ * the reference kernels. */
 #include "backend/cpu/cpu.h"
 
 typedef enum pattern { SAME, SCALAR_RIGHT, SCALAR_LEFT, ROW_RIGHT, ROW_LEFT } pattern;
@@ -21,7 +21,7 @@ static size_t count(const elementwise *e, const ls_kernel_call *call)
     return (size_t)(e->elements * call->samples);
 }
 
-/* The elements of this call: a tile of a whole value, or all elements of per-sample values. */
+/* A tile of a whole value, or all elements of per-sample values. */
 static void range(const elementwise *e, const ls_kernel_call *call, size_t *from, size_t *n)
 {
     bool tile = call->to > 0;
@@ -68,7 +68,7 @@ static ls_status run_relu_grad(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* Second operand: same shape, a single element, or one row for all rows. */
+/* The second operand has the same shape, or is a single element, or one row for all rows. */
 static ls_status run_binary(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const elementwise *e = (const elementwise *)kernel;
@@ -225,8 +225,7 @@ static ls_simd_binary *binary_for(const ls_simd *simd, ls_op op)
     }
 }
 
-/* If `small` is whole and repeats along the last axes of `large`, returns its number of elements,
- * else 0. */
+/* Elements of `small` if it is whole and repeats along the last axes of `large`, else 0. */
 static int64_t repeats(const ls_tensor *small, const ls_tensor *large)
 {
     int64_t n = 1;
@@ -269,7 +268,7 @@ static bool casts(ls_dtype from, ls_dtype to)
     return (to == LS_F32 && (from == LS_U8 || from == LS_I32 || from == LS_F64)) || (to == LS_F64 && from == LS_F32);
 }
 
-/* Returns the run function for a node and sets what it needs in e; NULL: unsupported. */
+/* Returns the run function for a node and sets what it needs; NULL: unsupported. */
 static ls_status (*choose(elementwise *e, const ls_simd *simd, const ls_tensor *node))(ls_kernel *,
                                                                                        const ls_kernel_call *)
 {

@@ -1,23 +1,21 @@
-/* Matrix products of any shape without sums over leading axes: rows of the first operand times
- * panels of the second. kernels_dense.c has the faster path for a single weight matrix,
- * kernels_matmul_sum.c the sums.
+/* Matrix products of any shape without sums over leading axes: rows of the first operand, in place
+ * or (transposed) packed, times panels of the second, packed piece by piece. kernels_dense.c is
+ * faster for a single weight matrix; kernels_matmul_sum.c has the sums.
  *
- * Every element is one chain over the index of its sum (docs/bits.md). A panel of the second
- * operand is packed piece by piece; rows of the first are read in place, or packed if it is
- * transposed. */
+ * Every element is one chain over the index of its sum (docs/bits.md). */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/ref/ref.h"
 
-/* Rows of a tile of a whole product, and of a packed piece of the first operand. */
+/* Rows of a tile, and of a packed piece of the first operand. */
 #define TILE_ROWS 64
-#define PIECE     512 /* steps of a sum that are packed together */
+#define PIECE     512 /* steps of a sum packed together */
 
 typedef struct room {
     const float *in[TILE_ROWS + LS_GEMM_MOST_ROWS];
     float *out[TILE_ROWS + LS_GEMM_MOST_ROWS];
-    float nowhere[LS_GEMM_PANEL]; /* output of the rows that fill up the last tile */
+    float nowhere[LS_GEMM_PANEL]; /* output of rows that fill the last tile */
     float b[PIECE * LS_GEMM_PANEL], a[TILE_ROWS * PIECE];
 } room;
 
@@ -28,15 +26,14 @@ static int64_t least(int64_t a, int64_t b)
 
 /* ---- Sizes and steps ---- */
 
-/* Size of leading axis i, counted from the last one; 1 if the operand has no such axis. */
+/* Counted from the last leading axis; 1 if the operand lacks it. */
 static int64_t leading_size(const ls_shape *x, int i)
 {
     int at = x->rank - 3 - i;
     return at < 0 ? 1 : x->dims[at];
 }
 
-/* Sets the leading axes: the broadcast sizes, and the steps of each operand, 0 where it is
- * broadcast. */
+/* Steps are 0 where an operand is broadcast. */
 static void set_leading(ls_cpu_product *p, const ls_shape shape[2])
 {
     p->rank = (shape[0].rank > shape[1].rank ? shape[0].rank : shape[1].rank) - 2;
@@ -89,7 +86,7 @@ void ls_cpu_product_at(const ls_cpu_product *p, int64_t matrix, int64_t *a, int6
 }
 
 /* Merges the last leading axes into the rows if the first operand's rows continue and the second
- * operand is the same for all. */
+ * operand is the same. */
 static void fold_rows(ls_cpu_product *p)
 {
     for (; p->rank > 0; p->rank--) {
@@ -114,7 +111,7 @@ static void pack_b(const ls_gemm *gemm, const ls_cpu_product *p, const float *fr
     gemm->transpose(r->b, ls_gemm_padded(width), from, p->b_column, width, count);
 }
 
-/* Sets the addresses of the rows of a piece of the first operand. */
+/* Sets the addresses of the rows of a piece. */
 static void place_rows(const ls_gemm *gemm, const ls_cpu_product *p, const float *from, int64_t count, int64_t rows,
                        room *r)
 {
@@ -142,7 +139,7 @@ static void multiply_rows(const ls_gemm *gemm, const ls_cpu_product *p, ls_gemm_
     }
 }
 
-/* Multiplies `rows` rows of one matrix, starting at a, into out. An empty sum is +0. */
+/* An empty sum is +0. */
 static void multiply(const ls_cpu_kernel *kernel, const ls_cpu_product *p, const float *a, const float *b,
                      const float *bias, float *out, int64_t rows, room *r)
 {
@@ -167,8 +164,7 @@ static void multiply(const ls_cpu_kernel *kernel, const ls_cpu_product *p, const
     }
 }
 
-/* Rows are counted across all matrices: a call has all rows of its samples, or a tile of a whole
- * product. */
+/* Rows are counted across all matrices: a call has all rows of its samples, or a tile. */
 static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const ls_cpu_kernel *self = (const ls_cpu_kernel *)kernel;

@@ -1,16 +1,16 @@
-/* Matrix products summed over the batch or over leading axes: gradients of dense weights, and of
- * any matrix that many samples share. Positions, one for each matrix and step k, are split into
- * blocks (backend/blocks.h): each block is one chain, and a lane's blocks are added in order.
+/* Matrix products summed over the batch or leading axes: gradients of matrices that many samples
+ * share. Positions, one for each matrix and step k, are split into blocks (backend/blocks.h): each
+ * block is one chain, and a lane's blocks are added in order.
  *
- * The positions of a block are packed into panels for both operands; the output is a sum of their
- * outer products. */
+ * A block's positions are packed into panels for both operands; the output is a sum of their outer
+ * products. */
 #include <string.h>
 
 #include "backend/blocks.h"
 #include "backend/cpu/cpu.h"
 
-#define TILE_ROWS LS_GEMM_PANEL /* rows of a tile of a whole sum */
-/* Larger outputs (in elements) are written without caching. */
+#define TILE_ROWS LS_GEMM_PANEL /* of a whole sum */
+/* Outputs with more elements are written without caching. */
 #define STREAM ((int64_t)128 << 10)
 
 static int64_t least(int64_t a, int64_t b)
@@ -20,21 +20,21 @@ static int64_t least(int64_t a, int64_t b)
 
 typedef struct operand {
     const float *data;
-    int64_t step;    /* floats from position to position of one matrix */
+    int64_t step;    /* floats from position to position */
     int64_t columns; /* m or n */
-    int64_t column;  /* floats from column to column: 1, or more if the operand is transposed */
+    int64_t column;  /* floats from column to column */
 } operand;
 
 typedef struct sum {
     const ls_gemm *gemm;
-    /* Leading axes whose positions continue the previous matrix are merged into k. */
+    /* Leading axes whose positions continue are merged into k. */
     ls_cpu_product p;
     operand a, b;
     float *out, *chain; /* at the first row of the tile */
 } sum;
 
 /* Packs `count` positions of one matrix as positions `at`, at + 1, ... of a block of `all`:
- * [panels][all][64]. The last panel may be narrower and is padded with zeros to whole vectors. */
+ * [panels][all][64]. The last panel may be narrower, padded with zeros to whole vectors. */
 static void pack(const ls_gemm *gemm, const operand *x, float *to, const float *from, int64_t at, int64_t count,
                  int64_t all)
 {
@@ -88,7 +88,7 @@ static void multiply_block(const sum *s, const ls_block_part *block, float *a)
     s->gemm->stream_end();
 }
 
-/* Merges leading axes into k if the positions of both operands continue. */
+/* Only if the positions of both operands continue. */
 static void fold_positions(ls_cpu_product *p)
 {
     for (; p->rank > 0; p->rank--) {
@@ -100,7 +100,7 @@ static void fold_positions(ls_cpu_product *p)
 }
 
 /* Without leading axes a sample is one position of k; otherwise the first leading axis holds the
- * samples and the following axes the rows. */
+ * samples, the others the rows. */
 static ls_blocks blocks_of(const ls_tensor *node, const ls_cpu_product *p, int64_t *samples)
 {
     int64_t rows = 1;
@@ -111,7 +111,7 @@ static ls_blocks blocks_of(const ls_tensor *node, const ls_cpu_product *p, int64
     return batch_is_k ? ls_blocks_of(1, 1) : ls_blocks_of(rows, p->k);
 }
 
-/* Computes elements from .. to-1 of the output, which are whole rows. */
+/* Elements from .. to-1, which are whole rows. */
 static void sum_rows(sum s, const ls_tensor *node, const ls_kernel_call *call, int64_t from, int64_t to)
 {
     int64_t samples, row = from / s.p.n;
@@ -120,7 +120,7 @@ static void sum_rows(sum s, const ls_tensor *node, const ls_kernel_call *call, i
     s.a = (operand){ (const float *)call->in[0] + row * s.p.a_row, s.p.a_column, (to - from) / s.p.n, s.p.a_row };
     s.b = (operand){ call->in[1], s.p.b_row, s.p.n, s.p.b_column };
     s.out = (float *)call->out + from;
-    s.chain = call->chain; /* only sums over the batch have one, and these are not tiled */
+    s.chain = call->chain; /* only sums over the batch have one; these are not tiled */
     if (samples * blocks.sample == 0 && call->from_lane == 0)
         memset(s.out, 0, (size_t)(to - from) * sizeof(*s.out));
     for (ls_block_part b = { 0 }; ls_blocks_next(&blocks, call->from_lane, samples, call->ends_lane, &b);)

@@ -1,6 +1,6 @@
 /* Batch norm: statistics, normalization (optionally with residual and ReLU), and both parts of the
- * gradient. The statistics are f64 sums of the whole batch or the lane; each call first converts
- * them to float32 rows, which is cheap compared with its pixels. */
+ * gradient. Each call first converts the statistics, f64 sums of the batch or the lane, to float32
+ * rows, which is cheap compared with its pixels. */
 #include <math.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@ typedef struct norm {
     bool by_lane;
 } norm;
 
-/* Rows of [channels] in the scratch memory. g0 and g1 are adjacent: they also serve as the chains
- * of a block. */
+/* Rows of [channels] in the scratch memory. g0 and g1 are adjacent: they also are the chains of a
+ * block. */
 typedef struct rows {
     double *sums; /* [2, channels] of a block */
     float *mean, *inv, *scale, *g0, *g1;
@@ -29,7 +29,7 @@ static rows in_scratch(const norm *p, void *scratch)
     return (rows){ sums, at, at + c, at + 2 * c, at + 3 * c, at + 4 * c };
 }
 
-/* Elements per channel that the statistics cover: in the whole batch, or in the lane. */
+/* Elements per channel in the whole batch, or in the lane. */
 static double channel_count(const norm *p, const ls_kernel_call *call)
 {
     double samples = (double)(p->by_lane ? call->lane : call->batch);
@@ -64,7 +64,7 @@ static void add_block(const norm *p, const ls_kernel_call *call, const ls_block_
         memcpy(call->out, sums, n * sizeof(*sums));
 }
 
-/* Advances to the next block (see ls_blocks_next); empty sums are 0. */
+/* ls_blocks_next; empty sums are 0. */
 static bool next_block(const norm *p, const ls_kernel_call *call, ls_block_part *block)
 {
     if (p->blocks.sample == 0 && call->from_lane == 0 && p->channels > 0)
@@ -104,8 +104,8 @@ static ls_status run_norm(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* in: dy, x, moments; with a ReLU also gamma and beta, or the ReLU's output. The chains of a block
- * are f32; blocks are added in f64. */
+/* in: dy, x, moments; with a ReLU also gamma and beta, or the ReLU's output. Chains of a block are
+ * f32; blocks are added in f64. */
 static ls_status run_grad_moments(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const norm *p = (const norm *)kernel;

@@ -1,5 +1,5 @@
-/* Float32 sums: over all axes but the last (gradient of a bias, a loss), in blocks; over an image's
- * pixels (global pool), and its gradient, which broadcasts. */
+/* Float32 sums: over all axes but the last, in blocks; over an image's pixels (global pool), and
+ * its gradient. */
 #include "backend/cpu/cpu.h"
 
 typedef struct reduce {
@@ -64,7 +64,7 @@ static ls_status run_spread(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* Whether the sum is over the batch and all axes but the last, or over all axes. */
+/* Over the batch and all axes but the last, or over all axes. */
 static bool is_channel_sum(const ls_tensor *node)
 {
     const ls_shape *x = &node->in[0]->shape;

@@ -1,4 +1,4 @@
-/* The fallback: runs the reference kernel of a group of one node on the call's samples. */
+/* The fallback: a group of one node by its reference kernel. */
 #include <stdlib.h>
 
 #include "backend/cpu/cpu.h"

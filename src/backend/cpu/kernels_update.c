@@ -1,4 +1,4 @@
-/* Optimizer updates in place, in tiles, and the check whether one would overflow. in: inputs as in
+/* Optimizer updates in place, in tiles, and whether one would overflow. in: inputs as in
  * graph/ops_leaf.c; out: the variable. */
 #include <math.h>
 
@@ -28,7 +28,7 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 /* ---- Would it overflow? ---- */
 
 #define MOST 0x1p20f /* maximum of a factor */
-/* Minimum epsilon, and so minimum divisor, because the sum of squares is not negative. */
+/* Minimum epsilon and so divisor, because the sum of squares is not negative. */
 #define LEAST 0x1p-60f
 
 static bool is_fraction(float x)
@@ -37,8 +37,8 @@ static bool is_fraction(float x)
 }
 
 /* With numbers below 2^40 and these scalars, no intermediate result of apply.def reaches 2^128. The
- * largest is Adam's a * alpha / (root(b) + epsilon): 2^42 2^20 / 2^-60. The comparisons are written
- * such that NaN is not safe. */
+ * largest is Adam's a * alpha / (root(b) + epsilon): 2^42 2^20 / 2^-60. NaN fails the
+ * comparisons. */
 bool ls_cpu_update_is_safe(void *backend, const ls_tensor *node, const void *const *in)
 {
     (void)backend;
@@ -73,11 +73,10 @@ static void *at(const void *data, int64_t element, ls_dtype dtype)
     return data ? (char *)data + (size_t)element * ls_dtype_bytes(dtype) : NULL;
 }
 
-/* Computes the update to a temporary buffer by the reference kernel, which has the same bits as the
- * others. */
+/* Updates a temporary buffer by the reference kernel, which has the same bits. */
 static int try_some(const ls_cpu *cpu, const ls_tensor *node, const void *const *in, int64_t from, int64_t count)
 {
-    double room[LS_MAX_WRITES][TRIED]; /* large enough for any element type */
+    double room[LS_MAX_WRITES][TRIED]; /* for any element type */
     ls_ref_array inputs[4];
     ls_variable *written[LS_MAX_WRITES];
     int writes = ls_node_writes(node, written);

@@ -1,5 +1,5 @@
-/* Reductions of whole float32 tensors, in tiles of outputs: sums, maxima and minima over adjacent
- * axes; and squared norms. Sums are in float64 and rounded once. */
+/* Reductions of whole float32 tensors, in tiles of outputs: sums (in float64, rounded once), maxima
+ * and minima over adjacent axes; squared norms. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -12,8 +12,8 @@ typedef struct whole {
     int64_t outer, gone, inner;
 } whole;
 
-/* A squared norm. Tiles store the sums of their blocks here; these are added in order afterwards,
- * as in sum_squares. */
+/* A squared norm. Tiles store the sums of their blocks, which are added in order, as in
+ * sum_squares. */
 #define BLOCK 4096
 typedef struct squares {
     ls_cpu_kernel base;
@@ -55,7 +55,7 @@ static ls_status make_squares(ls_cpu *cpu, const ls_group *group, int64_t elemen
     return LS_OK;
 }
 
-/* Computes outputs from .. to-1 in runs of at most CHUNK columns with the same outer index. */
+/* Outputs from .. to-1, in runs of at most CHUNK columns with the same outer index. */
 typedef void column_kernel(const whole *w, const float *x, float *y, size_t columns);
 
 static ls_status for_runs(const whole *w, const ls_kernel_call *call, column_kernel *reduce)
@@ -87,8 +87,8 @@ static void sum_columns(const whole *w, const float *x, float *y, size_t columns
     simd->f64_to_f32(y, total, columns);
 }
 
-/* Returns the largest or smallest of a contiguous run: combines its chunks elementwise, then
- * reduces within one. The first of equal values wins, which matters only for +0 and -0. */
+/* Combines the chunks of a contiguous run elementwise, then reduces within one. The first of equal
+ * values wins, which matters only for +0 and -0. */
 static float extreme_of_run(const whole *w, const float *x, bool largest)
 {
     ls_simd_binary *better = largest ? w->base.cpu->simd->maximum : w->base.cpu->simd->minimum;
@@ -142,7 +142,7 @@ static ls_status run_min(ls_kernel *kernel, const ls_kernel_call *call)
     return for_runs((const whole *)kernel, call, min_columns);
 }
 
-/* Requires that the reduced axes are adjacent, sizes are known and nothing is empty. */
+/* The reduced axes must be adjacent, sizes known and nothing empty. */
 static bool split_axes(whole *w, const ls_tensor *node)
 {
     const ls_shape *x = &node->in[0]->shape;

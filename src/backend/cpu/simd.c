@@ -1,4 +1,4 @@
-/* Selects the table of vectorized kernels, and code that all tables share. */
+/* Selects the table of vectorized kernels. */
 #include "backend/cpu/simd.h"
 
 #include <math.h>

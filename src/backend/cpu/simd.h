@@ -1,15 +1,13 @@
-/* Our vectorized CPU kernels on plain arrays: single-threaded, no allocation, cannot fail.
+/* Vectorized CPU kernels on plain arrays: single-threaded, no allocation, cannot fail.
  *
- * The same source (simd.inc) is compiled for several instruction sets; each gives one table of
- * functions. All tables give the same bits: the code fixes the order of every sum independently of
- * the vector width (per channel: pixel after pixel; along contiguous elements: 16 interleaved
- * partial sums, joined by a fixed tree). Operations are not contracted, subnormals are kept. Only
- * payload and sign of a NaN may differ.
+ * The same source (simd.inc) is compiled for several instruction sets into one table each, all with
+ * the same bits: the order of every sum is independent of the vector width (per channel: pixel
+ * after pixel; along contiguous elements: 16 interleaved partial sums, joined by a fixed tree).
+ * Operations are not contracted, subnormals are kept. Only payload and sign of a NaN may differ.
  *
- * Arrays are contiguous float32 unless noted; images are channels-last. `n` counts elements. An
- * output may be the same array as an input of the same shape, unless the comment says "apart";
- * other overlaps are not allowed. Any count may be 0; then nothing is read. Arrays need only the
- * alignment of their elements (64 bytes is fastest). */
+ * Arrays are contiguous float32, aligned to their elements, unless noted; images are channels-last.
+ * `n` counts elements; any count may be 0. An output may be an input of the same shape unless the
+ * comment says "apart"; other overlaps are not allowed. */
 #ifndef LS_BACKEND_CPU_SIMD_H
 #define LS_BACKEND_CPU_SIMD_H
 
@@ -52,7 +50,7 @@ typedef struct ls_simd {
     void (*clip)(float *dst, const float *x, float low, float high, size_t n);             /* NaN is kept */
     void (*relu_grad)(float *dst, const float *dy, const float *x, float slope, size_t n); /* x > 0 ? dy : slope * dy */
 
-    /* The same row for all rows: x [rows,cols], row [cols]. */
+    /* One row for all rows: x [rows,cols], row [cols]. */
     ls_simd_with_row *add_row, *mul_row;
 
     /* ---- Casts; u8_to_f32 also multiplies by `scale` (1: plain cast) ---- */
@@ -69,16 +67,15 @@ typedef struct ls_simd {
     float (*largest)(const float *x, size_t n); /* largest magnitude; NaN if there is one */
 
     /* Sum of squares in f64: 16 interleaved partial sums per 4,096 elements; these blocks are added
-     * in index order. Splitting a vector at multiples of 4,096 and adding the parts in order gives
-     * the same bits. */
+     * in order. A vector may therefore be split at multiples of 4,096. */
     double (*sum_squares)(const float *x, size_t n);
     double (*sum_wide)(const float *x, size_t n); /* sum_squares without squaring */
 
     /* ---- Tree of lanes: dst[i] = T[0,lanes) of lane[.][i] for from <= i < to ----
      * T[a,b) is the lane's own value if b-a is 1, else T[a,a+k) + T[a+k,b), where k is the largest
      * power of two below b-a. A NULL lane has no value; if all are NULL, dst becomes 0. dst may be
-     * one of the lanes. Returns the range of all results (f64: never safe; i64: always safe). At
-     * most LS_MAX_LANES (plan.h) lanes. */
+     * a lane. Returns the range of all results (f64: never safe; i64: always safe). At most
+     * LS_MAX_LANES (plan.h) lanes. */
     ls_range (*join_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
     ls_range (*join_f64)(double *dst, const double *const *lane, int lanes, size_t from, size_t to);
     /* wraps around */
@@ -88,14 +85,13 @@ typedef struct ls_simd {
     ls_range (*join_min_f32)(float *dst, const float *const *lane, int lanes, size_t from, size_t to);
 
     /* ---- Sums over positions of a block or part (backend/blocks.h), x [positions,channels] ----
-     * Each channel is a chain, position after position, that continues from the value in `to`. */
-    /* to [blocks,channels]: sums of 1 to 4 consecutive blocks of x with positions[i] positions
-     * each */
+     * Each channel is a chain that continues from `to`. */
+    /* to [blocks,channels]: sums of 1 to 4 consecutive blocks of positions[i] positions each */
     void (*channel_sum)(float *to, const float *x, const size_t *positions, size_t blocks, size_t channels);
     /* to [2,channels]: sums and sums of squares, in f64 */
     void (*moments)(double *to, const float *x, size_t positions, size_t channels);
-    /* dst [n,channels]: sum over the pixels of x [n,pixels,channels] in f64, pixel after pixel;
-     * with one channel, like sum_wide */
+    /* dst [n,channels]: sum over x [n,pixels,channels] in f64, pixel after pixel; with one channel,
+     * like sum_wide */
     void (*spatial_sum)(float *dst, const float *x, size_t n, size_t pixels, size_t channels);
     /* dst [n,pixels,channels] = dy [n,channels]; apart */
     void (*spread)(float *dst, const float *dy, size_t n, size_t pixels, size_t channels);
@@ -107,25 +103,24 @@ typedef struct ls_simd {
     /* y + residual, then the optional ReLU */
     void (*batch_norm_add)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
                            const float *residual, size_t pixels, size_t channels, bool relu);
-    /* If a ReLU follows the norm, counts dy only where the ReLU's output is above 0. That output is
-     * y if given; otherwise, if beta is given, (x - mean) * scale + beta (scale is given with
-     * beta). to [2,channels], like `moments` but in f32: sums of dy and of dy * ((x - mean) *
-     * inv). */
+    /* If a ReLU follows the norm, counts dy only where its output is above 0: y if given;
+     * otherwise, if beta (with scale) is given, (x - mean) * scale + beta. to [2,channels], like
+     * `moments` but in f32: sums of dy and of dy * ((x - mean) * inv). */
     void (*batch_norm_grad_moments)(float *to, const float *dy, const float *x, const float *mean, const float *inv,
                                     const float *scale, const float *beta, const float *y, size_t positions,
                                     size_t channels);
     /* dst = scale * (dy - (g0 + (x - mean) * inv * g1)). g0 and g1 are the sums above divided by
-     * the number of elements per channel in the whole batch. */
+     * the elements per channel in the whole batch. */
     void (*batch_norm_grad_input)(float *dst, const float *dy, const float *x, const float *mean, const float *inv,
                                   const float *scale, const float *beta, const float *y, const float *g0,
                                   const float *g1, size_t pixels, size_t channels);
-    /* dst = (y > 0 ? dy : 0) + other; dst may be one of the inputs */
+    /* dst = (y > 0 ? dy : 0) + other */
     void (*relu_grad_add)(float *dst, const float *dy, const float *y, const float *other, size_t n);
 
     /* ---- Pooling; outputs apart from inputs ----
      * Maximum: NaN wins; the first of equal values in row-major order; padding never wins. relu:
      * dst = relu(maximum), and the gradient passes only where the maximum is > 0. Gradients are
-     * written completely, including zeros. */
+     * written completely. */
     void (*max_pool2d)(float *y, const float *x, const ls_simd_pool *pool, bool relu);
     void (*max_pool2d_grad)(float *dx, const float *x, const float *dy, const ls_simd_pool *pool, bool relu);
     void (*average_pool2d)(float *y, const float *x, const ls_simd_pool *pool);
@@ -134,32 +129,29 @@ typedef struct ls_simd {
     /* ---- Softmax over rows of `cols` ---- */
     void (*softmax_rows)(float *dst, const float *x, size_t rows, size_t cols);
     void (*log_softmax_rows)(float *dst, const float *x, size_t rows, size_t cols);
-    /* Computes loss [rows] and gradient [rows,cols] = (softmax - one_hot) * weight[row]; either may
-     * be NULL. Labels are LS_U8, LS_I32 or LS_I64; weight NULL: 1. Returns the first row whose
-     * label is outside 0..cols-1 (the outputs are then invalid), or -1. */
+    /* loss [rows] and gradient [rows,cols] = (softmax - one_hot) * weight[row]; either may be NULL.
+     * Labels are LS_U8, LS_I32 or LS_I64; weight NULL: 1. Returns the first row whose label is
+     * outside 0..cols-1 (outputs are then invalid), or -1. */
     int64_t (*sparse_cross_entropy)(float *loss, float *grad, const float *logits, const void *labels, ls_dtype kind,
                                     const float *weight, size_t rows, size_t cols);
 
     /* ---- Random: same bits as the reference kernels; x, dst [samples,per_sample] ----
-     * The samples are first_sample, first_sample + 1, ... of the batch; a whole tensor is sample
-     * 0. */
+     * Samples first_sample, first_sample + 1, ... of the batch; a whole tensor is sample 0. */
     void (*dropout)(float *dst, const float *x, ls_philox_key key, uint64_t run, uint32_t first_sample, size_t samples,
                     size_t per_sample, float rate);
 
     /* ---- Optimizer, in place on elements from .. to-1: same bits as the reference kernel ----
      * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with
-     * momentum, m; Adagrad a. Returns whether everything written, including slots, is
-     * LS_RANGE_SAFE. */
+     * momentum, m; Adagrad a. Returns whether everything written is LS_RANGE_SAFE. */
     bool (*update)(ls_apply_rule rule, float *w, const float *g, float *slot0, float *slot1, size_t from, size_t to,
                    const ls_ref_update_f32 *params);
 } ls_simd;
 
-/* Returns the best table that this CPU and system can run. The environment variable LOCKSTEP_ISA =
- * base, avx2 or avx512 can lower it. Other values, and ones that this CPU cannot run, are ignored
- * here; ls_check_environment rejects them. */
+/* The best table that this CPU and system can run, or the lower one of LOCKSTEP_ISA (base, avx2,
+ * avx512). Ignores other values, which ls_check_environment rejects. */
 const ls_simd *ls_simd_choose(void);
 
-/* Returns the table of that name; NULL if it does not exist or this CPU cannot run it. */
+/* NULL if it does not exist or this CPU cannot run it. */
 const ls_simd *ls_simd_named(const char *name);
 
 #endif

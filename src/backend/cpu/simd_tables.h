@@ -1,4 +1,4 @@
-/* The tables, one per instruction set. Use ls_simd_named, which checks what this CPU can run. */
+/* One table per instruction set. ls_simd_named checks what this CPU can run. */
 #ifndef LS_BACKEND_CPU_SIMD_TABLES_H
 #define LS_BACKEND_CPU_SIMD_TABLES_H
 

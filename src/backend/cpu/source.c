@@ -37,7 +37,7 @@ void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const 
     return kernel;
 }
 
-/* Fused kernels exist only for float32 and if a maker accepts the group. */
+/* Only for float32 and if a maker accepts the group. */
 static bool can_fuse(void *backend, const ls_group *group)
 {
     const ls_cpu *cpu = backend;
@@ -62,7 +62,7 @@ static bool can_fuse(void *backend, const ls_group *group)
     }
 }
 
-/* Logs each op that has no kernel here once. Several graphs may be planned concurrently. */
+/* Logs each op without a kernel once. Graphs may be planned concurrently. */
 static void announce(ls_cpu *cpu, const ls_tensor *node)
 {
     uint64_t bit = (uint64_t)1 << (node->op % 64);

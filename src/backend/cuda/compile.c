@@ -1,5 +1,4 @@
-/* Compiles kernels with NVRTC. Nothing is contracted, approximated or flushed to zero
- * (docs/bits.md). */
+/* Compiles with NVRTC. Nothing is contracted, approximated or flushed to zero (docs/bits.md). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,7 +7,7 @@
 #define MOST_LOG   ((size_t)64 << 20) /* bytes */
 #define MOST_ARCHS 128
 
-/* Fails with the first message of the compiler. */
+/* Fails with the compiler's first message. */
 static ls_status compiler_failed(const ls_nvrtc *nvrtc, ls_nvrtc_program program, const char *name, const char *target,
                                  int error)
 {
@@ -22,7 +21,7 @@ static ls_status compiler_failed(const ls_nvrtc *nvrtc, ls_nvrtc_program program
                    said);
 }
 
-/* Returns the compiler's output: machine code, or PTX that the driver translates (text). */
+/* Machine code, or PTX that the driver translates (text). */
 static ls_status take_made(const ls_nvrtc *nvrtc, ls_nvrtc_program program, bool text, const char *name, void **out,
                            size_t *size)
 {

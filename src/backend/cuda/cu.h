@@ -1,7 +1,6 @@
-/* Declarations of what this library uses of the CUDA driver, NVRTC, NCCL, cuBLAS and cuDNN, so that
- * building needs neither headers nor libraries of CUDA. library.c loads them at run time.
- * test_cuda.c and test_cuda_headers.c of tests/backend compare the declarations with the toolkit's
- * headers if they are installed. */
+/* What this library uses of the CUDA driver, NVRTC, NCCL, cuBLAS and cuDNN, declared here so that
+ * building needs nothing of CUDA; library.c loads them at run time. tests/backend/test_cuda.c and
+ * tests/backend/test_cuda_headers.c compare with the toolkit's headers if they are installed. */
 #ifndef LS_BACKEND_CUDA_CU_H
 #define LS_BACKEND_CUDA_CU_H
 
@@ -64,7 +63,7 @@ enum {
     LS_CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 = 1,
 };
 
-/* Name, symbol, arguments: one row per function used. All return an int, 0 on success. */
+/* One row per function: name, symbol, arguments. All return an int, 0 on success. */
 #define LS_CU_FUNCTIONS(F)                                                                                             \
     F(Init, "cuInit", (unsigned))                                                                                      \
     F(DriverGetVersion, "cuDriverGetVersion", (int *))                                                                 \

@@ -1,7 +1,7 @@
-/* A CUDA device: the driver functions that backend/gpu/driver.h needs, and the table of the
- * backend. It uses the device's primary context, shared with other users of CUDA in the process,
- * and its own stream. The context is current in a thread only during a call, so programs that use
- * CUDA themselves keep theirs. */
+/* The driver functions that backend/gpu/driver.h needs, and the table of the backend. A device uses
+ * its primary context, shared with other users of CUDA in the process, and its own stream. The
+ * context is current in a thread only during a call, so programs that use CUDA themselves keep
+ * theirs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 typedef ls_cuda_opened device;
 
-/* A module, and the binary it was loaded from until that is on disk. */
+/* The binary is kept until it is on disk. */
 typedef struct program {
     ls_cu_module module;
     void *cubin;
@@ -36,7 +36,7 @@ static ls_status failed(const device *d, const char *what, int error)
             return failed(d, what, cu_error_);                                                                         \
     } while (0)
 
-/* The driver represents memory as a number, backends as a pointer. */
+/* Memory is a number for the driver, a pointer for backends. */
 static ls_cu_memory at(void *memory, size_t offset)
 {
     return (ls_cu_memory)(uintptr_t)memory + offset;
@@ -75,7 +75,7 @@ static void cu_free(void *device_, void *memory)
     (void)ignored;
 }
 
-/* Pinned memory: the device reads it while the host continues. */
+/* Pinned: the device reads it while the host continues. */
 static void *cu_host_alloc(void *device_, size_t bytes)
 {
     device *d = device_;
@@ -112,7 +112,7 @@ static int write_and_record(device *d, ls_cu_memory to, const void *from, size_t
     if (error == LS_CUDA_SUCCESS)
         error = d->cu->EventRecord(*event, d->stream);
     if (error != LS_CUDA_SUCCESS) {
-        d->cu->StreamSynchronize(d->stream); /* wait until started copies no longer read it */
+        d->cu->StreamSynchronize(d->stream); /* started copies may still read it */
         d->cu->EventDestroy(*event);
     }
     return error;
@@ -142,8 +142,8 @@ static ls_status cu_read(void *device_, void *memory, size_t offset, void *to, s
     return LS_OK;
 }
 
-/* Enables direct access, once per pair of devices. Without hardware support the driver copies
- * through the host. */
+/* Direct access, once per pair of devices. Without hardware support the driver copies through the
+ * host. */
 static void reach(device *d, const device *other)
 {
     int can = 0, ignored;
@@ -354,6 +354,6 @@ static ls_status cuda_open(void *user, int number, void **out)
 
 const ls_backend ls_cuda_backend = { TABLE };
 
-/* The same devices with the kernels of cuBLAS and cuDNN. */
+/* The same devices with kernels of cuBLAS and cuDNN. */
 static char vendor[1];
 const ls_backend ls_cuda_vendor_backend = { TABLE, .user = vendor };

@@ -1,8 +1,8 @@
-/* Loads the driver (libcuda) and NVRTC at run time and lists the devices. A machine without them
- * has no devices, which is not an error. Loads NCCL if there are two or more devices, and cuBLAS
- * and cuDNN if a context requests their kernels.
+/* Loads the driver (libcuda) and NVRTC at run time and lists the devices; a machine without them
+ * has none. Loads NCCL for two or more devices, and cuBLAS and cuDNN if a context requests their
+ * kernels.
  *
- * LOCKSTEP_CUDA_PATH: colon-separated folders that are searched before the system's. */
+ * LOCKSTEP_CUDA_PATH: colon-separated folders that are searched first. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,8 +31,8 @@ const char *ls_cuda_error(const ls_cu *cu, int error, char text[96])
 /* ---- Loading ---- */
 
 /* Loads one of these files from the first folder that has one: those of LOCKSTEP_CUDA_PATH, the
- * system's, the toolkit's default. It is never unloaded, because drivers do not support that well.
- * path: the file loaded; why: the system's error for the first file if none is found. */
+ * system's, the toolkit's default. Never unloads it, because drivers do not support that well. why:
+ * the system's error for the first file if none is found. */
 static void *load_library(const char *const *files, int count, char path[256], char why[256])
 {
     char folders[1024];
@@ -74,8 +74,7 @@ static bool load_driver(ls_cu *out)
     return !missing;
 }
 
-/* Prefers the driver's own version, because an older driver may reject the output of a newer
- * NVRTC. */
+/* Prefers the driver's own version, because an older driver may reject a newer NVRTC's output. */
 bool ls_cuda_load_compiler(int driver, ls_nvrtc *out, char path[256], char why[256])
 {
     char own[32];
@@ -91,7 +90,7 @@ bool ls_cuda_load_compiler(int driver, ls_nvrtc *out, char path[256], char why[2
     return !missing;
 }
 
-/* Needed for two or more devices; without it they copy from each other. */
+/* Without it, devices copy from each other. */
 static void load_nccl(void)
 {
     ls_nccl *out = &found.nccl;
@@ -121,7 +120,7 @@ static int read_version(int (*property)(ls_cu_enum, int *), int out[3])
     return error;
 }
 
-/* Loads the driver's version or an older one; the driver would reject a newer one. */
+/* The driver's version or an older one; the driver would reject a newer one. */
 static void load_cublas(void)
 {
     ls_cublas *out = &vendor.cublas;
@@ -245,7 +244,7 @@ static void look(void)
     count = count < MOST_DEVICES ? count : MOST_DEVICES;
     found.devices = calloc((size_t)count, sizeof(*found.devices));
     for (int i = 0; found.devices && i < count && describe(&found.devices[i], i); i++)
-        found.count++; /* stop at the first failure, so that numbers are the driver's */
+        found.count++; /* numbers are the driver's, so stop at the first failure */
     if (found.count > 1)
         load_nccl();
     if (found.count == 0)

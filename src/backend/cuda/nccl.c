@@ -1,9 +1,9 @@
 /* Moves joins between CUDA devices by NCCL: sends, receives and all-gathers of bytes in one group.
- * NCCL does no additions, so the order of sums stays ours. One thread makes the calls for all
- * devices of a group, which belong to this process.
+ * NCCL does no additions, so the order of sums stays ours. One thread calls for all devices of a
+ * group, which belong to this process.
  *
- * If a device fails, the others hang inside NCCL. Therefore the wait polls every stream and
- * communicator, and aborts all of them if one has failed. */
+ * If a device fails, the others hang inside NCCL. So the wait polls every stream and communicator
+ * and aborts all if one has failed. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 
 #include "backend/cuda/cuda.h"
 
-#define MOST 64 /* maximum devices of a group */
+#define MOST 64 /* devices of a group */
 
-/* Devices with one communicator each, ordered by device number, which is the order of ranks. */
+/* One communicator per device, by device number, which is the order of ranks. */
 typedef struct clique {
     struct clique *next;
     int count;
@@ -21,17 +21,17 @@ typedef struct clique {
     ls_nccl_comm comms[MOST];
 } clique;
 
-/* The devices of a list of transfers, by rank. */
+/* Devices of a list, by rank. */
 typedef struct group {
     int count;
     const ls_cuda_opened *devices[MOST];
     clique *clique;
 } group;
 
-/* Protects all below: one thread at a time may use a communicator. */
+/* One thread at a time may use a communicator. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static clique *cliques;
-static bool refused; /* creating communicators failed: do not try again */
+static bool refused; /* communicators failed: do not try again */
 
 static ls_status failed(const ls_cuda_opened *d, const char *what, int error)
 {
@@ -48,8 +48,8 @@ static int rank_of(const group *g, const ls_cuda_opened *d)
     return rank;
 }
 
-/* Inserts a device in order of its number. Returns false if there are too many, or if it is a
- * second handle of the same GPU, which NCCL does not support. */
+/* By number. Returns false if there are too many, or for a second handle of the same GPU, which
+ * NCCL does not support. */
 static bool add_device(group *g, const ls_cuda_opened *d)
 {
     int at = 0;
@@ -73,7 +73,7 @@ static bool is_of(const clique *c, const group *g)
     return same;
 }
 
-/* Returns the group's communicators, created on first use. NULL: not available. */
+/* Created on first use. NULL: not available. */
 static clique *find_clique(const group *g)
 {
     const ls_nccl *nccl = &ls_cuda_get()->nccl;
@@ -96,7 +96,7 @@ static clique *find_clique(const group *g)
     return made;
 }
 
-/* aborts: work may still be waiting in the communicators. */
+/* aborts: work may still wait in the communicators. */
 static void drop(clique **at, bool aborts)
 {
     const ls_nccl *nccl = &ls_cuda_get()->nccl;
@@ -129,9 +129,9 @@ static char *at(ls_memory_place place)
     return (char *)place.memory + place.offset;
 }
 
-/* Returns how many transfers from here on form an all-gather, or 0: each device sends a part of the
- * same size to all others; everywhere the parts are consecutive in the order of ranks, and each
- * device's own part is already in place. */
+/* How many transfers from here on form an all-gather, or 0: each device sends a part of the same
+ * size to all others; everywhere the parts are consecutive in the order of ranks, and each device's
+ * own part is in place. */
 static int count_gathered(const group *g, const ls_transfer *list, int count)
 {
     int parts = g->count * (g->count - 1);
@@ -201,7 +201,7 @@ static int ask_stream(const ls_cuda_opened *d)
     return error;
 }
 
-/* Waits until all streams are done or something has failed. */
+/* Until all streams are done or something has failed. */
 static ls_status wait_for(const group *g)
 {
     const ls_nccl *nccl = &ls_cuda_get()->nccl;

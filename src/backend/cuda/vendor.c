@@ -1,24 +1,23 @@
-/* Matrix products by cuBLAS and convolutions by cuDNN: an optional set of kernels with different
- * bits. Uses only what gives the same bits every time on one kind of GPU: cuBLAS without atomics
- * and TF32 and with a workspace of fixed size; cuDNN's algorithms that add in a fixed order,
- * without TF32.
+/* Matrix products by cuBLAS and convolutions by cuDNN: optional kernels with different bits, which
+ * are the same every time on one kind of GPU: cuBLAS without atomics and TF32, with a workspace of
+ * fixed size; cuDNN's algorithms that add in a fixed order, without TF32.
  *
- * A device has one handle of each library for its stream. The cuDNN descriptors of a convolution
- * are created when a plan first asks for it, and kept until the device is closed. */
+ * A device has one handle of each library. The descriptors of a convolution are created when a plan
+ * first asks for it, and kept until the device is closed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
 
-#define WORKSPACE       ((size_t)4 << 20)  /* bytes for cuBLAS, as NVIDIA recommends */
-#define LARGE_WORKSPACE ((size_t)32 << 20) /* bytes for cuBLAS from sm_90 on */
+#define WORKSPACE       ((size_t)4 << 20)  /* for cuBLAS, as NVIDIA recommends */
+#define LARGE_WORKSPACE ((size_t)32 << 20) /* from sm_90 on */
 #define BUCKETS         256
 
 /* cuDNN's descriptors and algorithm of a convolution. */
 typedef struct convolution {
     struct convolution *next;
-    ls_gpu_call call; /* its workspace is what the algorithm needs */
+    ls_gpu_call call; /* with the workspace that the algorithm needs */
     ls_cu_enum algorithm;
     bool can;
     ls_cudnn_tensor x, y;
@@ -45,7 +44,7 @@ static ls_status cudnn_failed(const ls_cuda_opened *d, const char *what, int err
     return ls_fail(LS_ERR_DEVICE, "%s: cuDNN: %s: error %d", d->what->name, what, error);
 }
 
-/* Makes a call with the device's context as the thread's current context. */
+/* Calls with the device's context as the thread's current one. */
 #define VENDOR_TRY(d, failed, doing, call)                                                                             \
     do {                                                                                                               \
         char why_[96];                                                                                                 \
@@ -204,8 +203,7 @@ static int describe(const ls_cudnn *n, convolution *c)
     return n->SetMath(c->how, LS_CUDNN_FMA_MATH);
 }
 
-/* Algorithms that add in a fixed order, in order of preference. cuDNN's others are FFT and
- * Winograd, which need even larger workspaces. */
+/* Those that add in a fixed order, by preference. FFT and Winograd need even larger workspaces. */
 static const struct {
     int count;
     ls_cu_enum list[2];
@@ -235,7 +233,7 @@ static bool is_unsupported(const ls_vendor *v, int error)
     return v->libraries->cudnn_version[0] >= 9 ? error / 1000 == LS_CUDNN_STATUS_NOT_SUPPORTED / 1000 : error == 9;
 }
 
-/* Chooses the first algorithm that cuDNN supports and whose workspace is not too large. */
+/* The first that cuDNN supports with a workspace that is not too large. */
 static int choose_algorithm(const ls_vendor *v, convolution *c)
 {
     size_t most = c->call.workspace, bytes = 0;
@@ -337,7 +335,7 @@ static int multiply(const ls_vendor *v, const ls_gpu_matrices *m, const float *a
                                       a_row, &beta, out, (int)m->n);
 }
 
-/* Multiplies one matrix for each index of the last leading axis. */
+/* One matrix for each index of the last leading axis. */
 static int multiply_each(const ls_vendor *v, const ls_gpu_matrices *m, const float *a, const float *b, float *out)
 {
     static const float one = 1, zero = 0;

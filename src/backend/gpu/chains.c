@@ -1,7 +1,7 @@
-/* Chains: consecutive elementwise steps of a program become one kernel, and values that only they
- * read are never stored. The kernel's source is generated here from the functions of chain.cl, so
- * each number is computed as by its own kernel. A step's output may reuse the memory of an earlier
- * value of the task; a chain that would overwrite a value it still reads is not built. */
+/* Chains: consecutive elementwise steps become one kernel, and values that only they read are never
+ * stored. Its source is generated from the functions of chain.cl, so each number is computed as by
+ * its own kernel. A step's output may reuse the memory of an earlier value; a chain that would
+ * overwrite a value it still reads is not built. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const char *const names[] = {
 #undef NAME
 };
 
-/* Index of the function of chain.cl that computes a node; -1: none. */
+/* Function of chain.cl; -1: none. */
 static int function_of(const ls_tensor *node)
 {
     const char *op = ls_tensor_op(node);
@@ -36,7 +36,7 @@ static bool is_same_shape(const ls_tensor *a, const ls_tensor *b)
            memcmp(a->shape.dims, b->shape.dims, (size_t)a->shape.rank * sizeof(a->shape.dims[0])) == 0;
 }
 
-/* Whether the node has the output's shape, or repeats along the output's first axes. */
+/* The node has the output's shape, or repeats along its first axes. */
 static bool is_operand(const ls_tensor *node, const ls_tensor *out)
 {
     int skip = out->shape.rank - node->shape.rank, first = 0;
@@ -52,8 +52,8 @@ static bool is_operand(const ls_tensor *node, const ls_tensor *out)
     return true;
 }
 
-/* Whether a step outside the chain reads the value. Compares memory places, because a step may read
- * it under another name (a reshape) or in place of an equal value. */
+/* Whether a step outside the chain reads the value. Compares places, because a step may read it
+ * under another name (a reshape). */
 static bool is_wanted(const ls_program *program, const ls_gpu_chain_steps *c, int step)
 {
     const ls_program_slot *out = &program->steps[step].out;
@@ -65,12 +65,12 @@ static bool is_wanted(const ls_program *program, const ls_gpu_chain_steps *c, in
             if (later->in[k].room == out->room && later->in[k].offset == out->offset)
                 return true;
         if (later->out.room == out->room && later->out.offset == out->offset)
-            return false; /* overwritten by another value from here on */
+            return false; /* overwritten from here on */
     }
     return false;
 }
 
-/* Number of a value among the inputs and steps of the chain; -1: not in it. */
+/* Number among the inputs and steps of the chain; -1: not in it. */
 static int value_of(const ls_program *program, const ls_gpu_chain_steps *c, int steps, const ls_tensor *node)
 {
     for (int k = 0; k < steps; k++)
@@ -82,7 +82,7 @@ static int value_of(const ls_program *program, const ls_gpu_chain_steps *c, int 
     return -1;
 }
 
-/* Adds the next step to the chain. Returns false if it does not belong to it. */
+/* Returns false if the step does not belong to the chain. */
 static bool add_step(const ls_program *program, ls_gpu_chain_steps *c)
 {
     int number = c->first + c->count, inputs = c->inputs;
@@ -113,7 +113,7 @@ static bool add_step(const ls_program *program, ls_gpu_chain_steps *c)
     return inside;
 }
 
-/* Finds the values to store. Returns false if there are not enough places. */
+/* Returns false if there are not enough places for the values to store. */
 static bool find_outputs(const ls_program *program, ls_gpu_chain_steps *c)
 {
     c->outputs = 0;
@@ -126,8 +126,7 @@ static bool find_outputs(const ls_program *program, ls_gpu_chain_steps *c)
     return c->outputs > 0;
 }
 
-/* Checks that no output overwrites an input. Exactly the same place is allowed: it is read before
- * it is written. */
+/* No output may overwrite an input. The same place is allowed: it is read before it is written. */
 static bool is_safe(const ls_program *program, const ls_gpu_chain_steps *c)
 {
     for (int o = 0; o < c->outputs; o++)
@@ -147,7 +146,6 @@ static bool is_safe(const ls_program *program, const ls_gpu_chain_steps *c)
     return true;
 }
 
-/* Builds the chain of at most `most` steps that begins at a step. */
 static bool make_chain(const ls_program *program, int first, int most, ls_gpu_chain_steps *c)
 {
     *c = (ls_gpu_chain_steps){ .first = first };
@@ -174,8 +172,7 @@ static void write_text(ls_gpu_chain_steps *c, ls_text *text)
     ls_text_put(text, "}\n");
 }
 
-/* Derives the kernel's name from all that its source depends on: functions and operands of each
- * step. */
+/* From all that the source depends on: functions and operands of each step. */
 static void write_name(ls_gpu_chain_steps *c)
 {
     uint64_t hash = 14695981039346656037u;
@@ -211,15 +208,14 @@ static size_t bytes_of(const ls_program *program, const ls_program_slot *slot)
     return slot->unit * (size_t)(slot->per_sample ? program->samples : 1);
 }
 
-/* Whether the two slots share no byte. */
 static bool lie_apart(const ls_program *program, const ls_program_slot *a, const ls_program_slot *b)
 {
     return a->room != b->room || a->offset + bytes_of(program, a) <= b->offset ||
            b->offset + bytes_of(program, b) <= a->offset;
 }
 
-/* Whether no other step reads the results of the steps before the last, and the last does not
- * overwrite inputs of the first. */
+/* No other step reads the results before the last, and the last does not overwrite inputs of the
+ * first. */
 static bool is_whole(const ls_program *program, const ls_gpu_chain_steps *c)
 {
     const ls_program_step *first = &program->steps[c->first], *last = first + c->count - 1;
@@ -234,7 +230,7 @@ static bool is_whole(const ls_program *program, const ls_gpu_chain_steps *c)
     return !c->biased || lie_apart(program, &first[1].in[c->bias], &last->out);
 }
 
-/* Which input of `add` is a bias: one number for each element of the last axis of the other input,
+/* Input of `add` that is a bias: one number for each element of the last axis of the other input,
  * `of`; -1: none. */
 static int bias_of(const ls_tensor *add, const ls_tensor *of)
 {
@@ -252,8 +248,7 @@ static int bias_of(const ls_tensor *add, const ls_tensor *of)
     return other;
 }
 
-/* Whether `next` is the ReLU gradient (slope 0) after the gradient of a max pool of the same
- * values. */
+/* ReLU gradient (slope 0) after the gradient of a max pool of the same values. */
 static bool is_rectified_pool(const ls_program_step *pool, const ls_program_step *next)
 {
     return pool->node->op == LS_OP_max_pool2d_grad && next->node->op == LS_OP_relu_grad &&

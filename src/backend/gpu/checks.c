@@ -39,14 +39,14 @@ static bool is_real(const ls_finite_call *call)
     return (call->dtype == LS_F32 || call->dtype == LS_F64) && call->count > 0;
 }
 
-/* Number of work items that check a value; each writes one flag. */
+/* Work items that check a value, with one flag each. */
 static size_t flags_of(const ls_finite_call *call)
 {
     int64_t wanted = (call->count + 63) / 64;
     return is_real(call) ? (size_t)(wanted < LS_GPU_FLAGS ? wanted : LS_GPU_FLAGS) : 0;
 }
 
-/* Checks values whose flags fit together. Values in the same memory share one launch. */
+/* Values in the same memory share one launch. */
 static ls_status record_checks(device *d, const ls_finite_call *list, int count)
 {
     size_t at = FLAGS_AT;

@@ -1,4 +1,4 @@
-/* A device that runs the kernels of this folder, as a backend (lockstep/backend.h). */
+/* A device with the kernels of this folder, as a backend (lockstep/backend.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ ls_status ls_gpu_copy_from(void *to_device, void *to, size_t to_offset, void *fr
 {
     device *d = to_device, *other = from_device;
     stage *s;
-    LS_TRY(ls_gpu_send_waiting(d)); /* the other device's queue is already done */
+    LS_TRY(ls_gpu_send_waiting(d)); /* the other queue is done */
     if (!d->driver->reaches || d->driver->reaches(d->own_device, other->own_device))
         return d->driver->copy(d->own_device, to, to_offset, other->own_device, from, from_offset, bytes);
     LS_TRY(ls_gpu_next_stage(d, bytes, &s));

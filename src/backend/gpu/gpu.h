@@ -1,10 +1,8 @@
-/* Code that all devices with the kernels of src/backend/gpu share: the kernels' source, and the
- * lowering of a program's steps to kernel launches. A backend compiles modules and executes the
- * launches in order.
+/* What all devices with the kernels of src/backend/gpu share: the kernels' source, and the lowering
+ * of a program's steps to launches, which a backend executes in order.
  *
  * Results have the bits of docs/bits.md for all tile shapes and work group sizes: sums are split
- * only at the blocks of that page; partial sums are stored and a second kernel adds them in
- * order. */
+ * only at the blocks of that page; a second kernel adds the partial sums in order. */
 #ifndef LS_BACKEND_GPU_GPU_H
 #define LS_BACKEND_GPU_GPU_H
 
@@ -17,7 +15,7 @@ typedef uint64_t u64;
 
 /* ---- Source ---- */
 
-/* Kernels are compiled module by module, when a plan first needs one. */
+/* Compiled when a plan first needs one. */
 typedef enum ls_gpu_module {
     LS_GPU_ELEMENTWISE,
     LS_GPU_MOVES,
@@ -28,18 +26,17 @@ typedef enum ls_gpu_module {
     LS_GPU_SOFTMAX,
     LS_GPU_RANDOM,
     LS_GPU_UPDATE,
-    LS_GPU_CHAINS, /* chain.cl; each chain is a separate module based on it */
-    /* Kernels from any module that most networks need: compiled at once, the other modules
-     * rarely. */
+    LS_GPU_CHAINS, /* chain.cl; each chain is a module based on it */
+    /* Kernels of any module that most networks need, compiled at once. */
     LS_GPU_COMMON,
-    LS_GPU_DEEPER, /* further kernels that many networks need */
+    LS_GPU_DEEPER, /* kernels that many networks need */
     LS_GPU_MODULES,
 } ls_gpu_module;
 
 const char *ls_gpu_module_name(ls_gpu_module module);
 
-/* Where to find a kernel: in LS_GPU_COMMON, LS_GPU_DEEPER or its own module; under its own name, or
- * as number `which` of the kernel `small`. */
+/* A kernel is in LS_GPU_COMMON, LS_GPU_DEEPER or its own module; under its own name, or as number
+ * `which` of `small`. */
 typedef struct ls_gpu_found {
     ls_gpu_module module;
     const char *name;
@@ -48,28 +45,28 @@ typedef struct ls_gpu_found {
 } ls_gpu_found;
 ls_gpu_found ls_gpu_find_kernel(const char *name, ls_gpu_module module);
 
-/* Returns the whole source of a module, prelude first. The caller frees it. NULL: no memory. */
+/* The whole source of a module, prelude first. The caller frees it. NULL: no memory. */
 char *ls_gpu_source(ls_gpu_module module);
 
-/* ls_gpu_source with texts before and after it. */
+/* With texts before and after it. */
 char *ls_gpu_source_with(ls_gpu_module module, const char *before, const char *behind);
 
 /* Tile shapes and work group sizes per kind of device. */
 typedef struct ls_gpu_tuning {
     const char *name;
-    int vector; /* columns of a product per work item: 1, 4, 8 or 16 */
-    int rows;   /* rows of a product per work item */
-    bool wide;  /* a work item may have two such vectors */
-    int group;  /* work items per work group */
-    int heavy;  /* the same for kernels with much work per item */
+    int vector; /* columns of a product per item: 1, 4, 8 or 16 */
+    int rows;   /* rows of a product per item */
+    bool wide;  /* two such vectors per item are possible */
+    int group;  /* items per work group */
+    int heavy;  /* the same with much work per item */
 } ls_gpu_tuning;
 
 extern const ls_gpu_tuning ls_gpu_tuning_cpu, ls_gpu_tuning_cpu_512, ls_gpu_tuning_gpu;
 
 /* ---- Calls of a vendor's library ----
- * A driver may have one (cuBLAS, cuDNN). Ops that it accepts become one library call per lane
- * instead of a kernel launch, for any number of lanes and devices, so that the bits do not depend
- * on these numbers. The bits differ from those of docs/bits.md. */
+ * A driver may have one (cuBLAS, cuDNN). Ops that it accepts become one library call per lane, so
+ * that the bits, which are not those of docs/bits.md, do not depend on the number of lanes and
+ * devices. */
 
 typedef enum ls_gpu_call_kind {
     LS_GPU_CALL_PRODUCT,          /* a, b, out */
@@ -78,15 +75,15 @@ typedef enum ls_gpu_call_kind {
     LS_GPU_CALL_CONV_GRAD_KERNEL, /* x, dy, gradient of the kernel */
 } ls_gpu_call_kind;
 
-/* Matrix products: a [m,k] (transposed: [k,m]) times b [k,n] ([n,k]) for each index of the leading
- * axes; array 0 of the walk is a, array 1 is b. sums: the output is the sum of all products. */
+/* a [m,k] (transposed: [k,m]) times b [k,n] ([n,k]) for each index of the leading axes; array 0 of
+ * the walk is a, 1 is b. sums: the output is the sum of all products. */
 typedef struct ls_gpu_matrices {
     i64 m, n, k, transpose_a, transpose_b, sums;
     ls_gpu_walk leading;
 } ls_gpu_matrices;
 
-/* Must be zeroed before it is filled in, because calls are compared bytewise. The workspace is an
- * additional place after the others. */
+/* Zeroed before it is filled in, because calls are compared bytewise. The workspace is the last
+ * place. */
 typedef struct ls_gpu_call {
     i64 kind; /* ls_gpu_call_kind */
     size_t workspace;
@@ -96,13 +93,12 @@ typedef struct ls_gpu_call {
     } of;
 } ls_gpu_call;
 
-/* Maximum workspace of a call in bytes on a device with this memory limit (0: none): 1 GiB, or the
- * largest power of two up to a quarter of the limit. It does not depend on what else is in memory,
- * because it decides the algorithms and so the bits. */
+/* Maximum workspace of a call in bytes under this memory limit (0: none): 1 GiB, or the largest
+ * power of two up to a quarter of the limit. Independent of what is in memory, because it decides
+ * the algorithms and so the bits. */
 size_t ls_gpu_workspace_limit(size_t limit);
 
-/* Asks whether the library accepts a call with a workspace no larger than call->workspace; if so,
- * sets the workspace it needs. */
+/* *can: the library accepts a call within call->workspace, which becomes what it needs. */
 typedef ls_status ls_gpu_asker(void *user, ls_gpu_call *call, bool *can);
 
 /* ---- Launches ---- */
@@ -112,62 +108,61 @@ typedef struct ls_gpu_launch {
     const char *kernel;
     ls_memory_place place[LS_GPU_PLACES];
     int places;
-    const void *numbers; /* parameter struct of calls.h */
+    const void *numbers; /* a struct of calls.h */
     size_t size;
-    int64_t items[2]; /* along the two axes of the grid */
+    int64_t items[2]; /* of the grid */
     bool heavy;       /* much work per item */
-    bool is_call;     /* library call instead of a kernel: `numbers` is an ls_gpu_call */
+    bool is_call;     /* `numbers` is an ls_gpu_call */
 } ls_gpu_launch;
 
 typedef ls_status ls_gpu_launcher(void *user, const ls_gpu_launch *launch);
 
 enum { LS_GPU_MADE_SWAPPED = 1, LS_GPU_MADE_KERNEL = 2 };
 
-/* Settings for lowering steps: to run them, or only to find out what they need. */
+/* For running steps, or only for finding out what they need. */
 typedef struct ls_gpu_lowering {
     const ls_gpu_tuning *tuning;
     ls_gpu_launcher *launch;
     ls_gpu_asker *ask; /* NULL: no library */
     void *user;
-    ls_memory_place scratch; /* at least the size that `needs` gave for as many samples */
-    size_t first_scratch;    /* offset of the first lane's scratch in the same memory */
-    ls_memory_place fault;   /* an ls_gpu_fault, zero before the first run */
-    size_t needs;            /* out: maximum bytes of scratch so far */
-    /* Workspace of the library, shared by all lanes because their calls run one after another. */
+    ls_memory_place scratch; /* at least what `needs` gave for as many samples */
+    size_t first_scratch;    /* first lane's scratch in the same memory */
+    ls_memory_place fault;   /* an ls_gpu_fault, zero at first */
+    size_t needs;            /* out: maximum bytes of scratch */
+    /* The library's workspace, shared by lanes because their calls run one after another. */
     ls_memory_place shared;
-    size_t shared_needs; /* out: maximum bytes of `shared` so far */
-    /* Maximum bytes of partial sums stored at once, over all lanes; does not affect the bits. */
+    size_t shared_needs; /* out: maximum bytes of `shared` */
+    /* Bytes of partial sums at once, over all lanes; does not affect the bits. */
     int64_t parts_limit;
-    size_t workspace_limit; /* maximum bytes of one call's workspace */
-    int lanes;              /* maximum lanes run together; each has its own scratch */
-    /* Results that earlier lanes computed for all lanes in this step (LS_GPU_MADE_...). NULL:
+    size_t workspace_limit; /* bytes of one call */
+    int lanes;              /* run together; each has its own scratch */
+    /* Results for all lanes that earlier lanes computed in this step (LS_GPU_MADE_...). NULL:
      * none. */
     unsigned *made;
-    int step;    /* index of the step being lowered */
+    int step;    /* being lowered */
     bool checks; /* out: the data may be invalid; check `fault` */
-    bool random; /* out: results depend on the number of the run */
+    bool random; /* out: depends on the number of the run */
 } ls_gpu_lowering;
 
-/* Whether there are kernels for a node. rounded: the device rounds float division and square root
- * correctly. */
+/* rounded: the device rounds float division and square root correctly. */
 bool ls_gpu_supports(const ls_tensor *node, bool rounded);
 
 ls_status ls_gpu_lower(ls_gpu_lowering *l, const ls_program_step *step, const ls_program_run *run);
 
-/* Launches for `join`, `join_lanes` and `finite` of a backend. The left operand of a join is
- * already at `to`. finite writes flag_count bytes to `flags`, at most LS_GPU_FLAGS; all are 0 if
- * all values are finite. */
+/* Launches of a backend's `join`, `join_lanes` and `finite`. The left operand of a join is at `to`.
+ * finite writes flag_count bytes to `flags`, at most LS_GPU_FLAGS; all are 0 if all values are
+ * finite. */
 ls_status ls_gpu_join(ls_gpu_lowering *l, const ls_join_call *call);
-/* tree: buffer for an ls_gpu_tree and 2 numbers per lane. */
+/* tree: room for an ls_gpu_tree and 2 numbers per lane. */
 ls_status ls_gpu_join_lanes(ls_gpu_lowering *l, const ls_join_lanes_call *call, i64 *tree);
 #define LS_GPU_FLAGS 1024
 ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from, int64_t count, ls_memory_place flags,
                         int64_t flag_count);
 
-/* Fails with the message of a fault that a run of `step` recorded. */
+/* Fails with the message of a fault of `step`. */
 ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step);
 
-/* Number of launches of all devices of this process; a merged launch counts once. */
+/* Launches of all devices of this process; a merged launch counts once. */
 int64_t ls_gpu_launches(void);
 void ls_gpu_count_launches(int count);
 

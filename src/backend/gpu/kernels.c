@@ -1,6 +1,6 @@
-/* Kernels of a device: compiles modules on first use and caches them on disk under a hash of
- * source, options, device and driver. Several processes may do so at once: files are written
- * atomically and verified when read. */
+/* Compiles modules on first use and caches them on disk under a hash of source, options, device and
+ * driver. Several processes may do so at once: files are written atomically and verified when
+ * read. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,19 +25,19 @@ typedef struct module {
     void *program; /* NULL: not needed yet */
     char *source;
     char path[PATH_MAX]; /* of its binary; "": not cached */
-    bool is_new;         /* compiled here and not on disk yet */
+    bool is_new;         /* not on disk yet */
     kernel *kernels;
     int count;
 } module;
 
-/* A chain, identified by its name. */
+/* Identified by its name. */
 typedef struct chain {
     char name[48];
     module *module;
-    bool refused; /* rejected by the compiler */
+    bool refused; /* by the compiler */
 } chain;
 
-/* Cache by requested name, because every lane of every step looks its kernel up. If it is full, the
+/* By requested name, because every lane of every step looks its kernel up. If it is full, the
  * modules are searched. */
 #define KNOWN 512
 typedef struct known {
@@ -97,7 +97,7 @@ void ls_gpu_kernels_destroy(ls_gpu_kernels *k)
 
 /* ---- On disk ---- */
 
-/* Cache folder: LOCKSTEP_CACHE, or `lockstep` in the user's cache. "": no cache. */
+/* LOCKSTEP_CACHE, or `lockstep` in the user's cache. "": no cache. */
 static void folder(char out[PATH_MAX])
 {
     const char *said = getenv("LOCKSTEP_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -125,7 +125,7 @@ static void find_path(const ls_gpu_kernels *k, module *m)
     ls_text_free(&key);
 }
 
-/* Loads the binary from disk if it is intact. */
+/* Only if the file is intact. */
 static void *read_program(const ls_gpu_kernels *k, const module *m)
 {
     char *data = NULL, hex[HEX + 1];
@@ -236,7 +236,7 @@ static ls_status find_in_module(ls_gpu_kernels *k, module *m, const char *module
     return LS_OK;
 }
 
-/* Returns the entry of this name in the cache, or the free entry for it. */
+/* The entry of this name, or a free one for it. */
 static known *find_known(ls_gpu_kernels *k, const char *name)
 {
     uint32_t hash = 2166136261u;

@@ -1,7 +1,7 @@
-/* Merges the launches of several lanes. The lanes' steps are lowered one after another. A launch of
- * the same kernel on the same memory is merged with that of earlier lanes, provided it comes after
- * the launch that this lane joined last; this keeps the launches of each lane in order. Lanes of
- * equal size have the same launches; lanes of two sizes sometimes differ. */
+/* Merges the launches of several lanes, whose steps are lowered one after another. A launch of the
+ * same kernel on the same memory is merged with that of earlier lanes if it comes after the launch
+ * that this lane joined last, which keeps each lane's launches in order. Lanes of two sizes
+ * sometimes have different launches. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +29,9 @@ struct ls_gpu_record {
     unsigned char *table;
     size_t bytes, table_room;
     int lanes;
-    int step; /* first launch of the current step */
-    int next; /* first launch that the current lane may join */
-    int kept; /* launches, and their bytes, that record_drop does not remove */
+    int step; /* of the current step */
+    int next; /* that the current lane may join */
+    int kept; /* not removed by record_drop */
     size_t kept_bytes;
 };
 
@@ -115,8 +115,7 @@ static ls_status append(ls_gpu_record *r, const ls_gpu_recorded *new)
     return LS_OK;
 }
 
-/* Writes the offsets of the places, then the parameter struct: the layout that LANE of prelude.cl
- * reads. */
+/* Offsets of the places, then the struct: the layout that LANE of prelude.cl reads. */
 static void write_entry(ls_gpu_record *r, ls_gpu_recorded *to, const ls_gpu_launch *launch)
 {
     unsigned char *entry = r->table + to->table_at + to->grid.entry * (size_t)to->grid.lanes;

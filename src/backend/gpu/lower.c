@@ -1,4 +1,4 @@
-/* Lowers steps to launches: the table of supported ops, and elementwise and copying ops. */
+/* Lowers steps to launches: the table of ops, elementwise and copying ops. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ int64_t ls_gpu_elements(const ls_shape *shape)
 ls_memory_place ls_gpu_scratch(lowering *x, size_t bytes)
 {
     ls_memory_place place = { x->l->scratch.memory, x->l->scratch.offset + x->used };
-    /* Also for 0 bytes: every place of a launch needs memory. */
+    /* Every place of a launch needs memory, even of 0 bytes. */
     x->used += bytes > 0 ? (bytes + 127) / 128 * 128 : 128;
     x->l->needs = x->used > x->l->needs ? x->used : x->l->needs;
     return place;
@@ -83,8 +83,8 @@ static bool lie_side_by_side(const ls_gpu_walk *w, int arrays, int outer, int64_
     return true;
 }
 
-/* Constants for dividing numbers below 2^31 by d: with 2^b >= d, multiplying by floor(2^(31+b) / d)
- * + 1 and shifting is exact. */
+/* For dividing numbers below 2^31 by d: with 2^b >= d, multiplying by floor(2^(31+b) / d) + 1 and
+ * shifting is exact. */
 static void set_magic(ls_gpu_walk *w)
 {
     if (w->rank > 2 || w->n >= (int64_t)1 << 31)
@@ -120,8 +120,8 @@ ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)
 
 /* ---- Sums over blocks ---- */
 
-/* A sum of one block needs no second kernel. Small sums use one anyway, because it costs little and
- * makes the number of launches independent of the number of samples in a lane. */
+/* A sum of one block needs no second kernel. Small sums use one anyway: it costs little, and
+ * launches do not depend on the samples of a lane. */
 #define SMALL_SUM (1 << 20) /* bytes */
 
 ls_gpu_blocks ls_gpu_blocks_of(ls_blocks b, int64_t samples, int64_t *count)
@@ -186,7 +186,7 @@ static int64_t vectors(const lowering *x, int64_t elements)
     return (elements + x->l->tuning->vector - 1) / x->l->tuning->vector;
 }
 
-/* Number of work items if each handles several elements. */
+/* Work items that handle several elements each. */
 static int64_t some(const lowering *x, int64_t elements)
 {
     int64_t each = LS_GPU_SOME(x->l->tuning->vector);
@@ -217,7 +217,7 @@ static bool same_shape(const ls_shape *a, const ls_shape *b)
     return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(a->dims[0])) == 0;
 }
 
-/* a, b: input numbers of the operands. op: the kernel's name without the type. */
+/* a, b: numbers of inputs. op: the kernel's name without the type. */
 static ls_status binary_as(lowering *x, const char *op, int a, int b)
 {
     char name[48];
@@ -429,7 +429,7 @@ static ls_status cast(lowering *x)
 
 /* ---- The table ---- */
 
-/* Types of input 0 (or of the output, if there are no inputs) that an op's kernels support. */
+/* Types of input 0 (without inputs: of the output). */
 enum {
     F32 = 1 << LS_F32,
     F64 = 1 << LS_F64,
@@ -508,14 +508,14 @@ static const struct row {
     [LS_OP_sparse_cross_entropy_grad] = { ls_gpu_cross_entropy_grad, F32 },
 };
 
-/* Whether the elements of a sample can be counted in 31 bits, as some kernels do. */
+/* Some kernels count the elements of a sample in 31 bits. */
 static bool is_small(const ls_tensor *node)
 {
     ls_shape shape = ls_shape_at(&node->shape, 1);
     return ls_gpu_elements(&shape) < (int64_t)1 << 31;
 }
 
-/* Update rules whose formula divides; kernels need correctly rounded division for them. */
+/* Rules that divide need correctly rounded division. */
 static bool divides(const ls_tensor *node)
 {
     ls_apply_rule rule = (ls_apply_rule)node->attr.apply.rule;

@@ -1,11 +1,11 @@
-/* Internals of lowering: what the files that lower ops share. */
+/* What the files that lower ops share. */
 #ifndef LS_BACKEND_GPU_LOWER_H
 #define LS_BACKEND_GPU_LOWER_H
 
 #include "backend/blocks.h"
 #include "backend/gpu/gpu.h"
 
-/* The step being lowered, with the shapes and places of the current run. */
+/* The step being lowered, with shapes and places of the run. */
 typedef struct lowering {
     ls_gpu_lowering *l;
     const ls_program_step *step;
@@ -13,8 +13,8 @@ typedef struct lowering {
     const ls_tensor *node;
     ls_shape out_shape;
     ls_memory_place out;
-    size_t used;            /* bytes of scratch used by this step */
-    bool biased, rectified; /* following steps that its kernel also does (chains.c) */
+    size_t used;            /* bytes of scratch of this step */
+    bool biased, rectified; /* following steps that its kernel also does */
     ls_memory_place bias;
 } lowering;
 
@@ -26,14 +26,13 @@ ls_memory_place ls_gpu_slot(const lowering *x, const ls_program_slot *slot);
 int64_t ls_gpu_elements(const ls_shape *shape);
 int64_t ls_gpu_extent(const ls_shape *shape, int first, int end);
 
-/* Allocates scratch memory for the rest of this step. */
+/* Scratch memory for the rest of this step. */
 ls_memory_place ls_gpu_scratch(lowering *x, size_t bytes);
 
-/* Name of a type: "f32". */
+/* "f32" */
 const char *ls_gpu_type(ls_dtype dtype);
 
-/* Launches a kernel with `items` work items and these places. Launches nothing if there are no
- * items. */
+/* Launches nothing if there are no items. */
 ls_status ls_gpu_launch_on(ls_gpu_lowering *l, ls_gpu_module module, const char *kernel, const void *numbers,
                            size_t size, int64_t items, int64_t more_items, bool heavy, int places,
                            const ls_memory_place *place);
@@ -46,20 +45,20 @@ ls_status ls_gpu_launch_on(ls_gpu_lowering *l, ls_gpu_module module, const char 
                      (int)(sizeof((ls_memory_place[]){ __VA_ARGS__ }) / sizeof(ls_memory_place)),                      \
                      (ls_memory_place[]){ __VA_ARGS__ })
 
-/* A walk over a shape with `arrays` arrays, given by strides in elements. Drops axes of size 1 and
- * merges axes that are adjacent in every array. */
+/* A walk over a shape by strides in elements. Drops axes of size 1 and merges axes that are
+ * adjacent in every array. */
 ls_gpu_walk ls_gpu_walk_of(const ls_shape *shape, int arrays, int64_t (*strides)[LS_MAX_RANK]);
 void ls_gpu_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK]);
 
 ls_status ls_gpu_fill(lowering *x, ls_memory_place at, ls_dtype dtype, int64_t count, double value);
 
-/* Copies the elements of a shape from `from` to `to`, each with its own strides. */
+/* Copies a shape's elements, with strides on both sides. */
 ls_status ls_gpu_copy(lowering *x, size_t width, const ls_shape *shape, ls_memory_place to, int64_t to_start,
                       const int64_t *to_strides, ls_memory_place from, int64_t from_start, const int64_t *from_strides);
 
-/* Sums over blocks of positions: a kernel computes partial sums of several blocks, which are then
- * added in order. `numbers` is the kernel's parameter struct, `blocks` the part of it that selects
- * the blocks. `place` needs room for one more place, the partial sums. */
+/* A kernel computes partial sums of several blocks of positions, which are then added in order.
+ * `blocks` is the part of `numbers`, its struct, that selects the blocks. `place` needs room for
+ * one more, the partial sums. */
 typedef struct blocks_sum {
     ls_gpu_module module;
     const char *kernel;
@@ -69,15 +68,15 @@ typedef struct blocks_sum {
     int64_t items;
     bool heavy;
     int places;
-    int more_places; /* places after the partial sums that the kernel declares but does not use */
+    int more_places; /* places after the partial sums that the kernel does not use */
     ls_memory_place place[4];
-    ls_dtype dtype;   /* of the partial sums and the output */
-    int64_t elements; /* elements of each of them */
+    ls_dtype dtype;   /* of partial sums and output */
+    int64_t elements; /* of each of them */
 } blocks_sum;
 ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s);
 ls_gpu_blocks ls_gpu_blocks_of(ls_blocks b, int64_t samples, int64_t *count);
 
-/* Whether this lane must compute something that all lanes share: true for the first lane. */
+/* Whether this lane, the first, computes what all lanes share. */
 static inline bool ls_gpu_makes(const lowering *x, unsigned what)
 {
     bool first = !x->l->made || !(*x->l->made & what);

@@ -1,15 +1,14 @@
-/* Matrix products and convolutions by a vendor's library, if the driver has one that accepts them:
- * one call per lane. The request depends only on the lane's shapes, so the bits depend neither on
- * devices nor on the number of lanes run together. Our kernels do the rest. */
+/* Matrix products and convolutions that a vendor's library accepts: one call per lane. The request
+ * depends only on the lane's shapes, so the bits depend neither on devices nor on the number of
+ * lanes. */
 #include <limits.h>
 #include <string.h>
 
 #include "backend/gpu/lower.h"
 
-#define ALIGNED(bytes) (((size_t)(bytes) + 255) / 256 * 256) /* alignment that libraries require */
+#define ALIGNED(bytes) (((size_t)(bytes) + 255) / 256 * 256) /* as libraries require */
 
-/* Records the call. Its workspace follows the first `kept` bytes of the memory that all lanes
- * share. */
+/* The workspace follows the first `kept` bytes of the memory that all lanes share. */
 static ls_status call(lowering *x, const char *name, ls_gpu_call *c, size_t kept, const ls_memory_place place[3])
 {
     ls_memory_place shared = x->l->shared;
@@ -29,8 +28,7 @@ static ls_status call(lowering *x, const char *name, ls_gpu_call *c, size_t kept
 
 /* ---- Convolution ---- */
 
-/* Libraries pad both sides equally. Returns whether padding both sides by `pad` gives the same
- * number of windows. */
+/* Libraries pad both sides equally: does `pad` on both give the same number of windows? */
 static bool fits(int64_t size, int64_t window, int64_t dilation, int64_t stride, int64_t pad, int64_t out)
 {
     int64_t room = size + 2 * pad - ((window - 1) * dilation + 1);
@@ -42,8 +40,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* If not, returns sizes of an image that contains its padding, with everything that windows
- * read. */
+/* An image that contains its padding, with everything that windows read. */
 static ls_gpu_window padded(const ls_gpu_window *v)
 {
     ls_gpu_window p = *v;
@@ -70,7 +67,7 @@ static bool takes_window(const ls_gpu_window *v)
     return image_elements(v) <= INT32_MAX && v->n * v->yh * v->yw * v->out <= INT32_MAX;
 }
 
-/* Copies images of v into the larger, padded images of p, or back (out). */
+/* Into the larger images of p, or back (out). */
 static ls_status copy_images(lowering *x, const ls_gpu_window *v, const ls_gpu_window *p, ls_memory_place images,
                              ls_memory_place in_padding, bool out)
 {
@@ -90,8 +87,8 @@ static ls_status swap(lowering *x, int64_t rows, int64_t columns, ls_memory_plac
     return LAUNCH(x, LS_GPU_MOVES, "swap_4", &p, columns * ((rows + vector - 1) / vector), 1, to, from);
 }
 
-/* Transposes the kernel [kh,kw,group_in,out] to [out,kh,kw,group_in]; only once if it is the same
- * for all lanes. *kept: bytes that it then occupies in the shared memory. */
+/* [kh,kw,group_in,out] to [out,kh,kw,group_in]; only once if it is the same for all lanes. *kept:
+ * bytes in the shared memory. */
 static ls_status swap_kernel(lowering *x, const ls_gpu_window *v, int input, ls_memory_place *out, size_t *kept)
 {
     int64_t rows = v->kh * v->kw * v->group_in;
@@ -104,7 +101,7 @@ static ls_status swap_kernel(lowering *x, const ls_gpu_window *v, int input, ls_
     return swap(x, rows, v->out, ls_gpu_in(x, input), *out);
 }
 
-/* images: place of x or dx, or of a padded copy. */
+/* images: x or dx, or a padded copy. */
 static ls_status call_conv(lowering *x, ls_gpu_call *c, const ls_gpu_window *v, ls_memory_place images)
 {
     static const char *const names[] = { [LS_GPU_CALL_CONV] = "conv2d",
@@ -153,7 +150,7 @@ ls_status ls_gpu_library_conv(lowering *x, ls_gpu_call_kind kind, const ls_gpu_w
 
 /* ---- Matrix product ---- */
 
-/* Merges consecutive matrices into one with more rows or, for a sum, a larger k. */
+/* Into one matrix with more rows or, for a sum, a larger k. */
 static void fold(ls_gpu_matrices *m)
 {
     const ls_gpu_walk *w = &m->leading;

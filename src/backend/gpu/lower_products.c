@@ -35,9 +35,8 @@ static ls_gpu_window window_of(const lowering *x, const ls_shape *in, const ls_s
     return v;
 }
 
-/* Appends a suffix to the kernel's name and returns the columns per work item: two vectors if that
- * computes few columns twice. Without _wide or _whole there may be fewer columns than a vector
- * has. */
+/* Adds a suffix to the kernel's name and returns the columns per item: two vectors if that computes
+ * few columns twice. Without _wide or _whole there may be fewer columns than a vector has. */
 static const char *with_columns(const lowering *x, const char *name, int64_t columns, char out[48], int64_t *each)
 {
     const ls_gpu_tuning *t = x->l->tuning;
@@ -55,12 +54,12 @@ static bool is_padded(const lowering *x)
     return pad[0] || pad[1] || pad[2] || pad[3];
 }
 
-/* Work items along the second axis are the pixels at which tiles may begin. */
+/* The second axis are the pixels at which tiles may begin. */
 static ls_status launch_conv(lowering *x, ls_gpu_conv *v, ls_memory_place in, ls_memory_place kernel)
 {
     char name[48];
     int64_t each, pixels = v->n * ceiling(v->yh, v->out_step[0]) * ceiling(v->yw, v->out_step[1]);
-    /* Per element; with few products, locating a tile dominates. */
+    /* per element; with few products, locating a tile dominates */
     int64_t products = v->kh * v->kw * v->depth;
     v->run = x->l->tuning->vector == 1 ? 1 : products >= 1024 ? 1 : products >= 64 ? 4 : 8;
     (void)with_columns(x, "conv2d", v->columns, name, &each);
@@ -105,8 +104,8 @@ ls_status ls_gpu_conv2d(lowering *x)
     return launch_conv(x, &p, ls_gpu_in(x, 0), ls_gpu_in(x, 1));
 }
 
-/* Transposes the last two axes of input [..., rows, columns] to scratch memory; only once if the
- * input is the same for all lanes. */
+/* Transposes input [..., rows, columns] to scratch memory; only once if it is the same for all
+ * lanes. */
 static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t rows, int64_t columns,
                            ls_memory_place *out)
 {
@@ -181,7 +180,7 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
                      .dtype = LS_F32,
                      .elements = ls_gpu_elements(&x->out_shape) };
     int64_t pixels = p.v.kh * p.v.kw, tiles = ceiling(pixels * p.v.group_in, t->rows);
-    /* All cells of a tile cover the same positions: check once per tile. */
+    /* All cells of a tile cover the same positions: one check is enough. */
     if (is_padded(x) && p.v.group_in >= t->rows) {
         p.v.tiles = ceiling(p.v.group_in, t->rows);
         tiles = pixels * p.v.tiles;
@@ -192,7 +191,7 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
 
 /* ---- Matrix product ---- */
 
-/* Broadcasts the axes before the last two; array 0 of the walk is a, 1 is b. */
+/* Array 0 of the walk is a, 1 is b. */
 static ls_shape walk_leading(const ls_shape in[2], ls_gpu_walk *walk)
 {
     ls_shape lead[2] = { in[0], in[1] };
@@ -241,8 +240,8 @@ static ls_status matmul_blocks(lowering *x, const ls_gpu_product *p, const ls_sh
     return ls_gpu_sum_blocks(x, &s);
 }
 
-/* A product of two matrices is a convolution of one row of m pixels with a 1x1 kernel. A network
- * with both then has one kernel less to compile. */
+/* A product of two matrices is a convolution of one row of m pixels with a 1x1 kernel, which saves
+ * a kernel to compile. */
 static ls_status matmul_as_conv(lowering *x, const ls_gpu_product *p, ls_memory_place b)
 {
     ls_gpu_conv v = {
@@ -304,7 +303,7 @@ ls_status ls_gpu_matmul(lowering *x)
 
 /* ---- Pools ---- */
 
-/* Number of work items if each handles several columns of a row and a vector of channels. */
+/* Work items that handle several columns of a row and a vector of channels each. */
 static int64_t runs(const lowering *x, const ls_gpu_window *v, int64_t height, int64_t width)
 {
     int64_t vector = x->l->tuning->vector;

@@ -1,4 +1,4 @@
-/* Lowers reductions, batch norm, softmax, random numbers, updates and indexing to launches. */
+/* Lowers reductions, batch norm, softmax, random numbers, updates and indexing. */
 #include <stdio.h>
 
 #include "backend/gpu/lower.h"
@@ -9,7 +9,7 @@
 
 /* ---- Reductions over axes ---- */
 
-/* Splits the input into two walks: over the kept axes, and over the reduced axes. */
+/* Walks over the kept and the reduced axes. */
 static void split_axes(const lowering *x, const ls_shape *shape, ls_gpu_walk *kept, ls_gpu_walk *gone)
 {
     int64_t strides[LS_MAX_RANK], kept_strides[1][LS_MAX_RANK] = { { 0 } }, gone_strides[1][LS_MAX_RANK] = { { 0 } };
@@ -25,7 +25,7 @@ static void split_axes(const lowering *x, const ls_shape *shape, ls_gpu_walk *ke
     *gone = ls_gpu_walk_of(&goes, 1, gone_strides);
 }
 
-/* Whether the elements of each sum are contiguous. Axes of size 1 do not matter. */
+/* Whether the elements of each sum are contiguous. */
 static bool is_contiguous(const lowering *x, const ls_shape *shape)
 {
     bool gone = false;
@@ -159,7 +159,7 @@ static ls_status make_statistics(lowering *x, const ls_gpu_norm *p, int moments,
                   *out);
 }
 
-/* Number of work items if each handles a vector of channels of several positions. */
+/* Work items that handle a vector of channels of several positions each. */
 static int64_t runs_of(const lowering *x, const ls_gpu_norm *p)
 {
     int64_t vector = x->l->tuning->vector, run = LS_GPU_RUN(vector);
@@ -209,7 +209,7 @@ ls_status ls_gpu_argmax(lowering *x)
     return LAUNCH(x, LS_GPU_SUMS, "argmax_f32", &p, p.outer * p.inner, 1, ls_gpu_in(x, 0), x->out);
 }
 
-/* Records a fault if an index of the input is outside 0..size-1. */
+/* An index outside 0..size-1 is a fault. */
 static ls_status check_indices(lowering *x, int input, int64_t size, int kind)
 {
     ls_shape shape = ls_gpu_in_shape(x, input);
@@ -248,7 +248,7 @@ ls_status ls_gpu_cross_entropy_grad(lowering *x)
                   x->out);
 }
 
-/* Describes [outer, size, inner], of which n indices select rows. */
+/* [outer, size, inner], of which n indices select rows. */
 static ls_gpu_rows taken_of(const lowering *x, const ls_shape *shape, int axis)
 {
     ls_shape indices = ls_gpu_in_shape(x, 1);
@@ -269,7 +269,7 @@ ls_status ls_gpu_gather(lowering *x)
     return LAUNCH(x, LS_GPU_MOVES, name, &p, p.outer * p.n * p.inner, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }
 
-/* Links positions with the same index: by comparing all pairs if there are few, else by sorting. */
+/* Links positions with the same index, by comparing all pairs if there are few, else by sorting. */
 static ls_status link_positions(lowering *x, const ls_gpu_rows *p, ls_memory_place *links)
 {
     size_t bytes = (size_t)p->n * sizeof(i64);
@@ -376,7 +376,7 @@ ls_status ls_gpu_apply(lowering *x)
                         .weight_decay = attr->apply.weight_decay };
     ls_gpu_flat flat = { .n = p.n };
     ls_memory_place scalars = ls_gpu_scratch(x, 256), rate = ls_gpu_in(x, 1), old[3], new[3];
-    /* for a slot that the rule does not have, any place: it is not read */
+    /* a slot that the rule does not have is not read */
     for (int i = 0; i < 3; i++) {
         old[i] = ls_gpu_slot(x, &s->state[i < s->state_count ? i : 0]);
         new[i] = ls_gpu_slot(x, &s->new_state[i < s->state_count ? i : 0]);

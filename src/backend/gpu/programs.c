@@ -1,4 +1,4 @@
-/* Programs of plans: compiling, warming up and running (device.h). */
+/* Programs of plans: compiling, warming up, running (device.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,18 +7,18 @@
 
 #define ALIGNMENT      256 /* of scratch memory, as libraries require */
 #define ALIGNED(bytes) (((bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
-/* Maximum bytes of partial sums at once, over all lanes. */
+/* Partial sums at once, over all lanes. */
 #define PARTS_MOST     ((size_t)64 << 20)
-#define PARTS_SHARE    8 /* and at most this fraction (1/8) of the memory limit */
+#define PARTS_SHARE    8 /* at most 1/8 of the memory limit */
 #define WORKSPACE_MOST ((size_t)1 << 30)
-/* a library's workspace is at most this fraction (1/4) of the memory limit */
+/* a workspace is at most 1/4 of the memory limit */
 #define WORKSPACE_SHARE 4
 
-/* Launches of a plan's last run, kept because the next run is often identical for the kernels. */
+/* Kept because the next run often has the same launches. */
 typedef struct last_run {
     ls_gpu_saved launches;
     ls_program_run *runs;
-    int count; /* lanes; 0: no run saved */
+    int count; /* lanes; 0: none */
     int pending;
     ls_memory_place scratch;
     bool checks;
@@ -27,24 +27,23 @@ typedef struct last_run {
 typedef struct plan {
     ls_program program;
     size_t scratch;                /* bytes per lane */
-    size_t shared;                 /* bytes of the library's workspace, shared by all lanes */
-    int scratch_step, shared_step; /* steps that need the most of each */
+    size_t shared;                 /* of the library's workspace for all lanes */
+    int scratch_step, shared_step; /* that need the most */
     ls_gpu_chain_steps *chains;
     int chain_count;
     last_run last;
-    bool updates; /* the program has only updates */
+    bool updates; /* only updates */
 } plan;
 
 /* ---- Compiling ---- */
 
-/* Compiles the kernel and launches it with nothing to do, because drivers finish compiling at the
- * first launch. */
+/* Launches the kernel with nothing to do, because drivers finish compiling at the first launch. */
 static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
 {
     device *d = user;
     ls_gpu_kernel_of kernel;
     bool first;
-    /* Displayed if it takes longer than a second. */
+    /* Shown after a second. */
     ls_work_report("compiling kernels for", d->name, 0, 0);
     LS_TRY(ls_gpu_record_add(d->record, (ls_gpu_kernel_of){ .which = -1 }, launch, 0));
     if (launch->is_call)
@@ -64,8 +63,7 @@ static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
     return ls_fail_within(d->driver->finish(d->own_device), "%s: kernel %s does not run", d->name, launch->kernel);
 }
 
-/* Returns the settings for a plan, with the scratch limits that follow from the device's memory
- * limit. */
+/* With the scratch limits that follow from the device's memory limit. */
 static ls_gpu_lowering lowering_for(device *d, const plan *p, ls_gpu_launcher *launch, int lane)
 {
     size_t limit = p->program.limit;
@@ -85,8 +83,8 @@ size_t ls_gpu_workspace_limit(size_t limit)
     return most;
 }
 
-/* Warms up joins of lanes, checks and small uploads before they are needed. Joins between devices
- * are not included, because few strategies use them. */
+/* Joins of lanes, checks and small uploads. Few strategies join between devices, so these are left
+ * out. */
 static ls_status warm_joins(device *d)
 {
     ls_gpu_lowering l = ls_gpu_lowering_of(d, warm_launch, 0);
@@ -109,8 +107,7 @@ static ls_status warm_joins(device *d)
     return ls_gpu_finite(&l, LS_F32, own, 1, own, 1);
 }
 
-/* Lowers the step at *step, or the chain or tail that begins there, and advances *step and
- * *chain. */
+/* Lowers the step at *step, or the chain or tail that begins there, and advances both. */
 static ls_status lower_next(ls_gpu_lowering *l, const plan *p, const ls_program_run *run, int *step, int *chain)
 {
     const ls_gpu_chain_steps *c = &p->chains[*chain];
@@ -144,7 +141,7 @@ static ls_status find_chains(device *d, plan *p)
     return LS_OK;
 }
 
-/* Warms up for lanes of this size. There are two sizes, which differ by one sample. */
+/* There are two sizes of lanes, which differ by one sample. */
 static ls_status warm_steps(device *d, plan *p, int64_t samples)
 {
     ls_gpu_lowering l = lowering_for(d, p, warm_launch, 0);
@@ -167,7 +164,7 @@ static ls_status warm_steps(device *d, plan *p, int64_t samples)
     return ls_gpu_need_table(d, bytes);
 }
 
-/* Scratch bytes of all lanes. The library's workspace follows at a multiple of 256. */
+/* The library's workspace follows the lanes' at a multiple of 256. */
 static size_t scratch_bytes(const plan *p)
 {
     return ALIGNED(p->scratch * (size_t)p->program.lanes);
@@ -182,7 +179,7 @@ void ls_gpu_plan_scratch(void *device_, const void *plan_, ls_plan_scratch *out)
     out->step = p->shared > scratch_bytes(p) ? p->shared_step : p->scratch_step;
 }
 
-/* Waits, because queued work may still use the old scratch memory. */
+/* Waits: queued work may still use the old memory. */
 ls_status ls_gpu_use_scratch(void *device_, ls_memory_place at, size_t bytes)
 {
     device *d = device_;
@@ -219,7 +216,7 @@ static bool is_update(const ls_program_step *s)
     return whole;
 }
 
-/* Whether a program consists only of updates of whole values. */
+/* Only updates of whole values. */
 static bool has_updates(const ls_program *program)
 {
     bool all = program->step_count > 0;
@@ -267,7 +264,7 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
     free(p);
 }
 
-/* Whether everything that the launches depend on equals the last run. */
+/* Whether everything that the launches depend on is the same. */
 static bool is_last(const device *d, const plan *p, const ls_program_run *runs, int count)
 {
     const last_run *last = &p->last;
@@ -300,7 +297,7 @@ static ls_status save_last(device *d, plan *p, const ls_program_run *runs, int c
     return LS_OK;
 }
 
-/* Records the launches of all lanes. *needs: bytes of scratch per lane. */
+/* *needs: bytes of scratch per lane. */
 static ls_status lower_lanes(device *d, plan *p, const ls_program_run *runs, int count, bool *checks, size_t *needs,
                              size_t *shared)
 {

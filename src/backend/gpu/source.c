@@ -1,12 +1,11 @@
-/* The kernels' source as embedded in the library: texts.inc is generated from the files at build
- * time. */
+/* The kernels' source, embedded at build time (texts.inc). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/gpu/gpu.h"
 #include "backend/gpu/texts.inc"
 
-/* Gives the tables of base/math_tables.h a storage class for kernels. */
+/* A storage class for the tables of base/math_tables.h. */
 static const char tables_begin[] = "#ifdef __OPENCL_VERSION__\n"
                                    "#define static __constant\n"
                                    "#else\n"
@@ -22,7 +21,7 @@ static const char tables_end[] = "#undef static\n";
 
 static const struct module {
     const char *name;
-    const char *parts[PARTS]; /* texts after the common ones; ends with NULL */
+    const char *parts[PARTS]; /* after the common texts; ends with NULL */
 } modules[LS_GPU_MODULES] = {
     [LS_GPU_ELEMENTWISE] = { "elementwise", { text_functions_cl, text_elementwise_cl } },
     [LS_GPU_MOVES] = { "moves", { text_moves_cl } },
@@ -38,10 +37,10 @@ static const struct module {
     [LS_GPU_DEEPER] = { "deeper", { COMMON_PARTS } },
 };
 
-/* A driver compiles a module as a whole and first reads its own built-in functions: a module of few
- * kernels takes a fraction of the time of eight modules with 400. So LS_GPU_COMMON has the kernels
- * of a small network, and LS_GPU_DEEPER what other networks most often need in addition (batch
- * norm, separate ReLU, widths that are not a multiple of two vectors). */
+/* A driver compiles a whole module and first reads its own built-in functions: one module of few
+ * kernels takes a fraction of the time of eight with 400. LS_GPU_COMMON has the kernels of a small
+ * network, LS_GPU_DEEPER what others most often need in addition (batch norm, separate ReLU, widths
+ * that are not a multiple of two vectors). */
 /* clang-format off */
 #define COMMON_KERNELS(X)                                                                                              \
     X(small) X(conv2d_wide) X(conv2d_grad_kernel_wide)                                                                 \

@@ -7,10 +7,10 @@ void ls_gpu_add_piece(pieces *to, ls_memory_place at, size_t bytes)
 {
     if (to->count < MOST_TOGETHER)
         to->list[to->count] = (piece){ at.memory, at.offset, at.offset + bytes };
-    to->count++; /* may exceed the maximum: then there are too many */
+    to->count++; /* may exceed the maximum */
 }
 
-/* Whether a piece from number `first` on overlaps one of the first `count` others. */
+/* Pieces from number `first` on against the first `count` others. */
 static bool touch(const pieces *some, int first, const pieces *others, int count)
 {
     for (int i = first; i < some->count; i++)
@@ -22,7 +22,7 @@ static bool touch(const pieces *some, int first, const pieces *others, int count
     return false;
 }
 
-/* Discards the pieces of pending launches of another kind, which cannot be merged with. */
+/* Discards the pieces of pending launches of another kind. */
 next_together ls_gpu_next_together(device *d, together_kind kind)
 {
     if (d->last.kind != kind)

@@ -50,7 +50,7 @@ ls_status ls_gpu_next_stage(device *d, size_t bytes, stage **out)
 
 /* ---- Small pieces ---- */
 
-/* Resets the inbox but keeps the contents of the list of pieces, which the caller still reads. */
+/* Keeps the list of pieces, which the caller still reads. */
 void ls_gpu_empty_inbox(inbox *in)
 {
     in->host = NULL;
@@ -60,8 +60,7 @@ void ls_gpu_empty_inbox(inbox *in)
     in->count = 0;
 }
 
-/* Writes the kernel's table with one entry per piece, as for lanes. Returns the maximum number of
- * work items of a piece. */
+/* One entry per piece, as for lanes. Returns the maximum work items of a piece. */
 static int64_t write_pieces(const inbox *in, int count, int which, unsigned char *to)
 {
     int64_t most = 1;
@@ -105,8 +104,8 @@ ls_status ls_gpu_send_uploads(device *d)
     return d->driver->launch(d->own_device, kernel.handle, &grid);
 }
 
-/* Whether a pending piece overlaps these bytes: pieces are copied in no particular order. Most
- * uploads have increasing offsets, so the first test decides. */
+/* Pieces are copied in no particular order, so they must not overlap. Most uploads have increasing
+ * offsets, so the first test decides. */
 static bool meets(const inbox *in, size_t offset, size_t bytes)
 {
     if (offset >= in->end)
@@ -117,7 +116,7 @@ static bool meets(const inbox *in, size_t offset, size_t bytes)
     return false;
 }
 
-/* Replaces a pending piece for exactly the same bytes, such as labels that are fed twice. */
+/* For exactly the same bytes, such as labels that are fed twice. */
 static bool replace_piece(const inbox *in, const void *memory, size_t offset, const void *from, size_t bytes)
 {
     if (!in->host || in->to != memory || offset >= in->end)

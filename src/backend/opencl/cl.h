@@ -1,6 +1,6 @@
-/* Declarations of what this library uses of OpenCL 1.2, so that building needs neither its headers
- * nor a library. library.c loads libOpenCL at run time. tests/backend/test_opencl.c compares the
- * constants with the official headers if they are installed. */
+/* What this library uses of OpenCL 1.2, declared here so that building needs neither headers nor a
+ * library; library.c loads libOpenCL at run time. tests/backend/test_opencl.c compares the constants with
+ * the official headers if they are installed. */
 #ifndef LS_BACKEND_OPENCL_CL_H
 #define LS_BACKEND_OPENCL_CL_H
 
@@ -49,7 +49,7 @@ enum {
 #define LS_CL_FP_CORRECT_DIVIDE ((uint64_t)1 << 7)
 #define LS_CL_MEM_READ_WRITE    ((uint64_t)1 << 0)
 
-/* Name, result, arguments: one row per function used. */
+/* One row per function: name, result, arguments. */
 #define LS_CL_FUNCTIONS(F)                                                                                             \
     F(GetPlatformIDs, int32_t, (uint32_t, ls_cl_platform *, uint32_t *))                                               \
     F(GetPlatformInfo, int32_t, (ls_cl_platform, uint32_t, size_t, void *, size_t *))                                  \

@@ -1,5 +1,4 @@
-/* An OpenCL device: the driver functions that backend/gpu/driver.h needs, and the table of the
- * backend. */
+/* The driver functions that backend/gpu/driver.h needs, and the table of the backend. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +81,7 @@ static ls_status cl_read(void *device_, void *memory, size_t offset, void *to, s
     return LS_OK;
 }
 
-/* Devices of the same platform can copy from each other. */
+/* Devices of a platform can copy from each other. */
 static bool cl_reaches(void *device_, void *other)
 {
     return ((device *)device_)->what->context == ((device *)other)->what->context;
@@ -113,7 +112,7 @@ static ls_status cl_finish(void *device_)
 
 /* ---- Kernels ---- */
 
-/* Fails with the first message of the compiler. */
+/* Fails with the compiler's first message. */
 static ls_status compiler_failed(const device *d, ls_cl_program program, const char *name, int32_t error)
 {
     char said[400] = "", why[64], *log = NULL;
@@ -262,7 +261,7 @@ static ls_status opencl_query(void *user, int number, ls_backend_device *out)
     return LS_OK;
 }
 
-/* With several devices, returns what all of them support. */
+/* What all of several devices support. */
 static bool opencl_supports(void *user, const ls_tensor *node)
 {
     const ls_opencl *all = ls_opencl_get();

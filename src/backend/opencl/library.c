@@ -1,5 +1,4 @@
-/* Loads libOpenCL at run time and lists its devices. A machine without it has no devices, which is
- * not an error. */
+/* Loads libOpenCL at run time and lists its devices; a machine without it has none. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -37,7 +36,7 @@ const char *ls_opencl_error(int32_t error, char text[64])
     return text;
 }
 
-/* The library is never unloaded, because drivers do not support that well. */
+/* Never unloaded, because drivers do not support that well. */
 static bool load(void)
 {
     void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -59,7 +58,7 @@ static bool load(void)
 
 static uint64_t number(ls_cl_device id, uint32_t what)
 {
-    uint64_t value = 0; /* smaller types fill its first bytes */
+    uint64_t value = 0; /* smaller types fill the first bytes */
     return found.cl.GetDeviceInfo(id, what, sizeof(value), &value, NULL) == LS_CL_SUCCESS ? value : 0;
 }
 
@@ -87,8 +86,8 @@ static void describe(ls_opencl_device *d, const char *platform)
     d->tuning = !d->cpu ? &ls_gpu_tuning_gpu : vector >= 16 ? &ls_gpu_tuning_cpu_512 : &ls_gpu_tuning_cpu;
 }
 
-/* Number of parts that each CPU is split into, from LOCKSTEP_OPENCL_PARTS (default 1). 0: OpenCL is
- * not used, also if the value is invalid. */
+/* Parts of each CPU, from LOCKSTEP_OPENCL_PARTS (default 1). 0, also for an invalid value: OpenCL
+ * is not used. */
 static uint32_t wanted_parts(void)
 {
     const char *said = getenv("LOCKSTEP_OPENCL_PARTS");
@@ -98,8 +97,8 @@ static uint32_t wanted_parts(void)
     return (uint32_t)parts;
 }
 
-/* Splits a CPU into parts of nearly equal numbers of cores, at most one part per core. Other
- * devices are not split. */
+/* Splits a CPU into parts of nearly equal numbers of cores, at most one per core. Other devices are
+ * not split. */
 static uint32_t cut(ls_cl_device id, ls_cl_device out[MOST_PARTS])
 {
     uint32_t parts = wanted_parts(), cores = (uint32_t)number(id, LS_CL_DEVICE_MAX_COMPUTE_UNITS), made = 0;

@@ -42,7 +42,7 @@ void ls_ref_walk_restart(ls_ref_walk *walk)
     walk->row = -1;
 }
 
-/* Whether one step along axis `outer` equals a whole pass along axis `inner` in every operand. */
+/* One step along `outer` equals a whole pass along `inner` in every operand. */
 static bool side_by_side(const ls_ref_walk *walk, int outer, int inner)
 {
     for (int k = 0; k < walk->operands; k++)

@@ -1,11 +1,10 @@
-/* Helpers for kernels: counting elements, walking several arrays at once, storing a number as any
- * type. */
+/* Helpers for kernels: counting elements, walking several arrays at once, storing numbers. */
 #ifndef LS_BACKEND_REF_ARRAY_H
 #define LS_BACKEND_REF_ARRAY_H
 
 #include "backend/ref/ref.h"
 
-/* Product of the sizes of axes first to end-1. */
+/* Product of sizes first to end-1. */
 int64_t ls_ref_extent(const ls_shape *shape, int first, int end);
 
 static inline int64_t ls_ref_elements(const ls_ref_array *array)
@@ -18,7 +17,7 @@ static inline int64_t ls_ref_at_most(int64_t n, int64_t limit)
     return n < limit ? n : limit;
 }
 
-/* Number of samples in the slice and of elements in each; a whole output counts as one sample. */
+/* Samples of the slice and elements of each; a whole output is one sample. */
 void ls_ref_samples(const ls_ref_call *call, int64_t *samples, int64_t *each);
 
 /* A walk over a shape, row by row. A row is the innermost axis, after merging axes that are
@@ -48,10 +47,10 @@ typedef struct ls_ref_walk {
 void ls_ref_walk_begin(ls_ref_walk *walk, const ls_shape *shape);
 void ls_ref_walk_add(ls_ref_walk *walk, int64_t start, const int64_t strides[LS_MAX_RANK]);
 void ls_ref_walk_restart(ls_ref_walk *walk);
-/* Advances to the first or next row; false after the last. */
+/* Returns false after the last row. */
 bool ls_ref_walk_row(ls_ref_walk *walk);
 
-/* Strides that broadcast `shape` to the larger `over` as in NumPy. */
+/* As in NumPy. */
 void ls_ref_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK]);
 
 void ls_ref_walk_broadcast(ls_ref_walk *walk, const ls_shape *over, const ls_ref_array *arrays, int count);
@@ -59,19 +58,19 @@ void ls_ref_walk_broadcast(ls_ref_walk *walk, const ls_shape *over, const ls_ref
 /* Truncates toward zero and clamps to low..high; NaN gives 0. */
 int64_t ls_ref_to_integer(double value, int64_t low, int64_t high);
 
-/* Stores `value` as `dtype` at `to`: integers by ls_ref_to_integer, bool as value != 0. */
+/* Integers by ls_ref_to_integer, bool as value != 0. */
 void ls_ref_store(void *to, ls_dtype dtype, double value);
 void ls_ref_set(const ls_ref_array *array, double value);
 void ls_ref_clear(const ls_ref_array *array);
 
-/* Fills the output with consecutive elements of input 0, from element `start` on. */
+/* Consecutive elements of input 0, from element `start` on. */
 ls_status ls_ref_copy(const ls_ref_call *call, int64_t start);
 
 /* The array must be i32, i64 or u8. */
 int64_t ls_ref_index(const ls_ref_array *array, int64_t i);
 
-/* Reads element i of the indices if it is within 0..size-1; otherwise fails with a message that
- * names both. input: which input of the node holds the indices. */
+/* Fails unless the index is within 0..size-1, with a message that names both. input: which input of
+ * the node holds the indices. */
 ls_status ls_ref_index_within(const ls_ref_call *call, int input, int64_t i, int64_t size, int64_t *out);
 
 #endif

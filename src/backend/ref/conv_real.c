@@ -1,5 +1,5 @@
-/* Convolutions by their definition (docs/bits.md), channels innermost. Channels are processed in
- * tiles so that the sums stay on the stack. */
+/* Convolutions by their definition (docs/bits.md), channels innermost, in tiles of channels so that
+ * the sums stay on the stack. */
 #include <string.h>
 
 #include "backend/blocks.h"
@@ -7,10 +7,9 @@
 #include "backend/ref/real.h"
 
 #define TILE  128
-#define INPUT 16 /* input channels of a tile of the kernel's gradient */
+#define INPUT 16 /* channels of a tile of the kernel's gradient */
 
-/* x [n,h,w,c], kernel [kh,kw,group_in,out], y [n,yh,yw,out]; group g maps group_in channels of x to
- * group_out channels of y. */
+/* x [n,h,w,c], kernel [kh,kw,group_in,out], y [n,yh,yw,out] */
 typedef struct conv {
     int64_t n, h, w, c, kh, kw, yh, yw, out;
     int64_t groups, group_in, group_out;
@@ -40,13 +39,13 @@ static conv conv_of(const ls_ref_call *call, const ls_shape *x, const ls_shape *
     };
 }
 
-/* Row (column) of the image that cell k of the window at position y covers. */
+/* Row (column) that cell k of the window at position y covers. */
 static int64_t seen(const conv *v, int axis, int64_t y, int64_t k)
 {
     return y * v->stride[axis] + k * v->dilation[axis] - v->pad[axis];
 }
 
-/* Position of the window whose cell k covers row (column) x; -1: none. */
+/* Window whose cell k covers row (column) x; -1: none. */
 static int64_t place(const conv *v, int axis, int64_t x, int64_t k, int64_t places)
 {
     int64_t from = x - k * v->dilation[axis] + v->pad[axis];
@@ -57,7 +56,7 @@ static int64_t place(const conv *v, int axis, int64_t x, int64_t k, int64_t plac
 
 /* ---- Forward ---- */
 
-/* Computes output channels first .. first+count-1 of one group at (image, y, x). */
+/* Output channels first .. first+count-1 of one group at (image, y, x). */
 static void convolve(const conv *v, const real *in, const real *kernel, const int64_t at[3], int64_t first,
                      int64_t count, real *out)
 {
@@ -101,8 +100,8 @@ ls_status LS_REF(conv2d)(const ls_ref_call *call)
 
 /* ---- Gradient of the input ---- */
 
-/* Computes input channels first .. first+count-1 of one group at (image, h, w) from every window
- * that covers them, in order. */
+/* Input channels first .. first+count-1 of one group at (image, h, w), from every window that
+ * covers them, in order. */
 static void spread_back(const conv *v, const real *kernel, const real *dy, const int64_t at[3], int64_t first,
                         int64_t count, real *out)
 {
@@ -146,8 +145,7 @@ ls_status LS_REF(conv2d_grad_input)(const ls_ref_call *call)
 
 /* ---- Gradient of the kernel ---- */
 
-/* A tile of one cell of the kernel: some input channels and some output channels of the same
- * group. */
+/* Some input and some output channels of one group, for one cell of the kernel. */
 typedef struct kernel_tile {
     int64_t i, j;      /* the cell */
     int64_t in, ins;   /* first and count, within the group */

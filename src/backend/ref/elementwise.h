@@ -1,11 +1,11 @@
-/* Loops of elementwise kernels for any type: a kernel is a name and a formula. */
+/* Loops of elementwise kernels: a kernel is a name and a formula. */
 #ifndef LS_BACKEND_REF_ELEMENTWISE_H
 #define LS_BACKEND_REF_ELEMENTWISE_H
 
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
-/* Kernels with two inputs a, b that broadcast to the output. */
+/* Inputs a and b broadcast to the output. */
 #define BINARY(op, expression)                                                                                         \
     ls_status LS_REF(op)(const ls_ref_call *call)                                                                      \
     {                                                                                                                  \
@@ -23,7 +23,7 @@
         return LS_OK;                                                                                                  \
     }
 
-/* Kernels with one input x. */
+/* One input x. */
 #define UNARY(op, expression)                                                                                          \
     ls_status LS_REF(op)(const ls_ref_call *call)                                                                      \
     {                                                                                                                  \

@@ -1,4 +1,4 @@
-/* Elementwise ops that also support integers. Integers wrap around; NaN wins every maximum and
+/* Elementwise ops that also support integers, which wrap around. NaN wins every maximum and
  * minimum. */
 #include "backend/ref/elementwise.h"
 

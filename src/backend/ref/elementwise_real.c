@@ -1,5 +1,5 @@
-/* Elementwise ops of real numbers. Formulas with more than one operation are computed in double and
- * rounded once; the functions are those of functions.h. */
+/* Elementwise ops of real numbers. Formulas of more than one operation are computed in double and
+ * rounded once. */
 #include "backend/ref/elementwise.h"
 #include "backend/ref/functions.h"
 

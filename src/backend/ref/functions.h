@@ -1,11 +1,11 @@
-/* Elementary functions of one number for the type being compiled (real.h). They take and return
- * doubles, which the kernels round once to `real`.
+/* Elementary functions for the type being compiled (real.h). They take and return doubles, which
+ * the kernels round once to `real`.
  *
  * float32: these functions define the results (docs/bits.md). Each line is a sequence of separate
- * operations in double, none fused; the vector kernels (backend/cpu/simd_math.inc) do the same and
- * give the same bits. Errors are far below a float's last place, infinities and NaN are handled,
- * and a subnormal float is a normal double.
- * float64: base/math.h, with different formulas where possible; used to check float32. */
+ * operations in double, none fused; the vector kernels (backend/cpu/simd_math.inc) give the same
+ * bits. Errors are far below a float's last place, infinities and NaN are handled, and a subnormal
+ * float is a normal double. float64: base/math.h, with different formulas where possible; used to
+ * check float32. */
 #ifndef LS_BACKEND_REF_FUNCTIONS_H
 #define LS_BACKEND_REF_FUNCTIONS_H
 
@@ -61,7 +61,7 @@ static inline double wide_expm1(double x)
     return wide_exp(x) - 1;
 }
 
-/* x: any value of a float, or a normal double. x = 2^k m with m within [0.7071, 1.4142]. */
+/* x: any float, or a normal double. x = 2^k m with m within [0.7071, 1.4142]. */
 static inline double wide_log(double x)
 {
     static const double c[] = LS_LOG_POLYNOMIAL;
@@ -116,7 +116,7 @@ static inline double wide_erf(double x)
     return copysign(1 - wide_erfc(fabs(x)), x);
 }
 
-/* x times the normal distribution function, without the cancellation of 1 + erf far below 0 */
+/* without the cancellation of 1 + erf far below 0 */
 static inline double wide_gelu(double x)
 {
     double tail = 0.5 * wide_erfc(fabs(x) * LS_ROOT_HALF);

@@ -1,9 +1,9 @@
-/* The gradient of gather: adds rows at the indices they came from. */
+/* The gradient of gather. */
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
 /* in: dy [outer, n, inner], indices [n]; out [outer, size, inner]. Rows with the same index are
- * added in order, after those of the lane's earlier samples. */
+ * added in order, after the lane's earlier samples. */
 ls_status LS_REF(gather_grad)(const ls_ref_call *call)
 {
     const ls_shape *shape = &call->out.shape;

@@ -1,4 +1,4 @@
-/* Leaves (values that depend on no other tensor), copies and casts. */
+/* Leaves, copies and casts. */
 #include "backend/ref/array.h"
 
 ls_status ls_ref_fill(const ls_ref_call *call)
@@ -25,13 +25,13 @@ ls_status ls_ref_stop_gradient(const ls_ref_call *call)
     return ls_ref_copy(call, 0);
 }
 
-/* A slice copies its own rows; the run concatenates the slices' rows. */
+/* The run concatenates the slices' rows. */
 ls_status ls_ref_gather_batch(const ls_ref_call *call)
 {
     return ls_ref_copy(call, 0);
 }
 
-/* The input is whole: a slice copies its rows from it. */
+/* The input is whole. */
 ls_status ls_ref_scatter_batch(const ls_ref_call *call)
 {
     return ls_ref_copy(call, call->first * ls_ref_extent(&call->in[0].shape, 1, call->in[0].shape.rank));

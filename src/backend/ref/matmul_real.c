@@ -1,6 +1,5 @@
-/* Matrix products by their definition (docs/bits.md), tile by tile: each element's products are a
- * chain in the order of k; in sums over leading axes or the batch, one chain per block of
- * positions. */
+/* Matrix products by their definition (docs/bits.md), in tiles: each element is a chain in the
+ * order of k; in sums over leading axes or the batch, one chain per block of positions. */
 #include <string.h>
 
 #include "backend/blocks.h"
@@ -11,7 +10,7 @@
 #define COLUMNS 128
 #define DEPTH   32
 
-/* Sizes, and the strides of one matrix of a [m,k] and of b [k,n] after the transposes. */
+/* Strides of one matrix of a [m,k] and of b [k,n] after the transposes. */
 typedef struct product {
     int64_t m, n, k;
     int64_t a_row, a_column, b_row, b_column;
@@ -22,10 +21,10 @@ typedef struct tile {
     real sum[ROWS][COLUMNS];
 } tile;
 
-/* Continues with a's rows times b's columns for k in from .. to-1. */
+/* a's rows times b's columns for k in from .. to-1. */
 static void add_product(const product *p, tile *t, const real *a, const real *b, int64_t from, int64_t to)
 {
-    /* Copy of b, so that the inner loop is contiguous even if b is transposed. */
+    /* The inner loop is contiguous even if b is transposed. */
     real packed[DEPTH][COLUMNS];
     for (int64_t k = from; k < to; k += DEPTH) {
         int64_t depth = ls_ref_at_most(to - k, DEPTH);
@@ -85,8 +84,8 @@ static void multiply(const product *p, tile *t, void *user)
     store_tile(p, t, false, s->out);
 }
 
-/* The sum of the products over leading axes, in blocks. A sample is an index of the first of these
- * axes or, without leading axes, one k. */
+/* The sum over leading axes, in blocks. A sample is an index of the first of these axes or, without
+ * leading axes, one k. */
 typedef struct sum {
     const ls_ref_call *call;
     ls_ref_walk *leading;
@@ -94,8 +93,7 @@ typedef struct sum {
     int64_t samples;
 } sum;
 
-/* Adds positions of one pair of matrices, from number `at` of all on. Their block may end among
- * them. */
+/* Positions of one pair of matrices, from number `at` on. Their block may end among them. */
 static void add_positions(const product *p, tile *t, const sum *s, const real *a, const real *b, int64_t at,
                           ls_block_part *block)
 {
@@ -125,7 +123,7 @@ static void multiply_blocks(const product *p, tile *t, void *user)
                           &block);
 }
 
-/* Sets up a walk over the broadcast axes before the last two; operand k is input k, in elements. */
+/* The broadcast axes before the last two; operand k is input k, in elements. */
 static ls_shape walk_leading(ls_ref_walk *walk, const ls_ref_array in[2])
 {
     ls_shape lead[2] = { in[0].shape, in[1].shape }, over;
@@ -149,8 +147,8 @@ static ls_shape walk_leading(ls_ref_walk *walk, const ls_ref_array in[2])
     return over;
 }
 
-/* in: a [..., m, k], b [..., k, n], with the last two axes swapped if transposed; out [..., m, n],
- * or [m, n] if leading axes are summed. */
+/* in: a [..., m, k], b [..., k, n], last axes swapped if transposed; out [..., m, n], or [m, n] if
+ * leading axes are summed. */
 ls_status LS_REF(matmul)(const ls_ref_call *call)
 {
     const ls_ref_array *a = &call->in[0], *b = &call->in[1];

@@ -1,10 +1,9 @@
-/* Ops that only move elements, for any type by its width. */
+/* Ops that only move elements, by their width. */
 #include <string.h>
 
 #include "backend/ref/array.h"
 
-/* Copies n elements of `width` bytes; steps in elements. Constant widths let the compiler emit
- * plain moves. */
+/* Steps are in elements. Constant widths let the compiler emit plain moves. */
 static void copy_row(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n, size_t width)
 {
     if (to_step == 1 && from_step == 1) {
@@ -47,8 +46,7 @@ ls_status ls_ref_reshape(const ls_ref_call *call)
 
 /* ---- Views of the input ---- */
 
-/* Walks over the output: element (i, j, ...) is the input's at start + i strides[0] + j strides[1]
- * + ... */
+/* Element (i, j, ...) of the output is the input's at start + i strides[0] + j strides[1] + ... */
 static ls_status copy_view(const ls_ref_call *call, int64_t start, const int64_t strides[LS_MAX_RANK])
 {
     int64_t dense[LS_MAX_RANK];
@@ -89,8 +87,8 @@ ls_status ls_ref_slice(const ls_ref_call *call)
 
 /* ---- The input into part of the output ---- */
 
-/* Walks over the input: element (i, j, ...) goes to start + i strides[0] + j strides[1] + ... of
- * the output. */
+/* Element (i, j, ...) of the input goes to start + i strides[0] + j strides[1] + ... of the
+ * output. */
 static ls_status copy_into(const ls_ref_call *call, int64_t start, const int64_t strides[LS_MAX_RANK])
 {
     int64_t dense[LS_MAX_RANK];
@@ -162,7 +160,7 @@ ls_status ls_ref_gather(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* in: indices [...]; out [..., depth]. An index out of range gives a row of zeros. */
+/* in: indices [...]; out [..., depth]. An index out of range gives zeros. */
 ls_status ls_ref_one_hot(const ls_ref_call *call)
 {
     int64_t depth = call->out.shape.dims[call->out.shape.rank - 1];

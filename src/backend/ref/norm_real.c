@@ -1,15 +1,13 @@
-/* Batch normalization over all axes but the last, as defined in docs/bits.md. The moments are plain
- * sums in double, [2,C], so that the sums of lanes add up to those of the batch: row 0 sums the
- * elements, row 1 their squares. Values per channel derived from them are rounded to `real` before
- * they are applied to a pixel. */
+/* Batch normalization over all axes but the last (docs/bits.md). The moments are plain sums in
+ * double, [2,C], so that lanes add up to the batch: elements, then their squares. Values derived
+ * from them are rounded to `real` before they are applied to a pixel. */
 #include "backend/blocks.h"
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
 #define TILE 64
 
-/* x as [positions, channels], and the number of elements per channel in the whole batch or the
- * lane. */
+/* x as [positions, channels], and the elements per channel in the batch or the lane. */
 typedef struct norm {
     int64_t positions, channels, samples;
     ls_blocks blocks;
@@ -35,7 +33,7 @@ static norm norm_of(const ls_ref_call *call, const ls_ref_array *x)
     };
 }
 
-/* Mean and 1 / sqrt(variance + epsilon) of channels first .. first+count-1. */
+/* Of channels first .. first+count-1. */
 typedef struct statistics {
     real mean[TILE], inverse[TILE];
 } statistics;
@@ -53,9 +51,9 @@ static void statistics_of(const norm *v, const double *moments, int64_t first, i
 
 /* ---- Sums over the batch: two chains by channel and block; blocks are added in double ---- */
 
-/* Continues both sums of a block for channels first .. first+count-1. x and dy point to the block's
- * first position and the first channel. dy NULL: sums of x and x^2 in double; otherwise of dy and
- * of dy * (normalized x) in `real`. */
+/* Continues both sums of a block for channels first .. first+count-1, from the block's first
+ * position on. dy NULL: sums of x and x^2 in double; otherwise of dy and of dy * (normalized x) in
+ * `real`. */
 static void add_positions(const norm *v, const statistics *s, const real *x, const real *dy, int64_t positions,
                           int64_t count, double (*sum)[TILE])
 {

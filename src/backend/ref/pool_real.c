@@ -1,5 +1,5 @@
-/* Pooling of images, channels innermost. Padding never wins a maximum and counts in an average only
- * if requested. */
+/* Pooling, channels innermost. Padding never wins a maximum and counts in an average only if
+ * requested. */
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 
@@ -29,7 +29,7 @@ static pool pool_of(const ls_ref_call *call, const ls_shape *x, const ls_shape *
     };
 }
 
-/* A part of an image, or of the window positions over it. */
+/* A part of an image, or of window positions. */
 typedef struct box {
     int64_t top, bottom, left, right; /* bottom and right are exclusive */
 } box;
@@ -41,7 +41,7 @@ static void span_seen(const pool *v, int axis, int64_t y, int64_t size, int64_t 
     *end = ls_ref_at_most(from + v->window[axis], size);
 }
 
-/* The part of the image that the window at position (y, x) covers. */
+/* What the window at position (y, x) covers. */
 static box box_seen(const pool *v, int64_t y, int64_t x)
 {
     box b;
@@ -58,7 +58,7 @@ static void span_seeing(const pool *v, int axis, int64_t x, int64_t places, int6
     *end = ls_ref_at_most(last / v->stride[axis] + 1, places);
 }
 
-/* The window positions that cover (h, w) of the image. */
+/* Window positions that cover (h, w). */
 static box box_seeing(const pool *v, int64_t h, int64_t w)
 {
     box b;
@@ -88,7 +88,7 @@ ls_status LS_REF(max_pool2d)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* Offset in the image of the first largest pixel of channel c in the box; -1: the box is empty. */
+/* Offset of the first largest pixel of channel c in the box; -1: an empty box. */
 static int64_t first_largest(const pool *v, const box *seen, const real *image, int64_t c)
 {
     int64_t best = -1;
@@ -130,7 +130,7 @@ static double divisor(const pool *v, int64_t y, int64_t x)
     if (v->count_padding)
         return (double)(v->window[0] * v->window[1]);
     if (seen.bottom <= seen.top || seen.right <= seen.left)
-        return 1; /* a window with only padding: the result is 0 */
+        return 1; /* only padding: the result is 0 */
     return (double)((seen.bottom - seen.top) * (seen.right - seen.left));
 }
 
@@ -159,7 +159,7 @@ ls_status LS_REF(average_pool2d)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* in: dy; out: like x. Each pixel sums over the windows that cover it. */
+/* in: dy; out: like x, sums over the windows that cover each pixel. */
 ls_status LS_REF(average_pool2d_grad)(const ls_ref_call *call)
 {
     pool v = pool_of(call, &call->out.shape, &call->in[0].shape);

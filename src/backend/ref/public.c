@@ -9,7 +9,7 @@
 
 #define FEW 16
 
-/* Sets the places of an update's variable and slots, old and new. */
+/* Places of an update's variable and slots, old and new. */
 static ls_status place_state(ls_ref_call *call, const void *const *state, void *const *new_state)
 {
     ls_variable *const *slot = call->node->attr.apply.slot;
@@ -59,8 +59,8 @@ ls_status ls_reference_run(const ls_tensor *node, const ls_program_run *run, con
 
 /* ---- Joins ---- */
 
-/* a + b, added as `wide`: an unsigned type for integers, so that sums wrap around. is_nan: one of
- * the two is NaN; only for maximum and minimum. */
+/* `wide`: an unsigned type for integers, so that sums wrap around. is_nan: one of the two is NaN;
+ * for maximum and minimum. */
 #define JOIN(type, wide, is_nan, nan)                                                                                  \
     static void join_##type(ls_join_kind kind, type *to, const type *left, const type *right, int64_t count)           \
     {                                                                                                                  \

@@ -1,5 +1,5 @@
 /* Random numbers and dropout. A number depends on seed, run, node, index of the sample in the whole
- * batch, and element within the sample; never on how the batch is split into slices. */
+ * batch, and element; never on slices. */
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
 #include "base/philox.h"
@@ -10,8 +10,7 @@ static ls_philox_key key_of(const ls_ref_call *call, ls_random_purpose purpose)
                          (uint32_t)call->node->attr.random.call);
 }
 
-/* Returns the block of element e of sample s of the slice if each block serves `per_block`
- * elements. */
+/* Block of element e of sample s of the slice if a block serves `per_block` elements. */
 static ls_philox_block block_of(const ls_ref_call *call, ls_philox_key key, int64_t s, int64_t e, int per_block)
 {
     int64_t sample = call->node->per_sample ? call->first + s : 0;

@@ -1,5 +1,4 @@
-/* The element type of a kernel file: `real` in *_real.c and *_number.c, and the names of its
- * kernels and functions. */
+/* The element type `real` of *_real.c and *_number.c, and the names of its kernels. */
 #ifndef LS_BACKEND_REF_REAL_H
 #define LS_BACKEND_REF_REAL_H
 
@@ -32,9 +31,8 @@ typedef int64_t real;
 #error "compiled once for each type: define one of LS_REAL_F32, LS_REAL_F64, LS_REAL_I32, LS_REAL_I64"
 #endif
 
-/* Definitions that let *_number.c also serve integers. real_bits: type for addition and
- * multiplication, so that integers wrap around; real_sum: type for sums of many elements;
- * REAL_LOWEST, REAL_HIGHEST: maximum and minimum of an empty set. */
+/* real_bits: for addition and multiplication, so that integers wrap around; real_sum: for sums of
+ * many elements; REAL_LOWEST, REAL_HIGHEST: maximum and minimum of an empty set. */
 #if defined(LS_REAL_F32) || defined(LS_REAL_F64)
 #define LS_REAL_IS_FLOAT 1
 typedef real real_bits;
@@ -55,8 +53,8 @@ typedef uint64_t real_sum;
 #define REAL_HIGHEST     INT64_MAX
 #endif
 
-/* One step of a chain of products. The definition is the fused operation in float; double only
- * serves to measure its error. */
+/* One step of a chain of products: fused in float, by definition; double only measures its
+ * error. */
 #if defined(LS_REAL_F32)
 static inline real real_madd(real a, real b, real c)
 {
@@ -79,7 +77,7 @@ static inline bool real_is_nan(real x)
 #endif
 }
 
-/* Maximum and minimum; NaN wins; the first of equal values. */
+/* NaN wins; the first of equal values. */
 static inline real real_max(real a, real b)
 {
     return a >= b || real_is_nan(a) ? a : b;
@@ -90,7 +88,7 @@ static inline real real_min(real a, real b)
     return a <= b || real_is_nan(a) ? a : b;
 }
 
-/* Whether x sorts before y in descending order. NaN comes before all numbers. */
+/* Descending order; NaN comes first. */
 static inline bool real_before(real x, real y)
 {
     return x > y || (real_is_nan(x) && !real_is_nan(y));

@@ -1,5 +1,5 @@
 /* Reductions over axes, argmax and top-k. Sums over the batch are in blocks (docs/bits.md); other
- * real sums are in double and rounded once. Integer sums wrap around. */
+ * real sums are in double, rounded once. Integer sums wrap around. */
 #include "backend/blocks.h"
 #include "backend/ref/array.h"
 #include "backend/ref/interleaved.h"
@@ -7,7 +7,7 @@
 
 #define TILE 64
 
-/* The input as two walks: over the kept axes, and over the reduced axes. */
+/* Walks over the kept and over the reduced axes. */
 typedef struct axes_split {
     ls_ref_walk kept, gone;
 } axes_split;
@@ -30,8 +30,8 @@ static void split_axes(axes_split *split, const ls_ref_call *call)
     ls_ref_walk_add(&split->gone, 0, gone_strides);
 }
 
-/* Reduces a tile of n outputs together: adjacent outputs are often close in the input, `pitch`
- * apart. Each output takes its elements in row-major order. */
+/* Reduces n outputs together, which are often close in the input, `pitch` apart. Each takes its
+ * elements in row-major order. */
 typedef void tile_function(const ls_ref_call *call, ls_ref_walk *gone, const real *in, int64_t pitch, int64_t n,
                            real *out);
 
@@ -51,7 +51,7 @@ static ls_status each_tile(const ls_ref_call *call, tile_function *reduce)
     return LS_OK;
 }
 
-/* Whether `out` already holds the result of earlier samples of the lane. */
+/* Whether `out` holds the result of earlier samples of the lane. */
 static bool goes_on(const ls_ref_call *call)
 {
     return call->node->use == LS_USE_REDUCES && call->from_lane > 0;
@@ -93,7 +93,7 @@ ls_status LS_REF(reduce_min)(const ls_ref_call *call)
 
 /* ---- Sums over the batch: a chain for each block of positions ---- */
 
-/* Positions are the elements of the reduced axes; the last of these axes is a row. */
+/* Positions are the elements of the reduced axes, the last of which is a row. */
 static ls_blocks blocks_of(const ls_ref_call *call)
 {
     const ls_shape *shape = &call->in[0].shape;
@@ -150,7 +150,7 @@ static void tile_blocks(const ls_ref_call *call, ls_ref_walk *gone, const real *
 #if LS_REAL_IS_FLOAT
 #define BLOCK 4096
 
-/* Whether the elements of each sum are contiguous. Axes of size 1 do not matter. */
+/* Whether the elements of each sum are contiguous. */
 static bool is_contiguous(const ls_ref_call *call)
 {
     const ls_shape *shape = &call->in[0].shape;
@@ -164,8 +164,7 @@ static bool is_contiguous(const ls_ref_call *call)
     return true;
 }
 
-/* Sums n elements in blocks of 4,096 with 16 interleaved sums each; the blocks are added in
- * order. */
+/* Blocks of 4,096 with 16 interleaved sums each, added in order. */
 static double sum_contiguous(const real *x, int64_t n)
 {
     double sum = 0;
@@ -219,8 +218,7 @@ ls_status LS_REF(argmax)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* ---- The k largest of the last axis, by insertion into the output; of equal values the lower
- * index comes first ---- */
+/* ---- The k largest of the last axis; of equal values the lower index comes first ---- */
 
 static void insert_value(real *list, int64_t k, int64_t held, real x)
 {

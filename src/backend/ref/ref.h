@@ -2,23 +2,21 @@
  * for a slice of the batch.
  *
  * *_real.c is compiled for float and double, *_number.c also for int32_t and int64_t, other files
- * once. The column `kernel` of ops.def selects which kernels an op has; a missing kernel fails at
- * link time. Shared code is in array.h (walks over arrays) and real.h (element type); table.c
- * dispatches. */
+ * once. The column `kernel` of ops.def selects an op's kernels; a missing one fails at link
+ * time. */
 #ifndef LS_BACKEND_REF_H
 #define LS_BACKEND_REF_H
 
 #include "graph/node.h"
 
-/* A dense row-major array in host memory. The shape contains no LS_BATCH. */
+/* Dense, row-major, in host memory; the shape contains no LS_BATCH. */
 typedef struct ls_ref_array {
-    void *data; /* never NULL, even for an empty array */
+    void *data; /* never NULL */
     ls_dtype dtype;
     ls_shape shape;
 } ls_ref_array;
 
-/* Shape of a node's array for `samples` samples of a batch: axis 0 of a per-sample node has size
- * `samples`; other LS_BATCH axes have the whole batch. */
+/* Axis 0 of a per-sample node has size `samples`; other LS_BATCH axes have the whole batch. */
 static inline ls_shape ls_ref_shape(const ls_tensor *node, int64_t batch, int64_t samples)
 {
     ls_shape shape = ls_shape_at(&node->shape, batch);
@@ -28,15 +26,15 @@ static inline ls_shape ls_ref_shape(const ls_tensor *node, int64_t batch, int64_
 }
 
 typedef struct ls_ref_call {
-    const ls_tensor *node;  /* op and attributes; its shapes are symbolic: use the arrays' shapes */
+    const ls_tensor *node;  /* its shapes are symbolic: use the arrays' */
     ls_ref_array out;       /* never overlaps an input */
-    const ls_ref_array *in; /* node->input_count arrays; per-sample ones hold this slice */
-    const void *state[3];   /* apply: old values of the variable and its slots; NULL if absent */
-    void *slots[2];         /* apply: destination of the new slot values */
-    int64_t batch;          /* samples in the whole batch of the run */
+    const ls_ref_array *in; /* per-sample ones hold this slice */
+    const void *state[3];   /* apply: old variable and slots; NULL if absent */
+    void *slots[2];         /* apply: new slots */
+    int64_t batch;          /* samples of the run */
     int64_t lane;           /* samples in the lane */
-    int64_t first;          /* index of this slice's first sample in the batch */
-    int64_t from_lane;      /* samples of the lane before this slice */
+    int64_t first;          /* first sample of the slice, in the batch */
+    int64_t from_lane;      /* samples before this slice, in the lane */
     /* More samples of the lane follow: a block may stay open in `chain` (backend/blocks.h). */
     bool goes_on;
     void *chain;        /* laid out like `out` */
@@ -45,9 +43,8 @@ typedef struct ls_ref_call {
 
 typedef ls_status (*ls_ref_kernel)(const ls_ref_call *call);
 
-/* Runs the node's kernel. The caller has checked shapes, so only data can cause errors (such as a
- * label out of range). A node that reduces the batch continues with its lane: if samples came
- * before, `out` holds their result. */
+/* The caller has checked shapes, so only data can cause errors (such as a label out of range). A
+ * node that reduces the batch continues from `out` if samples of its lane came before. */
 ls_status ls_ref_run(const ls_ref_call *call);
 
 /* Whether the node may leave an open block in `chain`; other reductions continue from `out`

@@ -1,11 +1,11 @@
-/* Softmax and ops based on it. They subtract the largest element first, use double for sums and
- * exponentials, and round the result once. */
+/* Softmax and ops based on it: subtract the largest element, sums and exponentials in double, round
+ * once. */
 #include "backend/ref/array.h"
 #include "backend/ref/functions.h"
 #include "backend/ref/interleaved.h"
 #include "backend/ref/real.h"
 
-/* One row of n elements, `step` apart: its largest element and the sum of exp(x - largest). */
+/* n elements, `step` apart: the largest, and the sum of exp(x - largest). */
 typedef struct row_sum {
     double largest, sum;
 } row_sum;
@@ -16,7 +16,7 @@ static row_sum sum_row(const real *x, int64_t n, int64_t step)
     ls_ref_interleaved sums = { { 0 } };
     for (int64_t i = 0; i < n; i++)
         row.largest = x[i * step] > row.largest ? x[i * step] : row.largest;
-    for (int64_t i = 0; i < n; i++) /* a NaN that the comparisons ignored shows up here */
+    for (int64_t i = 0; i < n; i++) /* NaN, which comparisons ignore, shows up here */
         sums.part[i % LS_REF_PARTS] += wide_exp(x[i * step] - row.largest);
     row.sum = ls_ref_interleaved_total(&sums);
     return row;
@@ -54,7 +54,7 @@ ls_status LS_REF(log_softmax)(const ls_ref_call *call)
 
 /* ---- Cross-entropy of logits with a class number ---- */
 
-/* Reads label i of in[1]; fails if it is not within 0 .. classes-1. */
+/* Fails unless label i of in[1] is within 0 .. classes-1. */
 static ls_status label_within(const ls_ref_call *call, int64_t i, int64_t classes, int64_t *out)
 {
     const ls_ref_array *labels = &call->in[1];

@@ -1,5 +1,4 @@
-/* The table of reference kernels, generated from ops.def. A kernel missing in all files fails at
- * link time. */
+/* The table of reference kernels, generated from ops.def; a missing kernel fails at link time. */
 #include "backend/ref/ref.h"
 
 /* ---- Declarations ---- */

@@ -1,5 +1,5 @@
-/* Scalars of an update rule (graph/apply.def) in the variable's type. update_real.c computes them
- * for both the reference kernel and the vector kernels. */
+/* Scalars of an update rule (graph/apply.def) in the variable's type, for the reference and the
+ * vector kernels. */
 #ifndef LS_BACKEND_REF_UPDATE_H
 #define LS_BACKEND_REF_UPDATE_H
 
@@ -15,7 +15,7 @@
 typedef struct ls_ref_update_f32 LS_UPDATE_SCALARS(float) ls_ref_update_f32;
 typedef struct ls_ref_update_f64 LS_UPDATE_SCALARS(double) ls_ref_update_f64;
 
-/* rate and step: inputs of the node (ls_apply_step); `step` is ignored by rules without one. */
+/* rate and step: inputs of the node (ls_apply_step). Rules without a step ignore it. */
 ls_ref_update_f32 ls_ref_update_scalars_f32(const ls_tensor *node, float rate, float step);
 ls_ref_update_f64 ls_ref_update_scalars_f64(const ls_tensor *node, double rate, double step);
 

@@ -1,4 +1,4 @@
-/* Optimizer updates: one node writes a variable and its slots. The rules are in graph/apply.def. */
+/* Optimizer updates by the rules of graph/apply.def. */
 #include <string.h>
 
 #include "backend/ref/array.h"
@@ -29,8 +29,7 @@ scalars LS_REF(update_scalars)(const ls_tensor *node, real rate, real step)
     return u;
 }
 
-/* Old values are read and new ones written, possibly at the same place. Slots that the rule does
- * not have are NULL. */
+/* Old and new values may be at the same place. Slots that the rule does not have are NULL. */
 typedef struct update {
     int64_t n;
     const real *g, *w, *slot[2];
