@@ -61,6 +61,7 @@ ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *input, ls_weig
 
 ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out);
 
+ls_tensor *ls_activate(ls_tensor *x, ls_activation activation);
 /* Keras's name; NULL: unknown activation */
 const char *ls_activation_name(ls_activation activation);
 

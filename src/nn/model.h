@@ -102,8 +102,6 @@ struct ls_call {
 
 /* ---- Building (model.c) ---- */
 
-ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out);
-
 /* Finds or creates the layer of a spec. `share`: an equal layer of that name is not an error. */
 ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out);
 
