@@ -115,8 +115,8 @@ static ls_status check_positional(const ls_layer_info *info, const ls_layer_opti
         positional++;
     for (int i = positional; i < 4; i++)
         if (argument[i] != 0)
-            return ls_fail(LS_ERR_INVALID, "%s takes %d numbers before its options; number %d was given as %lld",
-                           info->function, positional, i + 1, (long long)argument[i]);
+            return ls_fail(LS_ERR_INVALID, "%s takes %d number%s before its options; number %d, %lld, is too many",
+                           info->function, positional, positional == 1 ? "" : "s", i + 1, (long long)argument[i]);
     return LS_OK;
 }
 
@@ -125,8 +125,9 @@ static ls_status check_options(const ls_layer_family *family, const ls_layer *sp
     for (size_t i = 0; i < family->option_count; i++) {
         const ls_layer_option *option = &family->options[i];
         if (!has_option(option, spec->kind) && is_set(option, spec))
-            return option->unsupported ? ls_fail(LS_ERR_UNSUPPORTED, "%s is not supported; remove it", option->name)
-                                       : ls_fail(LS_ERR_INVALID, "this layer has no option %s", option->name);
+            return option->unsupported
+                       ? ls_fail(LS_ERR_UNSUPPORTED, "%s is not supported; remove it", option->name)
+                       : ls_fail(LS_ERR_INVALID, "this layer has no option %s; remove it", option->name);
     }
     return LS_OK;
 }

@@ -1,5 +1,4 @@
 /* Dense and Embedding, and what layers with a kernel share. */
-#include "graph/init.h"
 #include "nn/layer_family.h"
 
 _Static_assert(offsetof(ls_dense_options, activity_regularizer) == offsetof(ls_conv_options, activity_regularizer),

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "graph/init.h"
 #include "nn/layer.h"
 
 typedef enum ls_option_type {

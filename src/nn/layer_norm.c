@@ -1,7 +1,6 @@
 /* BatchNormalization and LayerNormalization. */
 #include <math.h>
 
-#include "graph/init.h"
 #include "nn/layer_family.h"
 
 static ls_status resolve_norm(ls_layer *layer)

@@ -13,7 +13,7 @@ static ls_status need_untraced(const ls_model *model, const char *call)
     LS_TRY(ls_context_begin(model->context, call));
     if (model->job)
         return ls_fail(LS_ERR_STATE,
-                       "%s: model \"%s\" is already compiled, traced or used to predict; call this before", call,
+                       "%s: model \"%s\" is compiled or has predicted; call this before that, on a new model", call,
                        model->name);
     if (model->graph->node_count > model->variable_count)
         return ls_fail(LS_ERR_STATE,

@@ -401,7 +401,7 @@ static void a_wrong_spec_is_told_layer_option_and_value(void **state)
     const error_row error_rows[] = {
         { ls_input(4), ls_dense(0), LS_ERR_INVALID, "layer \"dense\" (Dense)|units is 0" },
         { ls_input(4), ls_dense(-3, .name = "head"), LS_ERR_INVALID, "layer \"head\" (Dense)|units is -3" },
-        { ls_input(4), ls_dense(3, 4), LS_ERR_INVALID, "ls_dense takes 1 numbers|4" },
+        { ls_input(4), ls_dense(3, 4), LS_ERR_INVALID, "ls_dense takes 1 number before|4" },
         { ls_input(4), ls_dense(3, .activation = (ls_activation)99), LS_ERR_INVALID, "Dense|activation number 99" },
         { ls_input(4), ls_dense(3, .activity_regularizer = { .l2 = 1 }), LS_ERR_UNSUPPORTED,
           "Dense|activity_regularizer" },
