@@ -11,9 +11,9 @@ typedef struct vectors {
     ls_peers *peers;
     const ls_simd *simd;
     int64_t count;
-    int64_t slice; /* floats of a worker's part that are under way at once: the transport's, as in runs */
+    int64_t slice; /* floats of a worker's part in transit at once, as in runs */
     float *own;    /* this worker's vector, then the sum */
-    float *came;   /* of each worker: its vector, or its part of what this worker adds */
+    float *came;   /* received: the vector of each worker, or the part that this worker adds */
 } vectors;
 
 static int64_t part(const vectors *v, int rank)
@@ -21,7 +21,7 @@ static int64_t part(const vectors *v, int rank)
     return v->count * rank / v->peers->size;
 }
 
-/* By the kernel that joins lanes. */
+/* Uses the kernel that joins lanes. */
 static void add_all(const vectors *v, float *own, int64_t count)
 {
     const float *rows[LS_MAX_CLUSTER];
@@ -44,7 +44,7 @@ static ls_status reduce_at_once(vectors *v)
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Elements of a worker's part that are in a slice. */
+/* Number of elements of a worker's part in a slice. */
 static void slice_of(const vectors *v, int rank, int64_t slice, int64_t *from, int64_t *to)
 {
     int64_t first = part(v, rank), end = part(v, rank + 1);
@@ -84,8 +84,8 @@ static void add_rows(const vectors *v, int64_t slice)
     v->simd->join_f32(v->own + from, rows, v->peers->size, 0, (size_t)(to - from));
 }
 
-/* As runs do it (src/run/slices.c): parts of a slice go to who adds them while those of the last are added; sums go
- * with the parts of the next. */
+/* As in runs (src/run/slices.c): sends the parts of a slice to their owners while those of the last
+ * slice are added; sums go with the parts of the next. */
 static ls_status reduce_by_parts(vectors *v)
 {
     ls_piece pieces[LS_MAX_CLUSTER * 4];
@@ -120,7 +120,7 @@ static ls_status reduce(vectors *v)
     return status == LS_OK ? v->peers->commit(v->peers, hash, "vectors") : status;
 }
 
-/* The sum of vectors that are rank + 1 everywhere. */
+/* Checks the sum of vectors whose elements are rank + 1. */
 static void check(const vectors *v)
 {
     float wanted = (float)(v->peers->size * (v->peers->size + 1) / 2);
@@ -144,7 +144,7 @@ double bench_all_reduce(ls_peers *peers, int64_t count, int rounds)
         fprintf(stderr, "all-reduce: no memory\n");
         exit(1);
     }
-    madvise(v.own, bytes, MADV_HUGEPAGE); /* as for the values of runs, and as NumPy has it */
+    madvise(v.own, bytes, MADV_HUGEPAGE); /* as in runs and in NumPy */
     for (int round = -1; round < rounds; round++) {
         for (int64_t i = 0; i < count; i++)
             v.own[i] = (float)(peers->rank + 1);

@@ -1,5 +1,7 @@
-/* All-reduce alone between processes of this machine, a core each: bench_allreduce [WORKERS[,WORKERS] [ROUNDS]]. Prints
- * a line of JSON for each size: the best round's seconds. bench/workers.sh sets it beside gloo and Open MPI. */
+/* All-reduce between processes of this machine, one core each:
+ *     bench_allreduce [WORKERS[,WORKERS] [ROUNDS]]
+ * Prints a line of JSON for each size, with the seconds of the best round. bench/workers.sh compares
+ * it with gloo and Open MPI. */
 #include <stdlib.h>
 
 #include "allreduce.h"

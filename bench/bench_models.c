@@ -1,7 +1,7 @@
-/* Two models on two devices of one core each, at the same time, against one of them alone on its core:
+/* Trains two models at the same time on two devices of one core each, and one of them alone:
  *     bench_models [ROUNDS [STEPS]]
- * The convolutional network of mnist-cnn-wide at batch 128, on images that are made up. Alone and together take turns,
- * and the best of each counts. Together should take at most 1.1 times as long as alone. */
+ * The model is mnist-cnn-wide at batch 128, on synthetic images. Alone and together alternate; the
+ * best of each counts. Together should take at most 1.1 times as long as alone. */
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -78,7 +78,7 @@ int main(int argc, char **argv)
         LS_CHECK(ls_model_builtin(ctx, "mnist-cnn-wide", &t[i].model));
         LS_CHECK(ls_graph_set_strategy(ls_model_graph(t[i].model), ls_one_device(.devices = devices[i])));
         LS_CHECK(ls_loop_step_create(ls_model_graph(t[i].model), train_step, &t[i], 1, &t[i].step));
-        train(&t[i]); /* traced and planned */
+        train(&t[i]); /* traces and plans */
         t[i].steps = steps;
     }
     for (int round = 0; round < rounds; round++) {
@@ -90,9 +90,9 @@ int main(int argc, char **argv)
             together = seconds;
     }
     double longest = alone[0] > alone[1] ? alone[0] : alone[1];
-    printf("one model alone        %7.1f and %.1f ms a step, on %s and %s (%s)\n", 1e3 * alone[0] / steps,
+    printf("one model alone        %7.1f and %.1f ms per step, on %s and %s (%s)\n", 1e3 * alone[0] / steps,
            1e3 * alone[1] / steps, devices[0], devices[1], cpu.reason);
-    printf("two at the same time   %7.1f ms a step: %.2f times one alone; at most %.1f: %s\n", 1e3 * together / steps,
+    printf("two at the same time   %7.1f ms per step: %.2f times one alone; at most %.1f: %s\n", 1e3 * together / steps,
            together / longest, AT_MOST, together <= AT_MOST * longest ? "yes" : "no");
     for (int i = 0; i < MODELS; i++) {
         ls_loop_step_destroy(t[i].step);

@@ -1,5 +1,5 @@
-/* Matrix products of rank 3 and 4 and their gradients, beside the 1x1 convolution that computes the same numbers as a
- * dense layer. Times are CPU time of all threads, the best of several runs. */
+/* Matrix products of rank 3 and 4 and their gradients, compared with the 1x1 convolution that computes
+ * the same as a dense layer. Times are CPU times of all threads, the best of several runs. */
 #include <lockstep.h>
 
 #include <stdio.h>

@@ -1,8 +1,15 @@
-/* What a step costs with up to 10,000 workers: docs/scale.md.
- *     bench_scale                     measures all-reduce between processes of this machine, and sets beside it what
- * the formulas below say; then the tables, from what was measured bench_scale MESSAGE LATENCY BANDWIDTH    the tables
- * alone: seconds of CPU time for a message, seconds until it is there, and bytes a second of a line, as in 4e-6 20e-6
- * 1e9 The formulas are cost_flat and cost_groups; everything else measures or prints. */
+/* Estimates the time of a step with up to 10,000 workers (docs/scale.md).
+ *
+ * clang-format off
+ *     bench_scale
+ *         measures all-reduce between processes of this machine, compares it with the formulas, and
+ *         prints the tables for the measured values
+ *     bench_scale MESSAGE LATENCY BANDWIDTH
+ *         prints only the tables, for CPU seconds per message, seconds of latency, and bytes per
+ *         second of a connection, such as 4e-6 20e-6 1e9
+ * clang-format on
+ *
+ * The formulas are cost_flat and cost_groups; everything else measures or prints. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,21 +20,21 @@
 #include "device/context.h"
 
 typedef struct network {
-    double message;   /* CPU seconds of sending one and receiving one */
-    double latency;   /* seconds until a message is there, beyond that */
-    double bandwidth; /* bytes a second that a machine can send, while it receives as many */
-    double inside;    /* the same between workers of one machine, each */
+    double message;   /* CPU seconds to send one and receive one */
+    double latency;   /* further seconds until a message arrives */
+    double bandwidth; /* bytes per second that a machine can send while it receives as many */
+    double inside;    /* the same per worker, within a machine */
 } network;
 
 typedef struct job {
     const char *name;
     double bytes;  /* of its gradient */
-    int small;     /* joins before the last one: batch norm's statistics, on the way forward and back */
+    int small;     /* joins before the last one: statistics of batch norm, forward and backward */
     double little; /* bytes of each of them */
-    double sample; /* seconds of one core for a sample */
+    double sample; /* seconds per sample on one core */
 } job;
 
-/* A sample's seconds: docs/speed.md's rows on both cores, times two. */
+/* Seconds per sample: the rows of docs/speed.md on two cores, times two. */
 static const job jobs[] = {
     { "seed CNN", 4 * 12810.0, 0, 0, 2 * 1.31 / 60000 },
     { "ResNet-50", 4 * 25.6e6, 98, 8 * 1024, 2 / 7.4 },
@@ -35,7 +42,7 @@ static const job jobs[] = {
 
 /* ---- The formulas: seconds of all exchanges of a step ---- */
 
-/* Complete subtrees of a tree of `lanes` that worker w of n sends: those of its range that are in no larger one. */
+/* Number of complete subtrees that worker w of n sends: the largest ones within its range of lanes. */
 static int subtrees(int lanes, int n, int w)
 {
     int first = (int)((int64_t)lanes * w / n), end = (int)((int64_t)lanes * (w + 1) / n), count = 0;
@@ -59,26 +66,27 @@ static double exchange(double n, double message, double latency)
     return n > 1 ? (n - 1) * message + latency : 0;
 }
 
-/* All to the coordinator, and its word to all. */
+/* All send to the coordinator, and it answers all. */
 static double commit(double n, double message, double latency)
 {
     return n > 1 ? (n - 1) * message + 2 * latency : 0;
 }
 
-/* Everybody speaks with everybody, as it is built. Of a long vector each owns a part: s subtrees of its part come from
- * each other one, and the sum goes to each. Short ones go to all at once. A machine has `here` workers, which share its
- * line. */
+/* All workers exchange with all others, as implemented. Each owns a part of a long vector: it receives
+ * s subtrees of its part from each other worker and sends the sum to each. Short vectors are sent to
+ * all at once. The `here` workers of a machine share its connection. */
 static double cost_flat(const network *w, const job *j, int n, int here, double s)
 {
-    double bytes = (n - 1.0) * (j->bytes / n * (s + 1) + j->small * s * j->little); /* that a worker sends */
+    double bytes = (n - 1.0) * (j->bytes / n * (s + 1) + j->small * s * j->little); /* sent by a worker */
     double away = n > here ? (double)(n - here) / (n - 1) : 0; /* the part that leaves its machine */
     return bytes * away * here / w->bandwidth + bytes * (1 - away) / w->inside +
            (2 + j->small) * exchange(n, w->message, w->latency) + commit(n, w->message, w->latency);
 }
 
-/* Groups of workers, machines above all, join among themselves first: of a long vector each owns a part of its group's
- * sum. Then the owners of one part, one of each group, join those; and the sums come back the same way. Short vectors
- * go to one of the group, from there to one of each group, and back. `here` of a group's workers are on one machine. */
+/* Groups of workers, usually machines, join first: each worker owns a part of the group's sum of a
+ * long vector. Then the owners of a part, one in each group, join these, and the sums return the same
+ * way. Short vectors go to one worker of the group, from there to one of each group, and back. `here`
+ * workers of a group are on one machine. */
 static double cost_groups(const network *w, const job *j, int n, int group, int here)
 {
     int groups = (n + group - 1) / group;
@@ -101,7 +109,7 @@ static int power_of_two(int n)
     return p;
 }
 
-/* Lanes for n workers: four each where that is possible, so that a lost worker's lanes can be shared out. */
+/* Lanes for n workers: four each if possible, so that others can take over a lost worker's lanes. */
 static int lanes_for(int n)
 {
     int lanes = 4 * power_of_two(n);
@@ -138,7 +146,7 @@ static void print_tables(const network *w)
             print_table(w, &jobs[i], here);
 }
 
-/* ---- What this machine does ---- */
+/* ---- Measuring this machine ---- */
 
 #define MOST  8
 #define SHORT 1       /* floats */
@@ -151,7 +159,7 @@ typedef struct times {
 static ls_status work(int rank, int count, void *user)
 {
     ls_context *ctx;
-    times *t = user; /* shared with the process that waits */
+    times *t = user; /* shared with the waiting process */
     bench_take_core(rank);
     LS_CHECK(ls_context_open(NULL, &ctx));
     double small = bench_all_reduce(ctx->peers, SHORT, 300), large = bench_all_reduce(ctx->peers, LONG, 5);
@@ -163,8 +171,8 @@ static ls_status work(int rank, int count, void *user)
     return LS_OK;
 }
 
-/* Workers share the cores: what all of them do together, by cores. Messages of an all-reduce at once: one from each to
- * each other one, and those of the commit. */
+/* Workers share the cores: the work of all of them, divided by cores. Each worker sends one message of
+ * the all-reduce to each other one, and those of the commit. */
 static double predict_small(const network *w, int n, int cores)
 {
     double messages = n * (n - 1.0) + 2 * (n - 1.0);
@@ -177,7 +185,7 @@ static double predict_large(const network *w, int n, int cores)
     return predict_small(w, n, cores) + bytes / w->inside / (n < cores ? n : cores);
 }
 
-/* The three numbers come from 2 and 8 workers, and from 2; the others are what is checked. */
+/* Derives the three numbers from runs with 2 and 8 workers; the other runs check the formulas. */
 static network fit(const times *t, int cores)
 {
     network w = { 0 };
@@ -200,7 +208,7 @@ static network measure(void)
     for (int n = 2; n <= MOST; n++)
         LS_CHECK(ls_spawn(n, work, t));
     network w = fit(t, cores);
-    printf("all-reduce between processes of this machine, %d cores: measured, and as the formulas have it\n", cores);
+    printf("all-reduce between processes of this machine, %d cores: measured, and by the formulas\n", cores);
     printf("%8s %12s %12s %7s %14s %14s %7s\n", "workers", "1 float, us", "formula", "", "5 M floats, ms", "formula",
            "");
     for (int n = 2; n <= MOST; n++) {

@@ -1,6 +1,6 @@
-/* The vectorised kernels' speed, table by table: best of several runs, interleaved, in GB/s of memory that must be read
- * and written at least. "L2": arrays that stay in the second cache, as they do when a micro-batch goes through a
- * segment; "memory": arrays far larger than any cache. */
+/* Speed of the vector kernels by instruction set: the best of several interleaved runs, in GB/s of
+ * memory that must at least be read and written. "L2": arrays that fit into the second cache, as a
+ * micro-batch does; "memory": arrays far larger than any cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ typedef struct arrays {
     float chains[2 * CHANNELS];
 } arrays;
 
-/* ---- What is measured: each returns the bytes it moves ---- */
+/* ---- Measured functions: each returns the bytes it moves ---- */
 
 static double relu(const ls_simd *t, arrays *a)
 {
@@ -62,7 +62,7 @@ static double sum_squares(const ls_simd *t, arrays *a)
 
 static double join(const ls_simd *t, arrays *a)
 {
-    size_t n = a->n / LANES - 1040; /* not a power of two: lanes would meet in the same sets of the caches */
+    size_t n = a->n / LANES - 1040; /* not a power of two, so that lanes use different sets of the caches */
     const float *lane[LANES];
     for (size_t i = 0; i < LANES; i++)
         lane[i] = a->x + i * n;
@@ -111,7 +111,7 @@ static double grad_input(const ls_simd *t, arrays *a)
     return 12.0 * (double)a->n;
 }
 
-/* 2x2 of c channels over 24 x 24 (the seed's CNN has 16 and 32 channels). */
+/* 2x2 over 24 x 24 with c channels (mnist-cnn has 16 and 32). */
 static ls_simd_pool pool_2x2(const arrays *a, int64_t c)
 {
     return (ls_simd_pool){ .n = (int64_t)a->n / (24 * 24 * c),
@@ -154,7 +154,7 @@ static double max_pool_grad_16(const ls_simd *t, arrays *a)
     return 4.0 * 2.25 * (double)(v.n * v.h * v.w * v.c);
 }
 
-/* ResNet's: 3x3, stride 2, padded. */
+/* As in ResNet: 3x3, stride 2, padded. */
 static ls_simd_pool pool_3x3(const arrays *a)
 {
     return (ls_simd_pool){ .n = (int64_t)a->n / (32 * 32 * 64),
@@ -256,7 +256,7 @@ static const struct row {
     { "cross-entropy, 10 classes", cross_entropy },
 };
 
-/* GB/s of one run that takes at least a millisecond or so. */
+/* Returns GB/s of one run of at least about a millisecond. */
 static double speed(const struct row *row, const ls_simd *table, arrays *a)
 {
     double bytes = 0, start = ls_clock_now(), spent;

@@ -1,6 +1,6 @@
-/* How strategies compare on two one-core devices: bench_strategies [ROW [ROUNDS]]. In each round every strategy takes a
- * few steps of the same network, one after the other; the best round of each counts. The table says how many times one
- * device's speed each has. */
+/* Compares strategies on two devices of one core each: bench_strategies [ROW [ROUNDS]]. In each round
+ * every strategy trains a few steps of the same network; the best round of each counts. The table
+ * has the speedup over one device. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

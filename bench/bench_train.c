@@ -1,6 +1,6 @@
-/* How fast whole networks train: bench_train ROW [options]. One line of JSON on standard output, on success alone.
- *
- * Every epoch takes all samples once, in a new order, the short last batch included; the best epoch counts. */
+/* Measures how fast whole networks train: bench_train ROW [options]. Prints one line of JSON on
+ * success. Every epoch trains all samples once, in a new order, with a smaller last batch; the best
+ * epoch counts. */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -36,14 +36,15 @@ typedef struct settings {
 } settings;
 
 static const ls_option flags[] = {
-    LS_OPTION("--epochs", settings, epochs, .value = "3", .range = "[1, 1000]", .help = "how many are timed"),
+    LS_OPTION("--epochs", settings, epochs, .value = "3", .range = "[1, 1000]", .help = "number of timed epochs"),
     LS_OPTION("--steps", settings, epochs, .value = "3", .range = "[1, 1000]",
-              .help = "the same, by its name for resnet50"),
+              .help = "the same, under its name for resnet50"),
     LS_OPTION("--samples", settings, samples, .value = "0", .range = "[0, 60000]",
-              .help = "in an epoch; 0: the row's own"),
-    LS_OPTION("--threads", settings, threads, .value = "0", .range = "[0, 1024]", .help = "0: one for each core"),
+              .help = "samples per epoch; 0: as the row says"),
+    LS_OPTION("--threads", settings, threads, .value = "0", .range = "[0, 1024]",
+              .help = "number of threads; 0: one for each core"),
     LS_OPTION("--devices", settings, devices, .value = "1", .range = "[1, 1024]",
-              .help = "logical ones to share the cores"),
+              .help = "number of logical devices that share the cores"),
     LS_OPTION("--profile", settings, profile, .value = "off",
               .help = "print where the time goes, from the second epoch on"),
 };
@@ -70,7 +71,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* On the clock of now(); the kernel counts it in hundredths. */
+/* Returns the start of the process on the clock of now(), in steps of 0.01 s. */
 static double process_start(void)
 {
     char text[1024] = "";
@@ -98,7 +99,7 @@ static void *memory(size_t bytes)
     return data;
 }
 
-/* The first `count` records of a gzip IDX file, after its header. */
+/* Reads the first `count` records of a gzip IDX file. */
 static uint8_t *unpack(const char *name, size_t header, size_t count, size_t bytes)
 {
     const char *directory = getenv("LOCKSTEP_DATA");
@@ -185,7 +186,7 @@ static double epoch(job *j, double *first_step)
 
 /* ---- Profile ---- */
 
-/* The executor of the steps with a full batch: it has run, so the graph keeps it. */
+/* Finds the executor of steps with a full batch, which the graph keeps. */
 static ls_executor *executor_of(const job *j)
 {
     ls_tensor *fetches[] = { j->model.step, j->model.loss };

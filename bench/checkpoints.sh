@@ -1,8 +1,8 @@
 #!/bin/bash
-# What checkpoints cost: bench/checkpoints.sh COMMAND [STEPS [ROUNDS [BATCH]]]
-# Trains ResNet-50 with a checkpoint every 10 steps and without any, by turns, and prints a line of JSON: seconds a step of
-# both (the mean over a run, the median of the runs), the difference in percent, and how long training waited for copies and a
-# thread wrote, in one run. The bound is 2 %. Files go below BENCH_DIR (default: here), which should be on a disk.
+# Measures the cost of checkpoints: bench/checkpoints.sh COMMAND [STEPS [ROUNDS [BATCH]]]
+# Trains ResNet-50 alternately with a checkpoint every 10 steps and without any. Prints a line of JSON: the seconds per step of
+# both (mean over a run, median of the runs), the difference in percent, and the seconds of one run in which training waited for
+# copies and a thread wrote. The limit is 2 %. Files go to BENCH_DIR (default: here), which should be on a disk.
 set -eu
 command=$1 steps=${2:-20} rounds=${3:-3} batch=${4:-32}
 dir=$(mktemp -d "${BENCH_DIR:-.}/checkpoints-XXXXXX")

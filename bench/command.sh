@@ -1,6 +1,6 @@
 #!/bin/sh
-# One row through the command, progress, metrics and all: bench/command.sh COMMAND BATCH EPOCHS [MORE...]
-# Prints a line of JSON like bench_train's; the seconds of an epoch are the log's, of training alone.
+# Trains one row with the command, with progress and metrics: bench/command.sh COMMAND BATCH EPOCHS [MORE...]
+# Prints a line of JSON like that of bench_train; the seconds of an epoch come from the log, without validation.
 set -eu
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

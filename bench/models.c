@@ -7,7 +7,7 @@
 
 static uint64_t state;
 
-static float uniform(void) /* xorshift: what the weights are does not matter here, only that they are ordinary */
+static float uniform(void) /* xorshift: any ordinary weights will do */
 {
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
     return (float)(state >> 40) * 0x1p-23f - 1;

@@ -1,8 +1,8 @@
 #!/bin/sh
-# An OpenCL device beside our own CPU device on the same cores: bench/opencl.sh COMMAND [DEVICE]
-# Each row is trained in turns by both, ROUNDS times; the least counts. A step's time is the difference of a longer and a shorter
-# training, of wall clock and of processor time (user and system, all threads: what others do on the machine matters less there).
-# The first step is measured with kernels compiled anew (cold) and with those that are on disk (cached).
+# Compares an OpenCL device with our CPU device on the same cores: bench/opencl.sh COMMAND [DEVICE]
+# Both train each row alternately, ROUNDS times; the minimum counts. The time of a step is the difference between a longer and a
+# shorter training, in wall-clock time and in CPU time (user and system of all threads, which depends less on other processes).
+# The first step is measured with newly compiled kernels (cold) and with those on disk (cached).
 #   ROUNDS=3  ROWS="mnist-cnn resnet18"
 set -eu
 
@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 export POCL_CACHE_DIR="$work/pocl" LOCKSTEP_CACHE="$work/kernels"
 mkdir -p "$POCL_CACHE_DIR"
 
-# train ROW DEVICE STEPS: prints seconds of wall clock and of processors.
+# train ROW DEVICE STEPS: prints wall-clock seconds and CPU seconds.
 train() {
     case $1 in
     mnist-cnn) set -- "$@" --data synthetic:count=8192 --batch-size 256 ;;
@@ -27,7 +27,7 @@ train() {
     awk '{ print $1, $2 + $3 }' "$work/time"
 }
 
-# least FILE: the least of each column.
+# least FILE: the minimum of each column.
 least() {
     awk 'NR == 1 || $1 < a { a = $1 } NR == 1 || $2 < b { b = $2 } END { print a, b }' "$1"
 }
@@ -52,7 +52,7 @@ for row in $ROWS; do
             split(cold, c, " ")
             for (i = 1; i <= 2; i++)
                 printf "%-10s %-9s %8.1f ms a step, %8.1f ms of processors\n", row, name[i], wall[i], used[i]
-            printf "%-10s %s takes %.2f times the time of %s, %.2f times the processors; with the program, its first step: %.1f s cold, %.2f s cached (%s: %.2f s)\n",
+            printf "%-10s %s takes %.2f times the time of %s, %.2f times the CPU time; start and first step: %.1f s cold, %.2f s cached (%s: %.2f s)\n",
                 row, name[2], wall[2] / wall[1], name[1], used[2] / used[1], c[1], first[2], name[1], first[1]
         }'
 done

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The seed CNN at batch 256 on OpenCL beside tinygrad's OpenCL device: bench/opencl_peers.sh COMMAND PEERS [ROUNDS]
-# PEERS: the virtual environment that tools/peers.sh makes. In turns: each round runs ours, then theirs, so that both meet the same
-# moods of the machine; each has caches of its own, which nothing else writes. The first round of each begins with nothing compiled
-# (cold), the others with what that left on disk (cached). The least of all rounds counts. A step of ours is the difference of a
-# longer and a shorter training, and its first steps are whole programs.
+# Compares mnist-cnn at batch 256 on OpenCL with tinygrad's OpenCL device: bench/opencl_peers.sh COMMAND PEERS [ROUNDS]
+# PEERS: the virtual environment that tools/peers.sh makes. Each round runs ours, then theirs, so that both see the same load of
+# the machine; each has its own caches. The first round starts with nothing compiled (cold), the others with kernels on disk
+# (cached). The minimum of all rounds counts. The time of our step is the difference between a longer and a shorter training; the
+# time of our first step is that of a whole program.
 set -eu
 
 command=$1 python=$2/bin/python rounds=${3:-3}
@@ -26,7 +26,7 @@ ours() {
         --verbose 0 >"$work/out"
     echo "$begin $(date +%s.%N)" | awk '{ print $2 - $1 }'
 }
-# theirs: a word, seconds of the first step, and of one behind it
+# theirs: a word, seconds of the first step, and of a later one
 theirs() { DEV=CL with theirs "$python" "$here/tinygrad_cnn.py" 12; }
 
 peer=yes
@@ -39,7 +39,7 @@ for round in $(seq "$rounds"); do
     [ -z "$peer" ] || theirs >>"$work/theirs.rounds"
 done
 
-# row NAME COLD CACHED STEP: the least of each file's numbers, in seconds
+# row NAME COLD CACHED STEP: the minimum of each file's numbers, in seconds
 row() { printf '%-24s %12.2f s %12.2f s %11.1f ms\n' "$1" "$2" "$3" "$(echo "$4" | awk '{ print $1 * 1000 }')"; }
 least() { sort -g "$1" | head -n 1; }
 # column N FILE

@@ -1,5 +1,4 @@
-/* The loop of fused multiply-adds that products are measured against: twelve chains, which fill both units of a core.
- */
+/* Twelve chains of fused multiply-adds, which fill both units of a core. */
 #include "peak.h"
 
 #include <pthread.h>
@@ -46,7 +45,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Seconds of all threads; negative: they could not be started. */
+/* Returns the seconds of all threads; negative: they could not be started. */
 static double measure(void (*loop)(void), int threads)
 {
     pthread_t thread[MOST];
@@ -56,7 +55,7 @@ static double measure(void (*loop)(void), int threads)
         return -1;
     for (int i = 0; i < threads; i++)
         if (pthread_create(&thread[i], NULL, run, &j) != 0)
-            return -1; /* the others wait for ever, which a benchmark may do: it ends soon */
+            return -1; /* the others wait until the program ends, which is soon */
     double begin = ls_clock_now();
     pthread_barrier_wait(&start);
     for (int i = 0; i < threads; i++)

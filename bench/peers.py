@@ -55,8 +55,8 @@ def load(row, samples):
     return x, unpack("train-labels-idx1-ubyte.gz", 8, samples, 1).astype(np.int64)
 
 
-# A peer: prepare() returns the ways to train that are worth a trial; trial() the samples of one; epochs() trains, and
-# returns each epoch's seconds and the mean loss of the last.
+# A peer: prepare() returns the ways to train to try; trial() the samples of one; epochs() trains, and returns the seconds
+# of each epoch and the mean loss of the last.
 
 class TensorFlow:
     def __init__(self):
@@ -101,7 +101,7 @@ class TensorFlow:
         return ["arrays", "dataset"] if row.startswith("cnn") else ["arrays"]
 
     def trial(self, samples):
-        return samples  # the ways differ in how they read and shuffle, so on whole epochs
+        return samples  # whole epochs, because the ways differ in how they read and shuffle
 
     def epochs(self, way, samples, count):
         seconds, begun = [], [0.0]
@@ -114,7 +114,7 @@ class TensorFlow:
                 seconds.append(now() - begun[0])
 
         clock = Clock()
-        if way == "steps":  # one call for all steps, each of them timed
+        if way == "steps":  # one call for all steps, each timed
             clock.on_train_batch_begin, clock.on_train_batch_end = clock.begin, clock.end
             data = self.tf.data.Dataset.from_tensors((self.x[:samples], self.y[:samples])).repeat(count)
             history = self.model.fit(data, verbose=0, shuffle=False, callbacks=[clock])
@@ -281,7 +281,7 @@ def free_ports(count):
 
 
 def run_workers():
-    """This program twice, a core each; the first one prints."""
+    """Runs this program twice, on one core each; the first one prints."""
     ports = ",".join(str(port) for port in free_ports(2))
     cores = sorted(os.sched_getaffinity(0))
     workers = []

@@ -20,7 +20,7 @@ def take_core(rank):
 
 
 def measure(name, rank, workers, rounds, vector, reduce):
-    """vector(count, value) makes one; reduce(vector) puts the sum into it."""
+    """vector(count, value) makes a vector; reduce(vector) replaces it by the sum."""
     for count in SIZES:
         best = None
         for turn in range(-1, rounds * (100 if count < 100000 else 1)):

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs the benchmarks one after another, never two at once: bench/run.sh PROGRAM...
-# Programs print their own tables. bench_train comes last: row by row, beside the peers in $PEERS, in turns ("rounds"),
-# and the best of each counts; a table of all rows ends it. What fails or is missing does not stop the rest.
-#   ROUNDS=3  ROWS="cnn-4096 ..."  QUICK=1 (tiny sizes: shows that it works, no more)  BENCH_JSON=build/bench.json
+# Programs print their own tables. bench_train comes last: each row alternates with the peers in $PEERS ("rounds"), and the
+# best of each counts; a table of all rows follows. A benchmark that fails or is missing does not stop the rest.
+#   ROUNDS=3  ROWS="cnn-4096 ..."  QUICK=1 (tiny sizes, only a test that it works)  BENCH_JSON=build/bench.json
 set -eu
 
 HERE=$(dirname "$0")
@@ -24,7 +24,7 @@ for program in "$@"; do
 done
 [ -n "$train" ] || exit $status
 
-# take VARIANT COMMAND...: runs it and keeps its line of JSON behind the variant's name.
+# take VARIANT COMMAND...: runs it and stores its line of JSON after the variant's name.
 take() {
     variant=$1
     shift

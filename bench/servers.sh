@@ -1,22 +1,22 @@
 #!/bin/bash
-# Asynchronous parameter servers beside synchronous training: bench/servers.sh COMMAND [throughput] [accuracy]
-# throughput: three workers, one of which is stopped two thirds of the time (0.2 s of 0.3, below the silence limit), in turns with
-#   staleness 0 and with STALENESS: samples a second, the median of ROUNDS runs. At least 1.5 times as many are wanted.
-#   Lanes are shared out evenly (no --work-split). Each worker should be a machine of its own: where it is one of several on the
-#   same cores, a stopped one leaves its time to the others, and the step that waits for it is computed faster than it could be.
-#   So each worker gets a fixed share of the cores, by a cgroup with a quota (SHARE, in percent of a core; needs root).
-#   "shares" in the row says whether that was possible: where it says false, the figure is too low.
-# accuracy: three workers and one server, EPOCHS epochs, seeds 1, 2 and 3, both ways: test accuracy. Within 1 point is wanted.
-#   Batches are of 32 samples, the command's default, or as BATCH says: the larger they are, the fewer updates there are in
-#   EPOCHS epochs, and the more a gradient that comes late costs.
+# Compares asynchronous parameter servers with synchronous training: bench/servers.sh COMMAND [throughput] [accuracy]
+# throughput: three workers, one of which is stopped two thirds of the time (0.2 s of 0.3, below the silence limit), alternately
+#   with staleness 0 and with STALENESS: samples per second, the median of ROUNDS runs. The goal is 1.5 times as many.
+#   Lanes are divided evenly (no --work-split). Each worker should be a machine of its own: on shared cores, a stopped worker
+#   leaves its time to the others, and the step that waits for it is faster than it should be. So each worker gets a fixed
+#   share of the cores, by a cgroup with a quota (SHARE, in percent of a core; needs root). "shares" in the row says whether
+#   that was possible; if it is false, the result is too low.
+# accuracy: three workers and one server, EPOCHS epochs, seeds 1, 2 and 3, both ways: test accuracy. The goal is within 1 point.
+#   Batches have 32 samples, the command's default, or BATCH: with larger ones there are fewer updates in EPOCHS epochs, and a
+#   stale gradient costs more.
 #   DATA=fashion-mnist  ROUNDS=3  EPOCHS=5  STALENESS=16  BATCH=(256; accuracy: 32)  TAKE=0 (samples; 0: all)  SHARE=(90 % of the cores / workers)
-# Lines of JSON. Needs cores that nobody else uses.
+# Prints lines of JSON. Needs idle cores.
 set -eu
 command=$1
 shift
 data=${DATA:-fashion-mnist} rounds=${ROUNDS:-3} epochs=${EPOCHS:-5} staleness=${STALENESS:-16} batch=${BATCH:-} take=${TAKE:-0}
 dir=$(mktemp -d)
-groups= # folder of the workers' cgroups; empty: there are none
+groups= # folder of the workers' cgroups; empty: none
 trap 'remove_groups; rm -rf "$dir"' EXIT
 
 # A cgroup for each worker, with a quota of SHARE percent of a core.
@@ -48,7 +48,7 @@ pid_of() { # LAUNCHER RANK
     done
 }
 
-# Stops worker 2 for two thirds of the time, for as long as the launcher runs.
+# Stops worker 2 for two thirds of the time while the launcher runs.
 slow_down() { # LAUNCHER
     local pid=
     while kill -0 "$1" 2>/dev/null; do
@@ -61,7 +61,7 @@ slow_down() { # LAUNCHER
     done
 }
 
-# train STALENESS SEED SLOW EPOCHS: samples a second of its epochs, and the test accuracy
+# train STALENESS SEED SLOW EPOCHS: samples per second, and the test accuracy
 train() {
     rm -f "$dir/log"
     "$command" launch --workers 3 --servers 1 --silence-limit 2 -- \

@@ -1,4 +1,4 @@
-# From lines "VARIANT JSON" of bench/run.sh: the table of training rows, and everything as one JSON file.
+# Reads lines "VARIANT JSON" of bench/run.sh; writes the table of training rows, and all results as one JSON file.
 # Set: json (its name), rounds, quick, date, cpu.
 
 function value(key) {
@@ -9,7 +9,7 @@ function value(key) {
     return text
 }
 
-# Every result goes through here, so that table and file say the same. good: 1, 0, or "" when it cannot be told.
+# Adds a result to both table and file. good: 1, 0, or "" if unknown.
 function judge(good) {
     return good == "" ? "not measured" : good ? "within" : "short"
 }
@@ -26,7 +26,7 @@ function show(row, variant) {
                              : sprintf("%.2f s", best[row, variant])
 }
 
-# How many times as fast as `variant`; "" when one of them was not measured.
+# Speedup over `variant`; "" if one of them was not measured.
 function times(row, variant) {
     return (row, "ours") in best && (row, variant) in best ? best[row, variant] / best[row, "ours"] : ""
 }
@@ -67,7 +67,7 @@ function cores(row,    ratio, limit) {
         return
     limit = 0.9 * threads[row, "ours"]
     if (threads[row, "ours"] < 2) {
-        print row ": there is one core, so two cannot be compared"
+        print row ": needs two cores"
         return
     }
     printf "%s: 1 core %s, %d cores %s: %.2f times as fast (at least %.1f): %s\n", row, show(row, "one-core"), \
@@ -95,7 +95,7 @@ function mirrored(row,    ratio) {
 
 function beside(name, key) {
     if (key in best)
-        printf "    beside it %s: first step after %.1f s, %.0f MB\n", name, first_step[key], memory[key]
+        printf "    compared with %s: first step after %.1f s, %.0f MB\n", name, first_step[key], memory[key]
 }
 
 {
@@ -124,7 +124,7 @@ function beside(name, key) {
 
 END {
     if (rows) {
-        printf "\nOne epoch of training (resnet50: images a second), best of %d rounds%s\n", rounds, \
+        printf "\nOne epoch of training (resnet50: images per second), best of %d rounds%s\n", rounds, \
             quick ? "; QUICK: sizes are tiny, the figures mean nothing" : ""
         printf "%-9s %12s %12s %7s %12s %7s  %s\n", "row", "ours", "TensorFlow", "ratio", "PyTorch", "ratio", \
             "must reach"

@@ -1,6 +1,6 @@
 """The seed CNN at batch 256 in tinygrad: tinygrad_cnn.py STEPS. DEV=CL chooses its OpenCL device.
 
-As its users write it: a step under TinyJit, data on the device, Adam. Prints seconds of the first step and of the fastest
+Written as its users do: a step under TinyJit, data on the device, Adam. Prints the seconds of the first step and of the fastest
 one behind those that compile.
 """
 import sys

@@ -1,4 +1,4 @@
-# From lines "VARIANT JSON" of bench/workers.sh: the tables, each figure with what it must reach.
+# Reads lines "VARIANT JSON" of bench/workers.sh; writes the tables, with the goal of each result.
 
 function value(key) {
     if (!match($0, "\"" key "\": (\"[^\"]*\"|[-+.0-9a-z]+)"))
@@ -12,7 +12,7 @@ function judge(ratio, limit) {
     return ratio == "" ? "not measured" : ratio >= limit ? "within" : "short"
 }
 
-# How many times as fast `one` is as `other`; "": one of them was not measured.
+# Speedup of `one` over `other`; "" if one of them was not measured.
 function times(row, one, other) {
     return (row, one) in best && (row, other) in best ? best[row, other] / best[row, one] : ""
 }
@@ -57,7 +57,7 @@ function training(row,    ddp, last, tf) {
 }
 
 END {
-    printf "\nSeconds, best of %d rounds%s\n", rounds, quick ? "; QUICK: sizes are tiny, the figures mean nothing" : ""
+    printf "\nSeconds, best of %d rounds%s\n", rounds, quick ? "; QUICK: sizes are tiny, the results mean nothing" : ""
     for (i = 1; i <= rows; i++) {
         printf "%-22s", order[i]
         for (k = 1; k <= count; k++)

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Two workers of one core each beside the peers, in turns; the best round of each counts: bench/workers.sh BUILD
+# Compares two workers of one core each with the peers; rounds alternate, and the best of each counts: bench/workers.sh BUILD
 # Rows of bench_train (whole epochs): our two workers, our one process with two cores, PyTorch's DistributedDataParallel with
-# gloo, TensorFlow's MultiWorkerMirroredStrategy. Then all-reduce alone, with 2 and 4 processes, beside gloo and Open MPI.
-#   ROUNDS=3  ROWS="cnn-256 cnn-4096 resnet50 allreduce"  PEERS=dir  QUICK=1 (tiny sizes: shows that it works, no more)
+# gloo, TensorFlow's MultiWorkerMirroredStrategy. Then all-reduce with 2 and 4 processes, compared with gloo and Open MPI.
+#   ROUNDS=3  ROWS="cnn-256 cnn-4096 resnet50 allreduce"  PEERS=dir  QUICK=1 (tiny sizes, only a test that it works)
 #   WITH="pytorch-ddp pytorch-ddp-channels-last tensorflow-workers" (which peers train)
-# Needs two cores that nobody else uses. What is missing is not measured, and the table says so.
+# Needs two idle cores. The table says which peers are missing.
 set -eu
 
 HERE=$(dirname "$0")
@@ -19,7 +19,7 @@ trap 'rm -rf "$WORK"' EXIT
 : >"$WORK/lines"
 status=0
 
-# take VARIANT COMMAND...: keeps its lines of JSON behind the variant's name.
+# take VARIANT COMMAND...: stores its lines of JSON after the variant's name.
 take() {
     variant=$1
     shift

@@ -1,12 +1,12 @@
-/* One big model over two devices: convolutions on the first, dense layers on the second; forward, backward and the
- * update. Devices are given by name, with a scope or with a layer's option. The weights that come out are those of one
- * device.
+/* One model on two devices: convolutions on the first, dense layers on the second. Each layer gets
+ * its device by name, from a scope or an option. The weights after training are the same as on one
+ * device, bit for bit.
  *     big_model [STEPS [DEVICE DEVICE]] */
 #include <lockstep.h>
 
 #define BATCH 32
 
-/* The network of three convolutions and two dense layers, each part on its device. */
+/* Three convolutions on one device and two dense layers on another. */
 static ls_model *make_model(ls_context *ctx, const char *front, const char *back)
 {
     ls_model *model;
@@ -29,7 +29,7 @@ static void train(ls_context *ctx, ls_dataset *data, const char *front, const ch
     ls_model_destroy(model);
 }
 
-/* The same by hand: a graph in which each node is made inside the scope of its device. */
+/* The same from ops: each node is made inside the scope of its device. */
 static void show_placement(ls_context *ctx, const char *front, const char *back)
 {
     ls_graph *graph;

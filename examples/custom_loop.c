@@ -1,12 +1,13 @@
-/* A model that is a C function, and a training loop by hand on several devices: a train step with gradients and their
- * application, a test step, metrics that are updated in the steps and reset after each epoch. The steps are written for
- * the whole batch; that several devices share it shows nowhere, and changes no bit.
+/* A model that is a C function, and a custom training loop on several devices: a train step that
+ * computes and applies gradients, a test step, and metrics that the steps update and each epoch
+ * resets. The steps are written for the whole batch; the number of devices that share it changes
+ * neither the code nor the bits.
  *     custom_loop [EPOCHS [SAMPLES [BATCH_SIZE_EACH_DEVICE [DEVICES]]]] */
 #include <lockstep.h>
 
 #define MOST_VARIABLES 16
 
-/* The model: layers are made when they are first called, and found again by their names. */
+/* The first call creates the layers; later calls find them by their names. */
 static void call(ls_call *c, ls_tensor *const *inputs, ls_tensor **outputs, void *user)
 {
     (void)user;
@@ -18,11 +19,11 @@ static void call(ls_call *c, ls_tensor *const *inputs, ls_tensor **outputs, void
     outputs[0] = ls_layer_call(c, ls_dense(10, .activation = LS_SOFTMAX, .name = "dense"), x);
 }
 
-/* ---- Steps: functions of tensors, called once; what they made is then run on every batch ---- */
+/* ---- Steps: functions that are traced once; the trace runs on every batch ---- */
 
 typedef struct trainee {
     ls_model *cnn;
-    int64_t batch_size; /* of all devices together */
+    int64_t batch_size; /* over all devices */
     ls_metric_state train_accuracy, test_loss, test_accuracy;
 } trainee;
 
@@ -57,10 +58,10 @@ static void test_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
     ls_tensor *labels = inputs[1], *predictions = predict(t, inputs[0], false);
     ls_metric_state_update(&t->test_loss, NULL, per_example_loss(labels, predictions), NULL);
     ls_metric_state_update(&t->test_accuracy, labels, predictions, NULL);
-    (void)outputs; /* it has none */
+    (void)outputs; /* the test step has none */
 }
 
-/* Runs the step on every batch of one pass; returns the mean of the losses, where the step has one. */
+/* Runs the step on every batch of one pass; returns the mean loss, if the step has one. */
 static double run_pass(ls_loop_step *step, ls_distributed *data, bool has_loss)
 {
     const ls_element *batch;
@@ -125,7 +126,7 @@ int main(int argc, char **argv)
         printf("에포크 %lld, 손실: %g, 정확도: %g, 테스트 손실: %g, 테스트 정확도: %g\n", (long long)epoch + 1,
                train_loss, result(&t.train_accuracy) * 100, result(&t.test_loss), result(&t.test_accuracy) * 100);
     }
-    LS_CHECK(ls_strategy_check(graph, NULL)); /* what devices have of the variables is equal */
+    LS_CHECK(ls_strategy_check(graph, NULL)); /* all devices have equal copies of the variables */
 
     ls_loop_step_destroy(distributed_train_step);
     ls_loop_step_destroy(distributed_test_step);

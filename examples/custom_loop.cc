@@ -1,4 +1,4 @@
-// A model that is a function, and a training loop by hand on two devices, in C++20: what custom_loop.c has in C.
+// custom_loop.c in C++20: a model that is a function, and a custom training loop on two devices.
 //     custom_loop [EPOCHS [SAMPLES [BATCH_SIZE]]]
 #include <lockstep.h>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-// The model: layers are made when they are first called, and found again by their names.
+// The first call creates the layers; later calls find them by their names.
 static void call(ls_call *c, ls_tensor *const *inputs, ls_tensor **outputs, void *)
 {
     ls_tensor *x = ls_layer_call(c, ls_conv2d(16, 3, { .name = "conv1", .activation = LS_RELU }), inputs[0]);
@@ -17,7 +17,7 @@ static void call(ls_call *c, ls_tensor *const *inputs, ls_tensor **outputs, void
     outputs[0] = ls_layer_call(c, ls_dense(10, { .name = "dense", .activation = LS_SOFTMAX }), x);
 }
 
-// ---- Steps: functions of tensors, called once; what they made is then run on every batch ----
+// ---- Steps: functions that are traced once; the trace runs on every batch ----
 
 struct trainee {
     ls_model *cnn;
@@ -56,7 +56,7 @@ static void test_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
     ls_metric_state_update(&t.test_accuracy, labels, predictions, nullptr);
 }
 
-// Runs the step on every batch of one pass; returns the mean of the losses.
+// Runs the step on every batch of one pass; returns the mean loss.
 static double run_pass(ls_loop_step *step, ls_distributed *data)
 {
     const ls_element *batch;
@@ -92,7 +92,7 @@ static ls_distributed *passes_of(ls_dataset *data)
 int main(int argc, char **argv)
 {
     const int64_t epochs = argc > 1 ? std::atoll(argv[1]) : 10, samples = argc > 2 ? std::atoll(argv[2]) : -1;
-    const int64_t batch_size = argc > 3 ? std::atoll(argv[3]) : 2 * 4096; // of both devices together
+    const int64_t batch_size = argc > 3 ? std::atoll(argv[3]) : 2 * 4096; // over both devices
     ls_context *ctx;
     ls_dataset *train, *test;
     ls_loop_step *training, *testing;

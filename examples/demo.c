@@ -1,5 +1,5 @@
-/* `make demo`: trains a small convolutional network on pictures of clothes with all cores, then shows the promise: the
- * same training on one device and on two ends with the same weights, to the last bit.
+/* `make demo`: trains a small convolutional network on images of clothes with all cores, then shows
+ * that the same training on one device and on two gives the same weights, bit for bit.
  *     demo [EPOCHS [SAMPLES]] */
 #include <lockstep.h>
 
@@ -30,14 +30,14 @@ static void train_on_all_cores(ls_dataset *train, ls_dataset *test, int64_t epoc
     printf("%s\n", summary);
     LS_CHECK(ls_fit(cnn, train, .epochs = epochs, .batch_size = BATCH_SIZE));
     LS_CHECK(ls_evaluate(cnn, test, &results, .batch_size = 1000));
-    printf("Test accuracy: %.2f %% of %lld images that it has never seen\n", 100 * results.values[1],
+    printf("Test accuracy: %.2f %% of %lld images that were not in the training data\n", 100 * results.values[1],
            (long long)results.samples);
     free(summary);
     ls_model_destroy(cnn);
     ls_context_close(ctx);
 }
 
-/* The hash of the weights after a short run on that many devices, which share the cores out. */
+/* Returns the hash of the weights after a short run on this many devices, which share the cores. */
 static void train_on_devices(ls_dataset *train, int devices, char hash[65])
 {
     ls_context *ctx;
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     train_on_devices(train, 2, two);
     printf("  2 devices  %s\n", two);
     bool same = strcmp(one, two) == 0;
-    printf(same ? "The same bits.\n" : "Other bits: this must not be.\n");
+    printf(same ? "The same bits.\n" : "Different bits: this is a bug.\n");
 
     ls_dataset_destroy(train);
     ls_dataset_destroy(test);

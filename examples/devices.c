@@ -1,5 +1,5 @@
-/* Devices: what there is, what runs where, what is visible, how much memory each may take, one device as several; and
- * a model mirrored over those. With a GPU it shows GPUs; without one, everything works on the CPU just the same.
+/* Devices: lists them, places ops, restricts which are visible, limits their memory, splits one
+ * device into several, and mirrors a model over those. Uses GPUs if there are any, else the CPU.
  *     devices */
 #include <lockstep.h>
 
@@ -32,7 +32,7 @@ static void look_around(void)
 
 static const float a_values[] = { 1, 2, 3, 4, 5, 6 };
 
-/* The product of two constants; where nothing is said, on the fastest device. */
+/* The product of two constants; by default on the fastest device. */
 static void place(void)
 {
     ls_context *ctx;
@@ -51,10 +51,11 @@ static void place(void)
         b = ls_op_constant(graph, LS_F32, LS_SHAPE(3, 2), a_values);
     }
     LS_CHECK(ls_print(ls_op_matmul(a, b), NULL));
-    LS_CHECK(ls_print(ls_op_cast(ls_op_matmul(a, b), LS_I32), NULL)); /* where there is no kernel for it, on the CPU */
+    /* On the CPU if the device has no kernel for it. */
+    LS_CHECK(ls_print(ls_op_cast(ls_op_matmul(a, b), LS_I32), NULL));
     ls_graph_destroy(graph);
 
-    /* Names of all forms, and what a wrong one says. */
+    /* All forms of names, and the message for a wrong one. */
     LS_CHECK(ls_graph_create(ctx, &graph));
     LS_WITH_DEVICE(graph, "/device:CPU:0")
     LS_WITH_DEVICE(graph, "/job:localhost/replica:0/task:0/device:CPU:0")
@@ -70,7 +71,7 @@ static void print_counts(ls_context *ctx)
     printf("%zu Physical %ss, %zu Logical %ss\n", count_devices(ctx, false), kind, count_devices(ctx, true), kind);
 }
 
-/* Only the first device may be used; when the context is open, that is settled. */
+/* Only the first device is visible; this cannot change once the context is open. */
 static void make_visible(void)
 {
     ls_context *ctx;
@@ -82,7 +83,7 @@ static void make_visible(void)
     ls_context_close(ctx);
 }
 
-/* Memory is taken as it is needed. */
+/* Allocates memory as it is needed. */
 static void grow(void)
 {
     ls_context *ctx;
@@ -94,7 +95,7 @@ static void grow(void)
     ls_context_close(ctx);
 }
 
-/* 16 MiB, and no more; then the same twice. */
+/* Limits a device to 16 MiB, then splits it into two such devices. */
 static void limit(void)
 {
     const ls_logical_device parts[] = { { .memory_limit = LS_MIB(16) }, { .memory_limit = LS_MIB(16) } };
@@ -105,12 +106,12 @@ static void limit(void)
         LS_CHECK(ls_set_logical_devices(ctx, first, parts, count));
         print_counts(ctx);
         LS_CHECK(ls_get_memory_info(ctx, first, &memory));
-        printf("of %zu MiB %zu are reserved\n", memory.limit >> 20, memory.reserved >> 20);
+        printf("%zu of %zu MiB are reserved\n", memory.reserved >> 20, memory.limit >> 20);
         ls_context_close(ctx);
     }
 }
 
-/* One dense layer mirrored over the logical devices there are; y = 2 x + 1. */
+/* One dense layer that learns y = 2 x + 1, mirrored over all logical devices. */
 static void mirror(void)
 {
     const ls_logical_device parts[] = { { .memory_limit = LS_MIB(16) }, { .memory_limit = LS_MIB(16) } };

@@ -1,10 +1,10 @@
-/* A strategy on chosen devices, data that they share, and a train step whose loss is reduced over them; the loss of the
- * first step is also shown as each device has it.
+/* A strategy on chosen devices, data that they share, and a train step whose loss is reduced over
+ * them. Also prints the loss of the first step on each device.
  *     fashion_loop [EPOCHS [SAMPLES]] */
 #include <lockstep.h>
 
 #define BUFFER_SIZE 60000
-#define BATCH_SIZE  512 /* of all devices together */
+#define BATCH_SIZE  512 /* over all devices */
 
 /* 2. Data: batches of the global size, which the devices share. */
 static ls_distributed *input_fn(ls_context *ctx, int64_t samples)
@@ -18,8 +18,8 @@ static ls_distributed *input_fn(ls_context *ctx, int64_t samples)
     return passes;
 }
 
-/* 3. The step: the loss of every image divided by the batch size, gradients, their application. It gives the losses of
- * the images, and their sum over all devices. */
+/* 3. The step: computes the loss of every image divided by the batch size, and applies gradients.
+ * Returns the losses of the images, and their sum over all devices. */
 static void train_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
 {
     ls_model *model = user;
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
                            ls_max_pool2d(), ls_conv2d(64, 3, .activation = LS_RELU), ls_max_pool2d(), ls_flatten(),
                            ls_dense(64, .activation = LS_RELU), ls_dense(10)));
 
-    /* 1. The devices, by name; left out, all of them. */
+    /* 1. The devices, by name (default: all). */
     LS_CHECK(ls_graph_set_strategy(ls_model_graph(model), ls_mirrored(.devices = "/cpu:0,/cpu:1")));
     ls_distributed *data = input_fn(ctx, samples);
     LS_CHECK(ls_loop_step_create(ls_model_graph(model), train_step, model, 2, &step));

@@ -1,5 +1,6 @@
-/* fit_single on several devices. Three things differ: the context has them, the batch is as many times larger, and fit
- * is given a strategy; the model knows of none of it. Here the devices are shares of the CPU's cores.
+/* fit_single on several devices. Three things differ: the context creates the devices, the batch is
+ * larger by their number, and ls_fit gets a strategy; the model is the same. Here the devices are
+ * shares of the CPU's cores.
  *     fit_mirrored [EPOCHS [SAMPLES [DEVICES]]] */
 #include <lockstep.h>
 
@@ -27,7 +28,7 @@ int main(int argc, char **argv)
     LS_CHECK(ls_fit(cnn, train, .strategy = ls_mirrored(), .epochs = epochs,
                     .batch_size = batch_size_each_device * devices, .validation = test));
     LS_CHECK(ls_model_weights_sha256(cnn, hash));
-    printf("weights %s\n", hash); /* of one batch size, the same for any number of devices */
+    printf("weights %s\n", hash); /* for a given batch size, the same on any number of devices */
 
     ls_model_destroy(cnn);
     ls_dataset_destroy(train);

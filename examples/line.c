@@ -1,12 +1,12 @@
-/* Fits a line with one dense layer, mean squared error and SGD: by hand from ops, so that every part of a training
- * step shows. A model of one line here; a large one only has more nodes. */
+/* Fits a line with one dense layer, mean squared error and SGD, built from ops to show every part of
+ * a training step. */
 #include <lockstep.h>
 
-/* What one model is made of. The graph owns all of it. */
+/* The nodes of a model. The graph owns them. */
 typedef struct line {
     ls_graph *graph;
-    ls_tensor *x, *y; /* inputs, one row a sample: [batch, 1] */
-    ls_tensor *rate;  /* fed too, so that it can change from step to step */
+    ls_tensor *x, *y; /* inputs: [batch, 1] */
+    ls_tensor *rate;  /* an input, so that it can change between steps */
     ls_tensor *slope, *shift;
     ls_tensor *loss;
     ls_tensor *steps[2]; /* the updates of slope and shift */
@@ -33,10 +33,10 @@ static void build(ls_context *ctx, line *m)
     LS_CHECK(ls_gradients(m->loss, variables, 2, gradients));
     for (int i = 0; i < 2; i++)
         m->steps[i] = ls_op_apply(variables[i], gradients[i], .rule = LS_APPLY_SGD, .learning_rate = m->rate);
-    LS_CHECK(ls_graph_status(m->graph)); /* a wrong shape anywhere above would be told here, once */
+    LS_CHECK(ls_graph_status(m->graph)); /* reports the first error of the calls above, such as a wrong shape */
 }
 
-/* One run: the loss as it was before the step, and the step. Both see the variables as they were at the run's start. */
+/* Runs one step; returns the loss before it. A run reads variables as they were at its start. */
 static double train_step(const line *m, const float *x, const float *y, int64_t count, float rate)
 {
     ls_feed feeds[] = { { m->x, ls_array_of(LS_F32, LS_SHAPE(count, 1), x) },
@@ -48,7 +48,7 @@ static double train_step(const line *m, const float *x, const float *y, int64_t 
     return loss;
 }
 
-/* Goes over all samples `epochs` times, `batch` at a time; tells of the first, the last, and every `tell`th epoch. */
+/* Trains `epochs` epochs in batches; prints the first, the last, and every `tell`th epoch. */
 static void fit(const line *m, const float *x, const float *y, int count, int batch, int epochs, float rate, int tell)
 {
     for (int epoch = 1; epoch <= epochs; epoch++) {

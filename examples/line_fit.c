@@ -1,5 +1,5 @@
-/* One dense layer in four ways: fit on a dataset, fit on arrays, a learning rate that follows from the batch size, and
- * a loop by hand. All are mirrored over devices that share the cores, as many as the argument says.
+/* One dense layer, trained in four ways: ls_fit on a dataset, ls_fit on arrays, a learning rate that
+ * depends on the batch size, and a custom loop. All are mirrored over DEVICES devices.
  *     line_fit [DEVICES] */
 #include <lockstep.h>
 
@@ -39,7 +39,7 @@ static void fit_dataset_and_arrays(ls_context *ctx)
     ls_model_destroy(model);
 }
 
-/* The learning rate goes with the global batch size: the table is part of the optimizer, and fit looks it up. */
+/* The optimizer has a table of learning rates by global batch size. */
 static ls_schedule learning_rates_by_batch_size(void)
 {
     const int64_t batch_sizes[] = { 5, 10, 20 };
@@ -58,7 +58,7 @@ static void fit_by_batch_size(ls_context *ctx, int64_t global_batch_size)
     ls_model_destroy(model);
 }
 
-/* ---- By hand ---- */
+/* ---- Custom loop ---- */
 
 typedef struct trainee {
     ls_model *model;
@@ -86,7 +86,7 @@ static double run(ls_loop_step *step, const ls_element *batch)
     return value;
 }
 
-/* A pass over the data, and ten more steps, each with the batch that comes next. */
+/* One pass over the data, and ten more steps. */
 static void loop_by_hand(ls_context *ctx, int64_t global_batch_size)
 {
     trainee t = { .model = make_model(ctx), .global_batch_size = global_batch_size };

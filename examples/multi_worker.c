@@ -1,5 +1,6 @@
-/* tf.distribute.MultiWorkerMirroredStrategy: several processes, each told by TF_CONFIG who all are and which one it is,
- * fit one model together. With an index the example is one of three workers on this machine and makes its TF_CONFIG:
+/* Replaces tf.distribute.MultiWorkerMirroredStrategy: several processes, listed in TF_CONFIG, train
+ * one model together. With INDEX, the example is one of three workers on this machine and sets
+ * TF_CONFIG itself:
  *     multi_worker [INDEX [PORT]] */
 #include <lockstep.h>
 
@@ -25,7 +26,7 @@ int main(int argc, char **argv)
         set_tf_config(atoi(argv[1]), argc > 2 ? atoi(argv[2]) : 12345);
 
     LS_CHECK(ls_context_create(NULL, &ctx));
-    LS_CHECK(ls_cluster_join(ctx, NULL)); /* as TF_CONFIG says; alone where it is not set */
+    LS_CHECK(ls_cluster_join(ctx, NULL)); /* as TF_CONFIG says; without it, alone */
     LS_CHECK(ls_sequential(ctx, "sequential", &model, ls_input(1), ls_dense(1)));
     LS_CHECK(ls_compile(model, .optimizer = ls_sgd(), .loss = ls_mean_squared_error()));
 

@@ -1,5 +1,5 @@
-/* A training loop over rows in place: each step is told which images of the set make its batch, and the tasks read them
- * where they are. The step itself is one named node, made by ls_minimize.
+/* A training loop over rows: each step gets the row numbers of its batch, and reads the images in
+ * place. The step itself is one named node, made by ls_minimize.
  *     rows_loop [EPOCHS [SAMPLES]] */
 #include <lockstep.h>
 

@@ -1,4 +1,4 @@
-// README's taste, in C++20: the same calls, with options in braces, in the order their struct declares them.
+// The example of README.md in C++20: options are in braces, in the order of their struct.
 //     taste [EPOCHS [SAMPLES]]
 #include <lockstep.h>
 

@@ -1,5 +1,5 @@
-/* Two jobs on one machine, each on a device of its own: two processes that are told by LOCKSTEP_VISIBLE_DEVICES what
- * they may use. On a machine without GPUs each gets a core of the CPU; what is named is all that a job sees.
+/* Two jobs on one machine, each on its own device: LOCKSTEP_VISIBLE_DEVICES restricts what each
+ * process can use. Without arguments, each gets one core of the CPU.
  *     two_jobs gpu:0 gpu:1
  *     two_jobs 'cpu:0[0]' 'cpu:0[1]' */
 #ifndef _GNU_SOURCE
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A job: trains a small network on made data, and tells what it ran on. */
+/* A job: trains a small network on synthetic data, and prints its devices. */
 static int work(const char *job)
 {
     ls_context *ctx;
@@ -48,7 +48,7 @@ static pid_t start(const char *program, const char *job, const char *visible)
     return child;
 }
 
-/* A core for each job: the first two that this process may use, or the one there is. */
+/* One core for each job: the first two that this process may use, or the only one. */
 static void choose_cores(char first[32], char second[32])
 {
     cpu_set_t allowed;

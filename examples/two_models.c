@@ -1,7 +1,7 @@
-/* Two networks in two graphs, whose parts have the same names within the scopes "g1" and "g2": built from ops, and run
- * by name alone, each on a device of its own, both at the same time. They differ in the width of their last hidden
- * layer. A thread runs each of them; a graph is used by one thread at a time.
- * This form of RMSProp begins with mean squares of 1: the first few hundred steps change little.
+/* Two networks in two graphs, with the same names in the scopes "g1" and "g2". They are built from
+ * ops, run by name, each on its own device and in its own thread, at the same time. They differ in
+ * the width of their last hidden layer. This form of RMSProp starts with mean squares of 1, so the
+ * first few hundred steps change little.
  *     two_models [ROUNDS [SAMPLES [WIDTH]]] */
 #include <lockstep.h>
 
@@ -20,13 +20,13 @@ typedef struct network {
 
 /* ---- Building ---- */
 
-/* A variable that begins with small random numbers. */
+/* A variable with small random initial values. */
 static ls_tensor *init_weights(ls_graph *graph, ls_shape shape)
 {
     return ls_op_variable(graph, NULL, LS_F32, shape, .initializer = { .kind = LS_INIT_NORMAL, .b = 0.01 });
 }
 
-/* The part that is kept is fed; dropout takes the part that is not. */
+/* The kept part is fed; dropout takes the dropped part. */
 static ls_tensor *dropout(ls_tensor *x, ls_tensor *p_keep)
 {
     return ls_op_dropout(x, ls_op_shift(ls_op_neg(p_keep), 1));
@@ -66,7 +66,7 @@ static void build(ls_context *ctx, const char *scope, const char *device, int64_
     net->scope = scope;
 }
 
-/* ---- Running: everything is found by its name ---- */
+/* ---- Running: tensors are found by name ---- */
 
 static ls_tensor *find(const network *net, const char *name)
 {
@@ -87,7 +87,7 @@ static void run(const network *net, const ls_element *batch, float keep_conv, fl
     LS_CHECK(ls_eval(net->graph, feeds, 4, fetches, count));
 }
 
-/* One pass; returns the mean of the batches' losses. */
+/* Returns the mean loss of one pass. */
 static double train(const network *net, ls_dataset *data, uint64_t round)
 {
     ls_iterator *batches;
@@ -109,7 +109,7 @@ static double train(const network *net, ls_dataset *data, uint64_t round)
     return sum / count;
 }
 
-/* The part of TEST_SIZE samples that is told right. */
+/* Returns the accuracy on TEST_SIZE samples. */
 static double test(const network *net, ls_dataset *data, uint64_t round)
 {
     ls_iterator *batches;
@@ -127,7 +127,7 @@ static double test(const network *net, ls_dataset *data, uint64_t round)
     return (double)right / TEST_SIZE;
 }
 
-/* One round, in a thread of its own. */
+/* One round, in its own thread. */
 static void *train_and_test(void *user)
 {
     network *net = user;
@@ -136,7 +136,7 @@ static void *train_and_test(void *user)
     return NULL;
 }
 
-/* ---- Data: bytes become numbers from 0 to 1, a label becomes ten numbers ---- */
+/* ---- Data: bytes become numbers from 0 to 1, labels become one-hot ---- */
 
 static ls_status prepare(void *user, const ls_element *in, ls_element *out)
 {

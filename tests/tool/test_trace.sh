@@ -23,7 +23,7 @@ check "--trace-steps A" some_steps 9 "9 "
 check "--trace-steps A-" some_steps 12- "12 13 14 "
 
 for steps in x 0 5-3 3-4x 1-2-3 -3 ' '; do
-    check "--trace-steps '$steps' is refused" refuses 2 '--trace-steps .*: give a step' train mlp --data $SMALL --trace t --trace-steps "$steps"
+    check "--trace-steps '$steps' is refused" refuses 2 '--trace-steps .*: expected a step' train mlp --data $SMALL --trace t --trace-steps "$steps"
 done
 check "--trace-steps alone" refuses 2 '--trace-steps needs --trace' train mlp --data $SMALL --trace-steps 3
 check "a missing folder" refuses 1 '--trace: cannot write' $TRAIN --trace "$TMP/none/trace.json"

@@ -22,9 +22,9 @@ $2 Physical $1s, 1 Logical $1s
 ls_set_visible_devices: the context was opened by ls_list_logical_devices, and its devices are fixed since then: configure a context before it is opened, or create another
 with growth 0 bytes are reserved
 $2 Physical $1s, $2 Logical $1s
-of 16 MiB 16 are reserved
+16 of 16 MiB are reserved
 $2 Physical $1s, $(($2 + 1)) Logical $1s
-of 16 MiB 16 are reserved
+16 of 16 MiB are reserved
 mirrored over $(($2 + 1)) Logical $1s: mean squared error below 0.001: yes
 END
 }
