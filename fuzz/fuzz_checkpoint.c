@@ -51,19 +51,15 @@ static void use_extras(void)
 
 static void use(void)
 {
-    ls_facts facts;
     char *difference = NULL, before[65], after[65];
     use_extras();
-    FUZZ_CHECK(ls_facts_make(model->job, &facts) == LS_OK, "%s", ls_last_error());
     FUZZ_CHECK(ls_model_state_sha256(model, before) == LS_OK, "%s", ls_last_error());
-    bool fits =
-        fuzz_status(ls_checkpoint_fits(saved, model->job, &facts, (ls_fits){ .allow_other_bits = true }, &difference));
+    bool fits = fuzz_status(ls_checkpoint_fits(saved, model->job, (ls_fits){ .allow_other_bits = true }, &difference));
     uint64_t step = ls_model_graph(model)->step;
     if (fits && !fuzz_status(ls_checkpoint_put(saved, model->job)))
         FUZZ_CHECK(ls_model_graph(model)->step == step, "a failure has changed the job");
     FUZZ_CHECK(ls_model_state_sha256(model, after) == LS_OK && strcmp(before, after) == 0, "other weights");
     free(difference);
-    ls_facts_free(&facts);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
