@@ -235,11 +235,11 @@ static void print_result(const row *r, const job *j, const ls_context *ctx, cons
         best = seconds[i] < best ? seconds[i] : best;
     printf("{\"row\": \"%s\", \"framework\": \"lockstep\", \"version\": \"%s\", \"threads\": %d, \"devices\": %d, "
            "\"samples\": %zu, \"seconds\": %.4f, \"img_per_s\": %.2f, \"epochs\": [",
-           r->name, LS_VERSION, ctx->runtime->cpu_workers, ctx->cpu_count, j->samples, best, (double)j->samples / best);
+           r->name, LS_VERSION, ctx->runtime->cpu_threads, ctx->cpu_count, j->samples, best, (double)j->samples / best);
     for (size_t i = 0; i < epochs; i++)
         printf("%s%.4f", i ? ", " : "", seconds[i]);
     printf("], \"first_step\": %.3f, \"unpacking\": %.3f, \"rss_mb\": %.1f, \"peak_gflops\": %.1f, \"loss\": ",
-           first_step, unpacking, (double)usage.ru_maxrss / 1024, ls_bench_peak(ctx->runtime->cpu_workers));
+           first_step, unpacking, (double)usage.ru_maxrss / 1024, ls_bench_peak(ctx->runtime->cpu_threads));
     printf(isfinite(loss) ? "%.6f}\n" : "null}\n", loss);
 }
 

@@ -122,7 +122,7 @@ static int fuse_pool_grad(fuser *f, ls_group *group, int i)
 }
 
 /* The batch norm that feeds the ReLU of a relu_grad directly; otherwise -1. */
-static int norm_behind(const fuser *f, int relu_grad)
+static int norm_of(const fuser *f, int relu_grad)
 {
     const ls_plan_node *nodes = f->plan->nodes;
     int y = nodes[relu_grad].in[1];
@@ -174,7 +174,7 @@ static void fuse_norm_grad(fuser *f, ls_group *group, int i)
     bool moments = nodes[i].node->op == LS_OP_batch_norm_grad_moments;
     if (!takes_relu_grad(f, relu_grad, i))
         return;
-    int norm = norm_behind(f, relu_grad);
+    int norm = norm_of(f, relu_grad);
     take_relu_grad(f, group, relu_grad, i, moments ? LS_FUSE_NORM_GRAD_MOMENTS : LS_FUSE_NORM_GRAD_INPUT);
     group->in[0] = nodes[relu_grad].in[0];
     if (norm < 0 || nodes[norm].in[0] != nodes[i].in[1] || nodes[norm].in[1] != nodes[i].in[2]) {
@@ -267,7 +267,7 @@ static const ls_tensor *node_behind(const ls_plan *plan, int value)
 }
 
 /* Returns NULL if the bytes are not those of a variable. */
-static const ls_variable *variable_behind(const ls_plan *plan, int value)
+static const ls_variable *variable_of(const ls_plan *plan, int value)
 {
     const ls_tensor *node = node_behind(plan, value);
     return node->op == LS_OP_variable ? node->attr.variable.variable : NULL;
@@ -309,7 +309,7 @@ static void find_updates(ls_plan *plan)
         const ls_plan_node *p = &plan->nodes[i];
         for (int k = 0; p->in && ls_node_is(p->node, LS_TRAIT_UPDATES) && p->group >= 0 && k < p->node->input_count;
              k++) {
-            const ls_variable *read = variable_behind(plan, p->in[k]);
+            const ls_variable *read = variable_of(plan, p->in[k]);
             if (read && is_updated(plan, read))
                 plan->groups[p->group].in_place = false;
         }

@@ -207,7 +207,7 @@ static ls_status place_partials(ls_plan *plan)
 /* ---- Operands ---- */
 
 /* For steps outside segments, and kept values. */
-static ls_operand settled(const ls_plan *plan, int value)
+static ls_operand location_of(const ls_plan *plan, int value)
 {
     int source = ls_plan_source_value(plan, value);
     const ls_tensor *node = plan->nodes[value].node;
@@ -226,7 +226,7 @@ static ls_status settle_step(ls_plan *plan, ls_step *step)
     if (!step->in)
         return LS_ERR_MEMORY;
     for (int k = 0; k < group->in_count; k++) {
-        step->in[k] = settled(plan, group->in[k]);
+        step->in[k] = location_of(plan, group->in[k]);
         if (ls_plan_reads_lane(plan, group, k)) {
             step->in[k].storage = LS_KEPT;
             step->in[k].offset = (size_t)plan->groups[plan->nodes[group->in[k]].group].lane_kept;
@@ -344,7 +344,7 @@ static ls_status place_segment(placer *p, ls_segment *segment)
 }
 
 /* One micro-batch of every fed input, after the scratch. */
-static ls_status place_stage(ls_plan *plan)
+static ls_status place_staging(ls_plan *plan)
 {
     int64_t micro = 0;
     plan->staging = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*plan->staging));
@@ -386,7 +386,7 @@ static ls_status settle_all(placer *p)
         LS_TRY(place_segment(p, &plan->segments[s]));
     /* Also for aliases and leaves: they may be fetched. */
     for (int i = 0; i < plan->node_count; i++)
-        plan->value_of[i] = settled(plan, i);
+        plan->value_of[i] = location_of(plan, i);
     return LS_OK;
 }
 
@@ -411,7 +411,7 @@ ls_status ls_plan_memory(ls_plan *plan)
         status = settle_all(&p);
     ls_packer_free(&p.packer);
     LS_TRY(status);
-    LS_TRY(place_stage(plan));
+    LS_TRY(place_staging(plan));
     size_t *offsets = ls_plan_alloc(plan, (size_t)plan->kept_count, sizeof(*offsets));
     if (!offsets)
         return LS_ERR_MEMORY;

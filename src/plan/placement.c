@@ -71,7 +71,7 @@ static ls_status find_active(ls_placement *p)
 /* ---- Readers of whole values ---- */
 
 /* All CPUs read host memory. Staged rows need no memory for the whole value. */
-static void look(ls_placement *p, const ls_operand *o, int device)
+static void add_reader(ls_placement *p, const ls_operand *o, int device)
 {
     int at = ls_kind_of(p, device) == LS_CPU ? p->home : device;
     if (ls_kind_of(p, device) != LS_CPU && ls_is_staged(o))
@@ -83,7 +83,7 @@ static void look(ls_placement *p, const ls_operand *o, int device)
 static void look_step(ls_placement *p, const ls_step *step, int device)
 {
     for (int k = 0; k < step->group->in_count; k++)
-        look(p, &step->in[k], device);
+        add_reader(p, &step->in[k], device);
 }
 
 /* On every device of its kind that trains with a copy of the state. */
@@ -132,7 +132,7 @@ static void find_readers(ls_placement *p)
                                            : ls_whole_runs_on(p, i, d))
                 look_step(p, &plan->whole_steps[i], d);
     for (int i = 0; i < plan->prepared_count; i++)
-        look(p, &plan->value_of[plan->prepared[i].value], p->home);
+        add_reader(p, &plan->value_of[plan->prepared[i].value], p->home);
     for (int i = 0; i < plan->update_count; i++)
         place_update(p, i);
 }
@@ -152,7 +152,7 @@ static bool has_whole(const ls_placement *p, int value, int device)
 }
 
 /* The host needs values that are fetched, or read by a device without them. */
-static void find_coming(ls_placement *p)
+static void find_home_values(ls_placement *p)
 {
     const ls_plan *plan = p->plan;
     for (int i = 0; i < plan->fetch_count; i++)
@@ -369,7 +369,7 @@ static ls_status make(ls_placement *p)
     place_kept(p);
     find_readers(p);
     if (ls_context_has_others(p->ctx))
-        find_coming(p);
+        find_home_values(p);
     for (int i = 0; i < p->plan->join_count; i++)
         LS_TRY(place_join(p, i));
     for (int d = p->ctx->cpu_count; d < p->ctx->device_count; d++)

@@ -45,7 +45,7 @@ typedef struct ls_kernel_call {
     /* Reductions: the lane's partial, which later calls continue. */
     void *out;
     void *const *slots; /* Op apply: the variable's slots. */
-    int64_t samples;    /* 1 for whole groups. */
+    int64_t samples;    /* Samples in this call; 1 for whole groups. */
     int64_t first;      /* Index of the first sample in the batch. */
     int64_t batch;
     int64_t lane;      /* Samples in the lane. */
@@ -53,7 +53,7 @@ typedef struct ls_kernel_call {
     bool ends_lane;
     /* Memory for the block that stays open between calls, if the kernel chains. */
     void *chain;
-    int64_t from, to; /* Elements of a tile. */
+    int64_t from, to; /* Range of elements of a tile. */
     uint64_t seed, run;
     int worker;
     void *scratch;
@@ -63,7 +63,7 @@ typedef struct ls_kernel_call {
 /* What a kernel does with a whole input once a step, such as reordering a weight. */
 typedef struct ls_prepare {
     int input;
-    size_t bytes; /* 0: nothing to prepare. */
+    size_t bytes; /* Bytes of the prepared form; 0: nothing to prepare. */
     ls_status (*run)(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch);
     /* Whether two kernels with this `run` can share a prepared form. */
     bool (*same)(const ls_kernel *a, const ls_kernel *b);
@@ -85,7 +85,7 @@ struct ls_kernel {
     /* Own format only: converts the joined partial; NULL: it is the value. */
     ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
     bool tiled;   /* Accepts ranges of output elements of a whole value. */
-    int64_t tile; /* Derived from the shape alone; 0: LS_TILE. */
+    int64_t tile; /* Elements per tile, from the shape alone; 0: LS_TILE. */
     /* Size of the input that tiles divide, for a value that is one sum of it; 0: tiles divide the
      * output. A call for the whole (to == 0) after the last tile adds up what the tiles stored in
      * the kernel. */
@@ -175,7 +175,7 @@ typedef enum ls_fusion {
 
 struct ls_group {
     ls_fusion fusion;
-    /* The last is the group's value. */
+    /* In order of computation; the last is the group's value. */
     const ls_tensor *nodes[LS_GROUP_NODES];
     int node_count;
     const ls_tensor *root;
@@ -201,7 +201,7 @@ struct ls_group {
     int level;
     /* -1: whole, or computed wherever it is needed. */
     int segment;
-    int join; /* Reductions only. */
+    int join; /* Reductions: index of the join. */
     /* Reductions: kept value with each lane's own partial; -1: not used. */
     int lane_kept;
     int prepared;
@@ -222,7 +222,7 @@ typedef enum ls_storage {
 typedef struct ls_operand {
     int value; /* Plan node. */
     ls_storage storage;
-    size_t offset; /* For LS_KEPT: index of the kept value. */
+    size_t offset; /* Offset in its storage; for LS_KEPT, index of the kept value. */
     size_t unit;   /* Bytes per sample, or of the whole value. */
     bool per_sample;
 } ls_operand;
@@ -367,7 +367,7 @@ struct ls_plan {
     int64_t batch;
     /* Number V of lanes, including empty ones. */
     int lanes;
-    int *worker_first; /* By worker of a cluster; one more entry at the end. */
+    int *worker_first; /* By worker: its first lane; one more entry at the end. */
     /* By worker: which of the join_parts parts of a shared join it joins; -1: none. */
     int *join_part;
     int join_parts;
@@ -385,7 +385,7 @@ struct ls_plan {
 
     ls_segment *segments;
     int segment_count;
-    int *task_device;     /* By segment and lane. */
+    int *task_device;     /* By segment and lane: the map's device. */
     ls_step *whole_steps; /* Sorted by level. */
     int whole_count;
     ls_join *joins; /* Sorted by level; late joins last. */
@@ -414,7 +414,7 @@ struct ls_plan {
     size_t frame_bytes;
     /* Bytes of a thread: micro-batches, scratch, picked rows. */
     size_t thread_bytes, scratch_bytes, staging_bytes;
-    size_t kept_bytes; /* If all lanes are on one device. */
+    size_t kept_bytes; /* Bytes if all lanes are on one device. */
     double flops;
     /* Lower bound of the bytes that a step moves. */
     double traffic_bytes;

@@ -133,14 +133,14 @@ static size_t weight_bytes(const ls_plan *plan, const ls_group *group)
 }
 
 /* Preferred size of micro-batch. Groups without weights follow their neighbours. */
-typedef enum wish { NO_WISH, SMALL, WHOLE_LANE } wish;
+typedef enum preference { NO_PREFERENCE, SMALL, WHOLE_LANE } preference;
 
-static wish wish_of(const ls_plan *plan, const ls_group *group)
+static preference preference_of(const ls_plan *plan, const ls_group *group)
 {
     size_t bytes = weight_bytes(plan, group);
     if (group->kind != LS_CPU || group->spread)
         return WHOLE_LANE; /* No cache to fit in. */
-    return bytes == 0 ? NO_WISH : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
+    return bytes == 0 ? NO_PREFERENCE : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
 }
 
 /* Returns 0 for a whole value. */
@@ -261,17 +261,17 @@ static bool waits_for_lane(const cutter *c, int g)
  * apart, and readers of a lane's partial come after the segment that computes it. */
 static ls_status cut_level(cutter *c, const int *groups, int count, int level)
 {
-    wish now = NO_WISH;
+    preference now = NO_PREFERENCE;
     for (int i = 0; i < count; i++) {
         const ls_group *group = &c->plan->groups[groups[i]];
-        wish next = wish_of(c->plan, group);
+        preference next = preference_of(c->plan, group);
         bool other = c->step_count > 0 &&
                      (group->kind != c->kind || group->spread != c->spread ||
                       is_aside(c->plan, groups[i]) != is_aside(c->plan, groups[i - 1]) || waits_for_lane(c, groups[i]));
-        if (other || (next != NO_WISH && now != NO_WISH && next != now))
+        if (other || (next != NO_PREFERENCE && now != NO_PREFERENCE && next != now))
             LS_TRY(end_segment(c, level, now == WHOLE_LANE, 0));
-        now = other ? NO_WISH : now;
-        now = next != NO_WISH ? next : now;
+        now = other ? NO_PREFERENCE : now;
+        now = next != NO_PREFERENCE ? next : now;
         add_own(c, groups[i]);
     }
     return end_segment(c, level, now == WHOLE_LANE, 0);

@@ -74,34 +74,34 @@ static void set_node_levels(const ls_plan *plan, int *level, int *latest)
 }
 
 /* By node: the first level that reads it; the number of levels: read at the end. */
-static ls_status find_looks(ls_plan *plan, int **out)
+static ls_status find_first_reads(ls_plan *plan, int **out)
 {
     int *level = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*level));
-    int *look = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*look));
-    if (!level || !look)
+    int *first_read = ls_plan_alloc(plan, (size_t)plan->node_count, sizeof(*first_read));
+    if (!level || !first_read)
         return LS_ERR_MEMORY;
-    set_node_levels(plan, level, look);
+    set_node_levels(plan, level, first_read);
     for (int i = 0; i < plan->node_count; i++)
-        look[i] = plan->levels;
+        first_read[i] = plan->levels;
     for (int i = plan->node_count; i-- > 0;) {
         const ls_plan_node *reader = &plan->nodes[i];
         const ls_group *group = reader->group >= 0 ? &plan->groups[reader->group] : NULL;
-        int when = group && group->in_place ? plan->levels : group && group->alias ? look[i] : level[i];
+        int when = group && group->in_place ? plan->levels : group && group->alias ? first_read[i] : level[i];
         for (int k = 0; reader->in && !ls_node_is(reader->node, LS_TRAIT_ORDERS) && k < reader->node->input_count;
              k++) {
             int in = reader->in[k];
             bool by_lane = ls_node_is_by_lane(plan->nodes[in].node) && ls_node_is_by_lane(reader->node);
-            look[in] = when < look[in] && !by_lane ? when : look[in];
+            first_read[in] = when < first_read[in] && !by_lane ? when : first_read[in];
         }
     }
-    *out = look;
+    *out = first_read;
     return LS_OK;
 }
 
 static ls_status list_joins(ls_plan *plan)
 {
-    int *look = NULL;
-    LS_TRY(find_looks(plan, &look));
+    int *first_read = NULL;
+    LS_TRY(find_first_reads(plan, &first_read));
     for (int g = 0; g < plan->group_count; g++) {
         ls_group *group = &plan->groups[g];
         if (!group->reduces || !group->needed || ls_node_is(group->root, LS_TRAIT_GATHERS) || !group->kernel)
@@ -113,7 +113,7 @@ static ls_status list_joins(ls_plan *plan)
                        .dtype = group->root->dtype,
                        .level = group->level,
                        /* Partials are sent during the next level, results during the one after. */
-                       .late = plan->options.workers > 1 && look[group->value] > group->level + 2,
+                       .late = plan->options.workers > 1 && first_read[group->value] > group->level + 2,
                        .bytes = bytes,
                        .plain = (int64_t)(ls_plan_unit(plan, group->root) / ls_dtype_bytes(group->root->dtype)),
                        .count = (int64_t)(bytes / ls_dtype_bytes(group->root->dtype)),

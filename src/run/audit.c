@@ -1,4 +1,4 @@
-/* Audits: chooses a lane and two workers, hashes what each computes, and compares. */
+/* Chooses a lane and two workers, hashes what each computes, and compares. */
 #include "run/audit.h"
 
 #include <string.h>

@@ -36,7 +36,7 @@ static ls_status place_together(ls_compilation *m, int together)
     return LS_OK;
 }
 
-/* Runs as many lanes together as fit in the memory of all devices. */
+/* As many lanes together as fit in memory. */
 static ls_status place(ls_compilation *m)
 {
     int together = m->together ? m->together : m->plan->lanes, device;
@@ -112,17 +112,17 @@ static void report_idle(ls_context *ctx, const ls_plan *plan, int threads)
 }
 
 /* Stages work at the same time, on different lanes, only between joins. */
-static void report_meetings(ls_context *ctx, const ls_plan *plan)
+static void report_waits(ls_context *ctx, const ls_plan *plan)
 {
-    int meetings = -1;
+    int waits = -1;
     for (int i = 0; i < plan->phase_count; i++)
-        meetings += plan->phases[i].kind == LS_PHASE_LANES;
-    if (plan->options.map.stages > 1 && meetings > 0 && plan->update_count > 0)
+        waits += plan->phases[i].kind == LS_PHASE_LANES;
+    if (plan->options.map.stages > 1 && waits > 0 && plan->update_count > 0)
         ls_log_write(
             &ctx->log, LS_LOG_WARNING,
             "all lanes wait for each other %d times within a step, so stages cannot work at the same time: batch "
             "norms with statistics per lane (--norm-statistics lane) avoid that, with other bits",
-            meetings);
+            waits);
 }
 
 /* Once for all plans of the graph (other batch sizes). */
@@ -168,7 +168,7 @@ static int most_together(const ls_placement *p)
 static bool make_smaller(ls_compilation *m, int64_t batch, int together)
 {
     m->together = together > 1 ? together / 2 : 1;
-    if (together == 1 && !ls_runs_give_way(m->runs))
+    if (together == 1 && !ls_runs_drop_oldest(m->runs))
         return false;
     if (ls_compilation_make(m, batch) != LS_OK)
         return false;
@@ -201,10 +201,10 @@ ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_te
     LS_TRY(ls_compilation_make(&m, batch));
     if (m.thread_pool)
         report_idle(ctx, m.plan, ctx->runtime->cpu_threads);
-    report_meetings(ctx, m.plan);
+    report_waits(ctx, m.plan);
     report_slow(ctx, m.runs, m.plan);
     int device = ls_memory_check_too_small(m.placement);
-    while (device >= 0 && ls_runs_give_way(m.runs))
+    while (device >= 0 && ls_runs_drop_oldest(m.runs))
         device = ls_memory_check_too_small(m.placement);
     if (device >= 0)
         return ls_memory_check_refuse(&m, device, batch);

@@ -1,5 +1,5 @@
-/* Runs units on a device that is not a CPU: creates its driver, and runs the programs of lanes and
- * of whole values. Copies, joins and updates have files of their own. */
+/* Creates the driver of a device that is not a CPU, and runs the programs of lanes and whole
+ * values. Copies, joins and updates have their own files. */
 #include "run/driver.h"
 
 #include <stdlib.h>

@@ -19,8 +19,7 @@ size_t ls_driver_partials_at(const ls_driver *d, const ls_executor *e, int segme
 ls_status ls_driver_upload(ls_driver *d, size_t offset, const void *from, size_t bytes);
 ls_status ls_driver_download(ls_driver *d, size_t offset, void *to, size_t bytes);
 
-/* Copies from another device of the same backend; via `host` if the backend cannot copy
- * directly. */
+/* Copies from another device of the same backend, via `host` if necessary. */
 ls_status ls_driver_fetch(ls_driver *d, int value, const ls_driver *other, size_t there, size_t here, void *host,
                           size_t bytes);
 
@@ -30,7 +29,7 @@ void ls_driver_count_copy(const ls_driver *d, int value, int from, int to, size_
 /* Copies a whole value once a run, a constant only once. State is already there. */
 ls_status ls_driver_bring_whole(ls_driver *d, ls_executor *e, const ls_operand *o, int thread);
 
-/* Copies the inputs of a step that are not on the device yet. */
+/* Copies inputs of a step that are not there yet. */
 ls_status ls_driver_bring_inputs(ls_driver *d, ls_executor *e, const ls_step *step, int thread,
                                  const ls_driver_task *t);
 

@@ -1,10 +1,10 @@
-/* Units of joins that a driver runs; driver.h declares the joins that follow a lane. */
+/* Units of joins; driver.h declares the joins that follow a lane. */
 #ifndef LS_RUN_DRIVER_JOINS_H
 #define LS_RUN_DRIVER_JOINS_H
 
 #include "run/driver_private.h"
 
-/* LS_PHASE_HOME: copies the partials of all lanes on this device to the host. */
+/* LS_PHASE_HOME: copies partials to the host. */
 ls_status ls_driver_bring_all_home(ls_driver *d, ls_executor *e, const ls_unit *u);
 
 /* LS_PHASE_PAIR: joins a pair of blocks of lanes. */

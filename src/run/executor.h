@@ -1,6 +1,6 @@
-/* The executor runs a plan's phases on a thread pool. A phase is a list of units. The plan fixes
- * what a unit computes, but not which thread runs it. The map, made from the strategy, decides
- * which device runs the segments of a lane. */
+/* The executor runs a plan's phases on a thread pool. The plan fixes what a unit of a phase
+ * computes, but not which thread runs it. The map decides which device runs the segments of a
+ * lane. */
 #ifndef LS_RUN_EXECUTOR_H
 #define LS_RUN_EXECUTOR_H
 
@@ -11,8 +11,8 @@
 
 typedef struct ls_executor ls_executor;
 
-/* thread_pool NULL: the calling thread does all work. states: the graph's, by device;
- * the caller keeps them (state.h). Takes ownership of plan and placement even on failure. */
+/* thread_pool NULL: the calling thread does all work. The caller keeps `states` (state.h). Takes
+ * ownership of plan and placement even on failure. */
 ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_pool *thread_pool, ls_state **states,
                              ls_executor **out);
 void ls_executor_destroy(ls_executor *executor);
@@ -26,30 +26,28 @@ typedef struct ls_external {
 } ls_external;
 ls_external *ls_executor_external(ls_executor *executor);
 
-/* Runs the plan up to the point where all results are known to be good: updates are done,
- * assignments are not. Variables that CPUs read or write must be in host memory. */
+/* Runs the plan until all results are known to be good: updates are done, assignments are not.
+ * Variables that CPUs read or write must be in host memory. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
 
-/* After a successful run: makes the new values of variables current, those that updates have
- * written and those that are assigned. */
+/* After a successful run: makes updated and assigned values current. */
 void ls_executor_commit(ls_executor *executor);
 
-/* After a run: copies a fetched value, sample by sample if it has samples. */
+/* Copies a fetched value. */
 void ls_executor_copy_value(ls_executor *executor, int value, void *to);
 
-/* Measures time summed over runs and threads: by phase kind and by group, most expensive first. */
+/* Measures time over runs and threads, by phase kind and by group. */
 void ls_executor_profile(ls_executor *executor, bool on);
 ls_status ls_executor_print_profile(const ls_executor *executor, ls_text *text);
 
 /* Seconds of the last run on a device, as the average over its threads. */
 typedef struct ls_device_seconds {
-    /* Computing: tasks of lanes, whole-batch values, and preparing weights for their kernels. */
+    /* Tasks of lanes, whole values, and preparing weights. */
     double busy;
     double lanes;  /* The part of `busy` for tasks of lanes. */
     double joins;  /* Joins, checks and updates, including waiting between them. */
-    double copies; /* The part of busy and joins that is copying from and to other devices. */
-    /* The part of copies that comes from another device, via the host or directly; 0 with a single
-     * device. */
+    double copies; /* The part of busy and joins that is copying. */
+    /* The part of copies that comes from another device. */
     double between;
     double idle;    /* Waiting for a unit during phases of lanes. */
     double waiting; /* All waiting. */
@@ -57,14 +55,13 @@ typedef struct ls_device_seconds {
 } ls_device_seconds;
 void ls_executor_add_seconds(const ls_executor *executor, ls_device_seconds *by_device);
 
-/* Time of joins, checks and updates over all runs so far, averaged over threads. */
+/* Time of joins, checks and updates so far, averaged over threads. */
 double ls_executor_join_seconds(const ls_executor *executor);
 
 /* Audits the next run, in a cluster: see audit.h. */
 void ls_executor_audit(ls_executor *executor);
 
-/* Deliberate errors in the tree, or in one bit of each partial. Tests verify that they are
- * detected. */
+/* Deliberate errors in the tree, or in a bit of each partial, for tests. */
 typedef enum ls_mutation {
     LS_MUTATE_NOTHING,
     LS_MUTATE_SWAP,

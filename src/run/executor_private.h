@@ -23,10 +23,10 @@ typedef struct ls_unit {
     int device; /* Device that must run it; -1: any CPU. */
     /* What it works on; in a phase of lanes the first segment. */
     int index;
-    int count; /* Lanes in a pair of blocks. */
+    int count; /* Segments, steps or updates; lanes in a pair of blocks. */
     int lane;
     int64_t from, to; /* Range of elements. */
-    double flops;     /* 0 except for lanes. */
+    double flops;     /* 0 except for units of lanes. */
 } ls_unit;
 
 /* Units of a phase; those of lanes are sorted by lane, then from device to device. */
@@ -98,9 +98,9 @@ struct ls_executor {
      * Owned by `exchange`; NULL: no cluster. */
     char *const *received;
     ls_mutation mutation;
-    double *group_seconds; /* By thread and group; NULL: not measured. */
-    double *phase_seconds; /* By thread and phase kind, over all runs. */
-    double *lane_flops, *lane_seconds;
+    double *group_seconds;             /* By thread and group; NULL: not measured. */
+    double *phase_seconds;             /* By thread and phase kind, over all runs. */
+    double *lane_flops, *lane_seconds; /* By device. */
 
     /* The current run. */
     ls_meter *meters;      /* By thread. */
@@ -110,10 +110,10 @@ struct ls_executor {
     uint64_t timeline_number;
     int names;
     uint64_t seed, run;
-    bool committed; /* By all workers of the cluster. */
-    bool audits;    /* The next run is (audit.c). */
+    bool committed; /* All workers have committed this run. */
+    bool audits;    /* The next run is audited (audit.c). */
     int audited;    /* The lane that two workers compute; -1: none. */
-    /* Places among the members. */
+    /* Places of the two workers among the members. */
     int owner, auditor;
     uint64_t audit[2];  /* Sum of hashes of this worker's partials. */
     char *audit_buffer; /* For a partial in the value's format. */
@@ -125,8 +125,8 @@ struct ls_executor {
     ls_last_update *last_updates; /* By update. */
     ls_lane *lane;
     int *in_flight, in_flight_count; /* Lanes begun and not ended. */
-    int *taken;                      /* By thread and position: units to run together, and pointers to them. */
-    const ls_unit **together;
+    int *taken;                      /* By thread and position: units to run together. */
+    const ls_unit **together;        /* Pointers to the same units. */
     /* By thread and position: lanes whose partials are complete. */
     int *complete;
     int *next_begin; /* By device: position in `order`. */

@@ -1,6 +1,6 @@
-/* Slots of lanes, and joins of siblings. A *block* is the lanes that T[a,b) covers: it begins at a
- * multiple of its size and has `size` lanes, or fewer at the end. block[a] is the size of a
- * complete block; JOINING while it is joined with its sibling; otherwise 0. */
+/* Slots of lanes, and joins of siblings. A *block* is the lanes that T[a,b) covers: `size` lanes,
+ * or fewer at the end, from a multiple of `size` on. block[a] is the size of a complete block;
+ * JOINING while it is joined; otherwise 0. */
 #include "run/partials.h"
 
 #include "base/clock.h"
@@ -121,8 +121,8 @@ static ls_status join_siblings(ls_executor *e, int segment, int left, int right,
     return status;
 }
 
-/* CPUs leave the joins for which they have enough slots to the phase that joins in chunks on all
- * threads, and always the last join of the tree. */
+/* CPUs leave joins for which they have enough slots to the phase that joins in chunks on all
+ * threads, and always the last one. */
 static bool joins_now(const ls_executor *e, int segment, int device, int size)
 {
     const ls_plan *plan = e->plan;

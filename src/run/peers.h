@@ -1,8 +1,6 @@
-/* The other workers of a cluster as src/run sees them; src/fabric implements the interface.
- *
- * A joint action of the workers (a run or a call) is a series of exchanges followed by a commit.
- * After the commit every worker has everything it needs; until then nothing changes. If a worker is
- * lost, the remaining workers repeat the action (`again`) and get the same bits. */
+/* The other workers of a cluster as src/run sees them; src/fabric implements the interface. A joint
+ * action (a run or a call) is a series of exchanges and a commit; until then nothing changes. If a
+ * worker is lost, the others repeat the action (`again`) and get the same bits. */
 #ifndef LS_RUN_PEERS_H
 #define LS_RUN_PEERS_H
 
@@ -71,23 +69,22 @@ struct ls_peers {
      * known. */
     const atomic_int *waits_for;
 
-    /* Delivers pieces. All workers must make the same calls in the same order, with the same list
-     * except for addresses; a worker may omit pieces between two others. Fails, naming both
-     * workers, if their tags differ. */
+    /* Delivers pieces. All workers make the same calls in the same order, with the same list except
+     * for addresses and pieces between two others. Fails, naming both workers, if their tags
+     * differ. */
     ls_status (*exchange)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
-    /* Starts an exchange without waiting. The list and its data stay in use until `settle` returns;
-     * other exchanges may run meanwhile. At most one is posted at a time. */
+    /* Starts an exchange without waiting. List and data stay in use until `settle` returns; other
+     * exchanges may run meanwhile. At most one is posted. */
     ls_status (*post)(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
     ls_status (*settle)(ls_peers *peers);
     /* Makes progress on the posted exchange without blocking. Any thread may call it. */
     void (*move_on)(ls_peers *peers);
-    /* Returns when every worker has called it. `hash` covers the results; fails and names a worker
-     * whose hash differs. */
+    /* Returns when every worker has called it. Fails and names a worker whose `hash` of the results
+     * differs. */
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
     /* Leaves because this worker cannot continue, and reports why; the others continue. */
     void (*give_up)(ls_peers *peers);
-    /* Ends the job: sends this worker's error to the others, which fail too. NULL: they detect it
-     * themselves. */
+    /* Ends the job: the others fail with this worker's error. NULL: they detect it themselves. */
     void (*end_all)(ls_peers *peers);
 
     /* Commits and lets a waiting worker join: then sets `again` and `new_member`. With too few
@@ -103,15 +100,14 @@ static inline bool ls_peers_is_deposed(const ls_peers *peers)
     return peers && atomic_load(&peers->deposed);
 }
 
-/* Records that another worker has taken over: this one must not write files any more. */
+/* Another worker has taken over: this one must not write files any more. */
 static inline void ls_peers_depose(ls_peers *peers)
 {
     if (peers)
         atomic_store(&peers->deposed, true);
 }
 
-/* Returns whether to repeat the action that failed, and clears the flag. NULL (no cluster):
- * false. */
+/* Returns whether to repeat the failed action, and clears the flag. NULL (no cluster): false. */
 bool ls_peers_again(ls_peers *peers);
 
 /* ls_peers_place: this worker's place among the members; while it joins, the place after the
@@ -123,8 +119,7 @@ int ls_peers_place(const ls_peers *peers);
 bool ls_peers_is_server(const ls_peers *peers, int rank);
 int ls_peers_workers(const ls_peers *peers);
 
-/* Sends the first worker's weights (by place) to all. All workers call it; if the first passes
- * NULL, nothing changes. */
+/* Sends the first worker's weights (by place) to all. If it passes NULL, nothing changes. */
 ls_status ls_peers_weigh(ls_peers *peers, const uint32_t *weights);
 /* The weights in force, including that of a joining worker, which comes last. A parameter server
  * has weight 0: it joins for all workers; if no worker is left, servers compute as workers do.
@@ -134,10 +129,9 @@ const uint32_t *ls_peers_weights(const ls_peers *peers, uint32_t room[LS_MOST_PE
 /* Makes one exchange and its commit; repeats both if a worker is lost. */
 ls_status ls_peers_share(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count);
 
-/* Agreement on whether to stop when a clock or a signal decides, so that all workers stop at the
- * same step. ls_peers_any asks all workers now; ls_peers_stops returns the decision of the commits
- * so far and sends this worker's request with the next one. Without a cluster (NULL) the flag stays
- * as it is. */
+/* Agreement on whether to stop, so that all workers stop at the same step. ls_peers_any asks all
+ * workers now; ls_peers_stops returns the decision of the commits so far and sends this worker's
+ * request with the next one. NULL (no cluster): the flag stays as it is. */
 ls_status ls_peers_any(ls_peers *peers, const char *what, bool *flag);
 void ls_peers_stops(ls_peers *peers, bool *flag);
 

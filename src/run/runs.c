@@ -21,22 +21,16 @@ void ls_runs_clear(ls_runs *runs)
         drop_cached(&runs->cached[--runs->count]);
 }
 
-/* Drops the least recently used plan; there must be one. */
-static void drop_oldest(ls_runs *runs)
+bool ls_runs_drop_oldest(ls_runs *runs)
 {
     int oldest = 0;
+    if (runs->count == 0)
+        return false;
     for (int i = 1; i < runs->count; i++)
         if (runs->cached[i].used < runs->cached[oldest].used)
             oldest = i;
     drop_cached(&runs->cached[oldest]);
     runs->cached[oldest] = runs->cached[--runs->count];
-}
-
-bool ls_runs_give_way(ls_runs *runs)
-{
-    if (runs->count == 0)
-        return false;
-    drop_oldest(runs);
     return true;
 }
 
@@ -166,7 +160,7 @@ ls_status ls_runs_get(ls_graph *graph, const ls_run_settings *settings, ls_tenso
             return status;
         }
         if (runs->count == LS_CACHED_PLANS)
-            drop_oldest(runs);
+            ls_runs_drop_oldest(runs);
         cached = &runs->cached[runs->count++];
         *cached = made;
     }

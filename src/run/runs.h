@@ -16,13 +16,13 @@ typedef struct ls_run_settings {
 
 typedef struct ls_cached {
     ls_executor *executor;
-    /* Settings it was compiled with. `lists` owns the memory of their map. */
+    /* `lists` owns the memory of their map. */
     ls_run_settings settings;
     int *lists;
     ls_tensor **fetches;
     size_t fetch_count;
     int64_t batch;
-    uint64_t used; /* Clock value of the last use; the least recently used plan is dropped first. */
+    uint64_t used; /* Clock value of the last use. */
 } ls_cached;
 
 typedef struct ls_runs {
@@ -35,7 +35,7 @@ typedef struct ls_runs {
     uint64_t timelines;         /* Number of timelines created so far. */
     /* By device: variables on devices that are not CPUs; NULL: none yet. */
     ls_state **states;
-    uint64_t warned[LS_WARNED]; /* Hashes of the last warnings about slow plans. */
+    uint64_t warned[LS_WARNED]; /* Hashes of warnings about slow plans. */
     unsigned warned_count;
 } ls_runs;
 
@@ -52,7 +52,7 @@ ls_status ls_runs_get(ls_graph *graph, const ls_run_settings *settings, ls_tenso
 bool ls_runs_has(ls_runs *runs, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,
                  int64_t batch);
 
-/* Drops the least recently used plan to make room; false: there is none. */
-bool ls_runs_give_way(ls_runs *runs);
+/* Drops the least recently used plan; false: there is none. */
+bool ls_runs_drop_oldest(ls_runs *runs);
 
 #endif

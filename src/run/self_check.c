@@ -101,8 +101,7 @@ static void fill(numbers *n)
     }
 }
 
-/* Arithmetic and functions of one number are consecutive, so that a GPU fuses them into one
- * kernel. */
+/* Functions of one number are consecutive, so that a GPU fuses them. */
 static ls_tensor *build(ls_graph *graph, const numbers *n, ls_tensor *in[2], ls_tensor *out[CHECKS])
 {
     const ls_shape row = LS_SHAPE(COLUMNS);

@@ -29,7 +29,7 @@ static size_t slice_bytes(const ls_exchange *x)
     return most < GRAIN * 16 ? GRAIN * 16 : most / (GRAIN * 16) * (GRAIN * 16);
 }
 
-/* `used`: bytes of the owner's slice that are already listed. Returns false at its end. */
+/* `used`: bytes of the slice that are already listed. Returns false at its end. */
 static bool next_range(const ls_exchange *x, const ls_plan *plan, const ls_phase *phase, int owner, ls_slice_place *at,
                        size_t *used, range *out)
 {
@@ -132,8 +132,7 @@ static int64_t count_slices(ls_exchange *x, const ls_plan *plan, const ls_phase 
     return most;
 }
 
-/* Round k receives the partials of slice k, joins slice k - 1, and sends the results of slice k - 2
- * to all. */
+/* Round k receives partials of slice k, joins slice k - 1, and sends results of slice k - 2. */
 ls_status ls_exchange_reduce(ls_executor *e, const ls_phase *phase, int thread)
 {
     ls_exchange *x = e->exchange;

@@ -204,8 +204,7 @@ static ls_status upload(ls_state *s, ls_variable *variable)
     return ls_device_upload(s->device, to.memory, to.offset, variable->data, variable->bytes);
 }
 
-/* Copies from this device, another one or the host. If another device fails, tries the next
- * source. */
+/* If another device fails, tries the next source. */
 static ls_status bring(ls_state *s, ls_state *const *others, ls_variable *variable)
 {
     part_of(s, variable)->coming = true;

@@ -1,4 +1,4 @@
-/* Converts a strategy to its task map: devices ("cpu:0,cpu:1", "gpu:0-3"; by default all of the
+/* Converts a strategy to its task map: devices ("cpu:0,cpu:1", "gpu:0-3"; default: all of the
  * fastest kind), stages, and shares of lanes. */
 #include "run/strategy.h"
 
@@ -47,7 +47,7 @@ static ls_status check(const ls_strategy *s)
 
 /* ---- Devices ---- */
 
-/* Kinds that were added come after the CPU and are preferred, except those that must be named. */
+/* Kinds added after the CPU are preferred, except those that must be named. */
 static ls_status fastest_devices(const ls_context *ctx, int **list, int *count)
 {
     int last = ctx->device_count - 1, *made = calloc((size_t)ctx->device_count, sizeof(*made));

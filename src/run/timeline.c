@@ -1,5 +1,4 @@
-/* Records a timeline: buffers of events, the names they refer to, and the file in the trace event
- * format. */
+/* Records a timeline, and writes the file in the trace event format. */
 #include "run/timeline.h"
 
 #include <stdlib.h>
@@ -13,11 +12,11 @@
 #include "run/peers.h"
 #include "run/runs.h"
 
-#define ROOM_EVENTS 256
-#define BUFFERS     1024
-#define NAME_BYTES  160
-#define EVENT_BYTES 400 /* Upper bound of an event's size in the file. */
-/* Seconds. Pieces of a join or an update with a shorter gap between them become one event. */
+#define BUFFER_EVENTS 256
+#define BUFFERS       1024
+#define NAME_BYTES    160
+#define EVENT_BYTES   400 /* Upper bound of an event's size in the file. */
+/* Seconds. Pieces of a join or an update with a shorter gap become one event. */
 #define GAP 20e-6
 
 typedef enum activity { TASK, WHOLE, PREPARE, JOIN, SHARE, CHECK, UPDATE, COPY, ACTIVITIES } activity;
@@ -38,7 +37,7 @@ typedef struct row {
 
 struct ls_timeline {
     const ls_context *ctx;
-    /* Number among the graph's timelines; tells executors whether their names are registered. */
+    /* Number among the graph's timelines, by which executors register names. */
     uint64_t number;
     event *events; /* All buffers, one after the other. */
     int row_of[BUFFERS], used[BUFFERS];
@@ -48,11 +47,10 @@ struct ls_timeline {
     char **names;
     size_t name_count, name_room;
     double zero;
-    /* Rank in a cluster: the worker is one process, with a row for each of its threads; -1: no
-     * cluster. */
+    /* Rank of the process in a cluster; -1: no cluster. */
     int worker;
     double shift; /* Seconds that this clock is ahead of the chief's. */
-    char *others; /* Chief only: rows and events of the other workers, as text for the file. */
+    char *others; /* Chief only: rows and events of the others, as text. */
     double worst; /* Largest error of the other workers' clocks. */
     int64_t first, last, step;
     int64_t cut; /* The first step for which there was no buffer; 0: none. */
@@ -74,7 +72,7 @@ ls_status ls_timeline_create(ls_graph *graph, int64_t first, int64_t last, ls_ti
         t->row_count = runtime->threads + 1;
         t->rows = calloc((size_t)t->row_count, sizeof(*t->rows));
         /* Pages that are not written take no memory. */
-        t->events = calloc((size_t)BUFFERS * ROOM_EVENTS, sizeof(*t->events));
+        t->events = calloc((size_t)BUFFERS * BUFFER_EVENTS, sizeof(*t->events));
     }
     if (!t || !t->rows || !t->events) {
         ls_timeline_destroy(t);
@@ -132,8 +130,7 @@ static uint32_t loss_of(const ls_plan *plan)
 }
 
 /* Names a segment by its layers, in the order of its work: "conv2d .. dense", "dense .. conv2d
- * (backward)", "conv2d .. dense (forward and backward)". A node that no layer made has its op's
- * name. */
+ * (backward)". A node that no layer made has its op's name. */
 static void name_segment(const ls_plan *plan, const ls_segment *segment, char text[NAME_BYTES])
 {
     uint32_t loss = loss_of(plan);
@@ -217,7 +214,7 @@ static event *next_event(ls_timeline *t, int number)
     row *r = &t->rows[number];
     if (atomic_load_explicit(&t->full, memory_order_relaxed))
         return NULL;
-    if (r->buffer < 0 || t->used[r->buffer] == ROOM_EVENTS) {
+    if (r->buffer < 0 || t->used[r->buffer] == BUFFER_EVENTS) {
         int buffer = atomic_fetch_add(&t->buffers, 1);
         if (buffer >= BUFFERS) {
             atomic_store(&t->full, true);
@@ -226,7 +223,7 @@ static event *next_event(ls_timeline *t, int number)
         r->buffer = buffer;
         t->row_of[buffer] = number;
     }
-    r->last = &t->events[(size_t)r->buffer * ROOM_EVENTS + (size_t)t->used[r->buffer]++];
+    r->last = &t->events[(size_t)r->buffer * BUFFER_EVENTS + (size_t)t->used[r->buffer]++];
     *r->last = (event){ .step = t->step, .name = -1, .lane = -1, .from = -1, .to = -1 };
     return r->last;
 }
@@ -312,7 +309,7 @@ static int subject(const ls_plan *plan, const ls_phase *phase, const ls_unit *u)
     }
 }
 
-/* Merges consecutive pieces of one phase into one event. Tasks of lanes record themselves. */
+/* Merges pieces of one phase into one event. Tasks record themselves. */
 void ls_timeline_unit(ls_executor *e, int thread, const ls_phase *phase, const ls_unit *u, double start, double end)
 {
     static const short doing[LS_PHASE_KINDS] = {
@@ -430,8 +427,7 @@ static void put_meta(ls_text *text, const char *what, int process, int thread, c
                 strcmp(what, "thread_name") == 0 ? thread : process);
 }
 
-/* A process for the caller and one for each device, with a row for each thread; in a cluster one
- * process for all. */
+/* A process for the caller and one for each device; in a cluster one for all. */
 static void put_rows(ls_text *text, const ls_timeline *t)
 {
     char name[LS_SHORT_NAME + 32] = "training", short_name[LS_SHORT_NAME];
@@ -463,7 +459,7 @@ static int64_t put_events(ls_text *text, const ls_timeline *t)
     int buffers = atomic_load(&t->buffers);
     for (int buffer = 0; buffer < buffers && buffer < BUFFERS; buffer++)
         for (int i = 0; i < t->used[buffer]; i++) {
-            const event *v = &t->events[(size_t)buffer * ROOM_EVENTS + (size_t)i];
+            const event *v = &t->events[(size_t)buffer * BUFFER_EVENTS + (size_t)i];
             if (!is_kept(t, v))
                 continue;
             if (t->row_of[buffer] == 0)
@@ -481,12 +477,12 @@ static size_t count_before(const ls_timeline *t, int64_t step)
     int buffers = atomic_load(&t->buffers);
     for (int buffer = 0; buffer < buffers && buffer < BUFFERS; buffer++)
         for (int i = 0; i < t->used[buffer]; i++)
-            count += t->events[(size_t)buffer * ROOM_EVENTS + (size_t)i].step < step;
+            count += t->events[(size_t)buffer * BUFFER_EVENTS + (size_t)i].step < step;
     return count;
 }
 
 /* Drops the last steps so that at most `most` events remain. */
-static void cut_behind(ls_timeline *t, size_t most)
+static void cut_after(ls_timeline *t, size_t most)
 {
     int64_t low = 0, high = t->cut ? t->cut : t->step + 1;
     if (count_before(t, high) <= most)
@@ -502,7 +498,7 @@ ls_status ls_timeline_describe(ls_timeline *t, const ls_timeline_clock *clock, s
 {
     if (atomic_load(&t->full) && !t->cut)
         t->cut = t->step;
-    cut_behind(t, most / EVENT_BYTES);
+    cut_after(t, most / EVENT_BYTES);
     t->shift = clock->shift;
     t->zero = clock->zero;
     put_rows(text, t);
@@ -554,7 +550,7 @@ ls_status ls_timeline_write(ls_timeline *t, const char *path, int64_t *kept)
     ls_text_add(&text, "\n],\n\"otherData\":{\"last_step\":%lld", (long long)last);
     if (t->cut)
         ls_text_add(&text, ",\"left_out\":\"steps from %lld on: a timeline has room for %d events\"", (long long)t->cut,
-                    BUFFERS * ROOM_EVENTS);
+                    BUFFERS * BUFFER_EVENTS);
     if (t->others)
         ls_text_add(&text, ",\"clocks\":\"of other workers: within %.1f us of the first one\'s\"", t->worst * 1e6);
     ls_text_put(&text, "}}\n");
