@@ -311,7 +311,7 @@ static void the_message_of_a_limit(void **state)
     ls_block *block = NULL;
     assert_int_equal(ls_memory_take(memory, LS_MIB(12) + LS_MIB(1) / 2, "dense/kernel", &block), LS_ERR_MEMORY);
     assert_string_equal(ls_last_error(), "GPU:1 has no memory for dense/kernel, 12.50 MiB: in use 3.00 MiB, reserved "
-                                         "8.00 MiB, limit 8.00 MiB; a block of 5.00 MiB is the largest left");
+                                         "8.00 MiB, limit 8.00 MiB; the largest free block has 5.00 MiB");
     close_counted(memory);
 }
 

@@ -81,7 +81,7 @@ static ls_status take_host(void *device, size_t bytes, void **out)
     size_t kept = whole_pages(bytes), mapped = kept + (huge ? HUGE_PAGE : 0);
     char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED)
-        return ls_fail(LS_ERR_MEMORY, "the system gives no %.2f MiB: %s", MIB(bytes), strerror(errno));
+        return ls_fail(LS_ERR_MEMORY, "the system cannot allocate %.2f MiB: %s", MIB(bytes), strerror(errno));
     if (huge) {
         size_t head = -(uintptr_t)start & (HUGE_PAGE - 1), tail = HUGE_PAGE - head;
         if (head > 0)
@@ -304,7 +304,7 @@ static ls_status add_region(ls_memory *memory, size_t bytes, use use)
     piece *hole = make_piece("");
     ls_status status = LS_OK;
     if (!added || !hole)
-        status = ls_fail(LS_ERR_MEMORY, "the host has no memory to note it");
+        status = ls_fail(LS_ERR_MEMORY, "the host has no memory for its bookkeeping");
     else
         status = memory->source.take(memory->source.device, bytes, &added->handle);
     if (status != LS_OK) {
@@ -379,7 +379,7 @@ static ls_status refuse(const ls_memory *memory, size_t bytes, const char *what,
     if (info->limit > 0)
         snprintf(limit, sizeof(limit), "limit %.2f MiB", MIB(info->limit));
     if (!why)
-        snprintf(left, sizeof(left), "a block of %.2f MiB is the largest left", MIB(most(memory)));
+        snprintf(left, sizeof(left), "the largest free block has %.2f MiB", MIB(most(memory)));
     return ls_fail(LS_ERR_MEMORY, "%s has no memory for %s, %.2f MiB: in use %.2f MiB, reserved %.2f MiB, %s; %s",
                    memory->name, what, MIB(bytes), MIB(info->in_use), MIB(info->reserved), limit, why ? why : left);
 }
@@ -411,7 +411,7 @@ ls_status ls_memory_open(const char *name, ls_region_source source, size_t limit
     size_t length = strlen(name) + 1;
     ls_memory *memory = calloc(1, sizeof(*memory) + length);
     if (!memory)
-        return ls_fail(LS_ERR_MEMORY, "no memory to keep the books of %s", name);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the allocator of %s", name);
     memcpy(memory->name, name, length);
     memory->source = source;
     memory->info.limit = limit;
@@ -441,9 +441,9 @@ void ls_memory_close(ls_memory *memory)
 static ls_status take(ls_memory *memory, size_t bytes, const char *what, piece *block)
 {
     if (!block)
-        return refuse(memory, bytes, what, "the host has no memory to note it");
+        return refuse(memory, bytes, what, "the host has no memory for its bookkeeping");
     if (bytes > LARGEST)
-        return refuse(memory, bytes, what, "no device has so much");
+        return refuse(memory, bytes, what, "no device has that much");
     size_t size = ls_size_align(bytes > 0 ? bytes : 1, UNIT);
     piece *hole = find_hole(memory, size, use_of(memory, size));
     if (!hole) {

@@ -148,13 +148,13 @@ static bool read_numbers(span s, numbers *out, char why[WHY_CHARS])
     span first, last;
     bool range = cut(s, '-', &first, &last);
     if (!read_number(first, &out->first) || !read_number(range ? last : first, &out->last)) {
-        snprintf(why, WHY_CHARS, "\"%.*s\" is no number and no range of numbers", s.length < 64 ? (int)s.length : 64,
+        snprintf(why, WHY_CHARS, "\"%.*s\" is not a number or a range of numbers", s.length < 64 ? (int)s.length : 64,
                  s.at);
         return false;
     }
     out->first_digits = first;
     if (out->last < out->first)
-        snprintf(why, WHY_CHARS, "the range %d-%d falls", out->first, out->last);
+        snprintf(why, WHY_CHARS, "the range %d-%d is descending", out->first, out->last);
     return out->last >= out->first;
 }
 
@@ -169,11 +169,11 @@ static bool read_cores(span s, int *list, int *count, char why[WHY_CHARS])
         if (!read_numbers(one, &n, why))
             return false;
         if (n.last > HIGHEST_CORE) {
-            snprintf(why, WHY_CHARS, "no core has a number above %d", HIGHEST_CORE);
+            snprintf(why, WHY_CHARS, "core numbers go up to %d", HIGHEST_CORE);
             return false;
         }
         if (n.first <= last) {
-            snprintf(why, WHY_CHARS, "core %d stands behind core %d", n.first, last);
+            snprintf(why, WHY_CHARS, "core %d comes after core %d; list cores in ascending order", n.first, last);
             return false;
         }
         for (int core = n.first; list && core <= n.last; core++)
@@ -238,7 +238,7 @@ static ls_kind_count count_of(const reader *r, int kind)
 static ls_status find_kind(const reader *r, span word, int *out)
 {
     if (!is_word(word))
-        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is no kind of device", QUOTE(word));
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is not a kind of device", QUOTE(word));
     if (is_in_any_case(word, "GPU") || is_in_any_case(word, "CUDA")) {
         int cuda = is_in_any_case(word, "CUDA") ? find_filled(r, "CUDA") : -1, gpu = find_filled(r, "GPU");
         if (cuda < 0 && gpu < 0 && (is_in_any_case(word, "CUDA") || find_gpu(r, 0, NULL) == 0))
@@ -286,7 +286,7 @@ static ls_status find_key(const reader *r, span key, place *out)
     while (i < PLACES && !is_in_any_case(key, keys[i]))
         i++;
     if (i < PLACES && !is(key, keys[i]))
-        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is written \"%s\"", QUOTE(key), keys[i]);
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" must be written \"%s\"", QUOTE(key), keys[i]);
     *out = (place)i;
     return LS_OK;
 }
@@ -296,11 +296,11 @@ static ls_status keep_place(const reader *r, place key, span value, span *said)
 {
     int number;
     if (said[key].at)
-        return refuse(r, LS_ERR_INVALID, "%s stands twice", keys[key]);
+        return refuse(r, LS_ERR_INVALID, "%s is given twice", keys[key]);
     if (value.length == 0)
         return refuse(r, LS_ERR_INVALID, "%s has no value", keys[key]);
     if (key != JOB && !read_number(value, &number))
-        return refuse(r, LS_ERR_INVALID, "%s: \"%.*s\" is no number", keys[key], QUOTE(value));
+        return refuse(r, LS_ERR_INVALID, "%s: \"%.*s\" is not a number", keys[key], QUOTE(value));
     said[key] = value;
     return LS_OK;
 }
@@ -328,8 +328,8 @@ static ls_status check_places(const reader *r, const span *said)
     if (local)
         return refuse_place(r, TASK, said[TASK], "0");
     return refuse(r, LS_ERR_NOT_FOUND,
-                  "task %.*s is another worker, this one is task %d: each computes on devices of its own; without job "
-                  "and task a name means those of whoever reads it",
+                  "task %.*s is another worker, this one is task %d: a worker can use only its own devices; omit job "
+                  "and task to name the devices of every worker",
                   QUOTE(said[TASK]), r->worker);
 }
 
@@ -346,7 +346,7 @@ static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
         more = cut(s, '/', &step, &s);
         cut(step, ':', &key, &value);
         if (step.length == 0)
-            return refuse(r, LS_ERR_INVALID, "nothing stands %s a slash", more ? "before" : "behind");
+            return refuse(r, LS_ERR_INVALID, "nothing comes %s a slash", more ? "before" : "after");
         LS_TRY(find_key(r, key, &at));
         if (at < PLACES) {
             LS_TRY(keep_place(r, at, value, said));
@@ -377,11 +377,11 @@ static ls_status cut_cores(const reader *r, span *s, span *cores)
     if (!cut(behind, ']', cores, &rest))
         return refuse(r, LS_ERR_INVALID, "a bracket is not closed");
     if (rest.length > 0)
-        return refuse(r, LS_ERR_INVALID, "\"%.*s\" stands behind the brackets", QUOTE(rest));
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" comes after the brackets", QUOTE(rest));
     if (cores->length == 0)
-        return refuse(r, LS_ERR_INVALID, "no core stands in the brackets");
+        return refuse(r, LS_ERR_INVALID, "the brackets are empty");
     if (cores->length >= sizeof(((ls_named_device *)0)->cores))
-        return refuse(r, LS_ERR_INVALID, "more than %zu characters stand in the brackets",
+        return refuse(r, LS_ERR_INVALID, "more than %zu characters in the brackets",
                       sizeof(((ls_named_device *)0)->cores) - 1);
     *s = before;
     return LS_OK;
@@ -394,9 +394,9 @@ static ls_status check_cores(const reader *r, span cores, int kind, const number
     if (cores.length == 0)
         return LS_OK;
     if (strcmp(count_of(r, kind).kind, "CPU") != 0)
-        return refuse(r, LS_ERR_INVALID, "only a CPU has cores to choose, no %s has", count_of(r, kind).kind);
+        return refuse(r, LS_ERR_INVALID, "cores can be chosen only for a CPU, not for %s", count_of(r, kind).kind);
     if (n->first != n->last)
-        return refuse(r, LS_ERR_INVALID, "cores are chosen for one CPU, not for a range");
+        return refuse(r, LS_ERR_INVALID, "cores can be chosen for one CPU, not for a range");
     if (!read_cores(cores, NULL, &count, why))
         return refuse(r, LS_ERR_INVALID, "%s", why);
     return LS_OK;
@@ -416,7 +416,7 @@ static ls_status add_devices(reader *r, int kind, const numbers *n, span cores)
             find_gpu(r, n->first + i, &d);
         for (int k = 0; k < before; k++)
             if (devices[k].kind == d.kind && devices[k].number == d.number)
-                return refuse(r, LS_ERR_INVALID, "%s:%d stands twice", r->kinds[d.kind].kind, d.number);
+                return refuse(r, LS_ERR_INVALID, "%s:%d is given twice", r->kinds[d.kind].kind, d.number);
         memcpy(d.cores, cores.at, cores.length);
         devices[r->count++] = d;
     }
@@ -470,7 +470,7 @@ static ls_status read_names(const char *text, const ls_kind_count *kinds, int ki
     ls_status status = read_list(&r);
     if (status == LS_OK && wanted > 0 && r.count != wanted) {
         r.part = (span){ text, strlen(text) };
-        status = refuse(&r, LS_ERR_INVALID, "it names %d devices, where %d is wanted", r.count, wanted);
+        status = refuse(&r, LS_ERR_INVALID, "it names %d devices; expected %d", r.count, wanted);
     }
     if (status != LS_OK) {
         free(r.devices);
@@ -519,7 +519,7 @@ ls_status ls_names_refuse_cores(const char *text, const ls_named_device *found)
     if (!found->cores[0])
         return LS_OK;
     return ls_fail(LS_ERR_INVALID,
-                   "device \"%s\": cores are chosen by ls_set_visible_devices or LOCKSTEP_VISIBLE_DEVICES, before a "
+                   "device \"%s\": choose cores by ls_set_visible_devices or LOCKSTEP_VISIBLE_DEVICES before the "
                    "context is opened",
                    text);
 }

@@ -1,6 +1,5 @@
-/* The source of CPU kernels. Each kernels_*.c has makers, which source.c tries from fastest to
- * reference; the first that accepts a group wins. A maker rejects a group with LS_ERR_UNSUPPORTED,
- * which is not an error. */
+/* Each kernels_*.c has makers, which source.c tries from fastest to reference; the first that
+ * accepts a group wins. A maker rejects a group with LS_ERR_UNSUPPORTED. */
 #ifndef LS_BACKEND_CPU_CPU_H
 #define LS_BACKEND_CPU_CPU_H
 
@@ -135,10 +134,5 @@ static inline bool ls_cpu_close_block(const ls_kernel_call *call, const ls_block
 
 /* Elements of a sample of a per-sample node, or of a whole node. */
 int64_t ls_cpu_elements(const ls_plan *plan, const ls_tensor *node);
-
-static inline const ls_tensor *ls_group_input(const ls_group *group, int i)
-{
-    return group->plan->nodes[group->in[i]].node;
-}
 
 #endif

@@ -2,12 +2,12 @@
  * and output gradient, summed over the pixels for which the tap lies inside the image, block after
  * block (backend/blocks.h).
  *
- * The channels of one side are packed for each block into panels of 64, which are loaded as
- * vectors; those of the other side are broadcast from their place. Panels hold the output's
- * channels or, for a 1x1 kernel with more input than output channels, the input's: the wider side
- * gains more from packing. If the input has few channels or rows are not padded, the adjacent
- * channels of a row of taps are broadcast together; in some cases those of all taps. A partial is
- * [groups][panels][taps * rows][64] and is joined in that layout. */
+ * The channels of one side are packed for each block into panels of 64; those of the other side are
+ * broadcast from their place. Panels hold the output's channels or, for a 1x1 kernel with more
+ * input than output channels, the input's: the wider side gains more from packing. With few input
+ * channels or without padding, the adjacent channels of a row of taps are broadcast together; in
+ * some cases those of all taps. A partial is [groups][panels][taps * rows][64] and is joined in
+ * that layout. */
 #include <stdlib.h>
 #include <string.h>
 

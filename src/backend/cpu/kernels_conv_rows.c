@@ -4,10 +4,10 @@
  * taps: all rows of a class have the same runs of input relative to their own position, and nothing
  * is multiplied by padding.
  *
- * Weights are split into panels of 64 columns, [groups][panels][taps * in][64], the last one padded
- * with zeros to whole vectors. For gradients each tap's matrix is transposed and the taps are
- * reversed, so that runs ascend in both cases. Rows pass through all panels in blocks that stay in
- * the cache; long sums are split into parts. */
+ * Weights are panels of 64 columns, [groups][panels][taps * in][64], padded with zeros to whole
+ * vectors. For gradients each tap's matrix is transposed and the taps are reversed, so that runs
+ * ascend. Rows pass through all panels in blocks that stay in the cache; long sums are split into
+ * parts. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -167,8 +167,6 @@ static ls_status run_cross_entropy(ls_kernel *kernel, const ls_kernel_call *call
                    (long long)e->row - 1);
 }
 
-/* ---- Choosing ---- */
-
 static ls_simd_unary *unary_for(const ls_simd *simd, const ls_tensor *node)
 {
     switch (node->op) {

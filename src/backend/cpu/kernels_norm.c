@@ -1,6 +1,5 @@
 /* Batch norm: statistics, normalization (optionally with residual and ReLU), and both parts of the
- * gradient. Each call first converts the statistics, f64 sums of the batch or the lane, to float32
- * rows, which is cheap compared with its pixels. */
+ * gradient. Each call first converts the f64 sums of the batch or the lane to float32 rows. */
 #include <math.h>
 #include <string.h>
 

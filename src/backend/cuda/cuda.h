@@ -1,6 +1,5 @@
-/* CUDA devices. library.c loads the libraries and lists devices; nccl.c transfers joins between
- * devices; compile.c compiles kernels; device.c implements the driver functions that
- * src/backend/gpu needs; vendor.c uses cuBLAS and cuDNN if a context requests their kernels. */
+/* CUDA devices. library.c loads the libraries and lists devices; nccl.c transfers joins; compile.c
+ * compiles kernels; device.c implements backend/gpu/driver.h; vendor.c uses cuBLAS and cuDNN. */
 #ifndef LS_BACKEND_CUDA_CUDA_H
 #define LS_BACKEND_CUDA_CUDA_H
 

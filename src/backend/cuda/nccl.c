@@ -38,8 +38,6 @@ static ls_status failed(const ls_cuda_opened *d, const char *what, int error)
     return ls_fail(LS_ERR_DEVICE, "%s: NCCL: %s: error %d", d->what->name, what, error);
 }
 
-/* ---- Devices of a list ---- */
-
 static int rank_of(const group *g, const ls_cuda_opened *d)
 {
     int rank = 0;
@@ -122,8 +120,6 @@ void ls_nccl_leave(const ls_cuda_opened *d)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- A group of calls ---- */
-
 static char *at(ls_memory_place place)
 {
     return (char *)place.memory + place.offset;
@@ -188,8 +184,6 @@ static int call_all(const group *g, const ls_transfer *list, int count)
     int ended = nccl->GroupEnd();
     return error != LS_NCCL_SUCCESS ? error : ended;
 }
-
-/* ---- Waiting ---- */
 
 static int ask_stream(const ls_cuda_opened *d)
 {

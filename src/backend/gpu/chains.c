@@ -1,7 +1,6 @@
 /* Chains: consecutive elementwise steps become one kernel, and values that only they read are never
  * stored. Its source is generated from the functions of chain.cl, so each number is computed as by
- * its own kernel. A step's output may reuse the memory of an earlier value; a chain that would
- * overwrite a value it still reads is not built. */
+ * its own kernel. A chain that would overwrite a value it still reads is not built. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,8 +200,6 @@ int ls_gpu_find_chain(const ls_program *program, int first, ls_gpu_chain_steps *
     return 1;
 }
 
-/* ---- Tails ---- */
-
 static size_t bytes_of(const ls_program *program, const ls_program_slot *slot)
 {
     return slot->unit * (size_t)(slot->per_sample ? program->samples : 1);
@@ -284,8 +281,6 @@ int ls_gpu_find_tail(const ls_program *program, int first, bool library, ls_gpu_
     return c->count > 1 && is_whole(program, c) ? c->count : 1;
 }
 
-/* ---- Source ---- */
-
 char *ls_gpu_chain_source(const ls_gpu_chain_steps *chain)
 {
     ls_text body = { 0 };
@@ -295,8 +290,6 @@ char *ls_gpu_chain_source(const ls_gpu_chain_steps *chain)
     ls_text_free(&body);
     return text;
 }
-
-/* ---- Launches ---- */
 
 static void set_attributes(ls_gpu_chain *p, int k, const ls_tensor *node)
 {

@@ -32,8 +32,6 @@ void ls_gpu_ask_no_more(device *d, const ls_program *program)
             (void)ls_gpu_tell_faults(d);
 }
 
-/* ---- Finite values ---- */
-
 static bool is_real(const ls_finite_call *call)
 {
     return (call->dtype == LS_F32 || call->dtype == LS_F64) && call->count > 0;

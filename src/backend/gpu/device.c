@@ -4,8 +4,6 @@
 
 #include "backend/gpu/device.h"
 
-/* ---- Opening ---- */
-
 void ls_gpu_close(void *device_)
 {
     device *d = device_;
@@ -54,8 +52,6 @@ ls_status ls_gpu_open(const ls_gpu_opening *opening, void **out)
     *out = d;
     return LS_OK;
 }
-
-/* ---- Memory ---- */
 
 ls_status ls_gpu_alloc(void *device_, size_t bytes, void **memory)
 {

@@ -64,7 +64,7 @@ typedef struct pieces {
 typedef enum together_kind { ALONE, JOINS, UPDATES } together_kind;
 typedef struct together {
     together_kind kind;     /* of the last pending launch */
-    const void *updates_of; /* plan */
+    const void *updates_of; /* their plan */
     int count;
     pieces read, written;
 } together;
@@ -81,7 +81,7 @@ typedef struct device {
     ls_gpu_kernels *kernels;
     ls_gpu_record *record; /* launches to submit */
     bool waits;            /* `record` has launches that are not queued yet */
-    together last;         /* of them */
+    together last;         /* the last pending launch */
     void *own;             /* faults, zeros and flags of `finite` */
     void *table;           /* tables of launches, as large as the largest so far */
     size_t table_bytes;

@@ -1,7 +1,6 @@
 /* A device that runs the kernels of src/backend/gpu. A driver (OpenCL, CUDA) is a small table of
- * functions: memory, one in-order queue, kernels. The rest is shared: device.h and its files
- * implement lockstep/backend.h on top of a driver; kernels.c compiles modules on first use and
- * caches them on disk. */
+ * functions: memory, one in-order queue, kernels. device.h and its files implement
+ * lockstep/backend.h on top of it. */
 #ifndef LS_BACKEND_GPU_DRIVER_H
 #define LS_BACKEND_GPU_DRIVER_H
 

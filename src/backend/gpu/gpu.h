@@ -1,8 +1,8 @@
-/* What all devices with the kernels of src/backend/gpu share: the kernels' source, and the lowering
- * of a program's steps to launches, which a backend executes in order.
+/* The source of the kernels of src/backend/gpu, and the lowering of a program's steps to launches,
+ * which a backend executes in order.
  *
  * Results have the bits of docs/bits.md for all tile shapes and work group sizes: sums are split
- * only at the blocks of that page; a second kernel adds the partial sums in order. */
+ * only at its blocks; a second kernel adds the partial sums in order. */
 #ifndef LS_BACKEND_GPU_GPU_H
 #define LS_BACKEND_GPU_GPU_H
 

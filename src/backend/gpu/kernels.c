@@ -95,8 +95,6 @@ void ls_gpu_kernels_destroy(ls_gpu_kernels *k)
     free(k);
 }
 
-/* ---- On disk ---- */
-
 /* LOCKSTEP_CACHE, or `lockstep` in the user's cache. "": no cache. */
 static void folder(char out[PATH_MAX])
 {
@@ -168,8 +166,6 @@ void ls_gpu_kernels_keep(ls_gpu_kernels *k)
     for (size_t i = 0; i < k->count; i++)
         keep(k, k->chains[i].module);
 }
-
-/* ---- Compiling ---- */
 
 static ls_status need_module(ls_gpu_kernels *k, module *m, const char *name)
 {

@@ -35,8 +35,6 @@ typedef struct plan {
     bool updates; /* only updates */
 } plan;
 
-/* ---- Compiling ---- */
-
 /* Launches the kernel with nothing to do, because drivers finish compiling at the first launch. */
 static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
 {
@@ -229,7 +227,7 @@ ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **ou
 {
     device *d = device_;
     if (program->step_count >= STEPS_MOST || program->lanes > MOST_LANES)
-        return ls_fail(LS_ERR_UNSUPPORTED, "a program of %d steps for %d lanes", program->step_count, program->lanes);
+        return ls_fail(LS_ERR_UNSUPPORTED, "a program has %d steps for %d lanes", program->step_count, program->lanes);
     plan *p = calloc(1, sizeof(*p));
     if (!p)
         return ls_fail(LS_ERR_MEMORY, "no memory for a program of %d steps", program->step_count);
@@ -376,7 +374,7 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
     size_t needs = 0, shared = 0;
     bool checks = false;
     if (count > p->program.lanes)
-        return ls_fail(LS_ERR_INVALID, "%d lanes of a program for %d", count, p->program.lanes);
+        return ls_fail(LS_ERR_INVALID, "%d lanes of a program that was made for %d", count, p->program.lanes);
     if (d->pending_count == PENDING) {
         LS_TRY(ls_gpu_send_waiting(d));
         LS_TRY(ls_gpu_tell_faults(d));
@@ -387,8 +385,8 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
         d->last.kind = ALONE;
         p->last.count = 0;
         return ls_fail(LS_ERR_INTERNAL,
-                       "%s: kernels need %zu bytes of scratch memory a lane and %zu of all: %zu, %zu were "
-                       "planned, %zu are there",
+                       "%s: kernels need %zu bytes of scratch memory per lane and %zu for all lanes: %zu and %zu were "
+                       "planned, %zu are available",
                        d->name, needs, shared, p->scratch, p->shared, d->scratch_bytes);
     }
     if (checks)

@@ -154,12 +154,12 @@ static void look(void)
     uint32_t count = 0;
     const char *said = getenv("LOCKSTEP_OPENCL_PARTS");
     if (wanted_parts() == 0) {
-        snprintf(found.problem, sizeof(found.problem), "left alone: LOCKSTEP_OPENCL_PARTS is %.40s%s", said,
+        snprintf(found.problem, sizeof(found.problem), "not used: LOCKSTEP_OPENCL_PARTS is %.40s%s", said,
                  strcmp(said, "0") == 0 ? "" : "; expected a number from 0 to 64");
         return;
     }
     if (access(CPUS, F_OK) != 0) { /* PoCL would abort this process */
-        snprintf(found.problem, sizeof(found.problem), "left alone: there is no " CPUS ", and PoCL aborts without it");
+        snprintf(found.problem, sizeof(found.problem), "not used: there is no " CPUS ", and PoCL aborts without it");
         return;
     }
     if (!load())
@@ -169,7 +169,7 @@ static void look(void)
     for (uint32_t i = 0; i < count && i < MOST_PLATFORMS; i++)
         look_at_platform(platforms[i]);
     if (found.count == 0)
-        snprintf(found.problem, sizeof(found.problem), "OpenCL is there, but has no device that compiles kernels");
+        snprintf(found.problem, sizeof(found.problem), "OpenCL has no device that compiles kernels");
 }
 
 /* ---- Is it worth a look? ---- */
@@ -198,8 +198,6 @@ bool ls_opencl_is_expected(void)
         closedir(list);
     return expected;
 }
-
-/* ---- What there is ---- */
 
 void ls_opencl_describe(ls_text *lines)
 {

@@ -1,5 +1,5 @@
-/* OpenCL devices. library.c loads libOpenCL and lists devices; device.c implements the driver
- * functions that src/backend/gpu needs. */
+/* OpenCL devices. library.c loads libOpenCL and lists devices; device.c implements
+ * backend/gpu/driver.h. */
 #ifndef LS_BACKEND_OPENCL_OPENCL_H
 #define LS_BACKEND_OPENCL_OPENCL_H
 

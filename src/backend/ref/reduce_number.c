@@ -197,8 +197,6 @@ ls_status LS_REF(reduce_sum)(const ls_ref_call *call)
     return each_tile(call, tile_sum);
 }
 
-/* ---- Places of the largest ---- */
-
 /* in [outer, n, inner], out [outer, inner] */
 ls_status LS_REF(argmax)(const ls_ref_call *call)
 {
