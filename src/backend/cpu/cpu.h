@@ -31,7 +31,6 @@ ls_range ls_cpu_range(const ls_simd *simd, ls_dtype dtype, const void *x, size_t
 bool ls_cpu_update_is_safe(void *backend, const ls_tensor *node, const void *const *in);
 int ls_cpu_try_update(void *backend, const ls_tensor *node, const void *const *in, int64_t from, int64_t to);
 
-/* Common part of all kernels. */
 typedef struct ls_cpu_kernel {
     ls_kernel base;
     ls_cpu *cpu;
@@ -102,7 +101,6 @@ void ls_cpu_product_at(const ls_cpu_product *p, int64_t matrix, int64_t *a, int6
 void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,
                         ls_status (*run)(ls_kernel *, const ls_kernel_call *));
 
-/* Returned by a maker that rejects a group. */
 static inline ls_status ls_cpu_pass(void)
 {
     return LS_ERR_UNSUPPORTED;
@@ -113,7 +111,7 @@ static inline const ls_simd *ls_simd_of(const ls_kernel *kernel)
     return ((const ls_cpu_kernel *)kernel)->cpu->simd;
 }
 
-/* Initializes the chains of a part of a block (backend/blocks.h) with zeros or the saved ones. */
+/* Fills the chains of a part of a block with zeros or the saved ones. */
 static inline void ls_cpu_open_block(const ls_kernel_call *call, const ls_block_part *block, void *chains, size_t bytes)
 {
     if (bytes > 0 && block->opens)

@@ -55,7 +55,7 @@ typedef struct ls_gemm_rows {
     float *const *out;
     const float *b;    /* a panel: contiguous rows of 16 * vectors floats */
     int64_t columns;   /* 0: all columns of the vectors */
-    const float *bias; /* one per column, added at the end; NULL: none */
+    const float *bias; /* one per column; NULL: none */
     bool relu;         /* applied last */
     bool single;       /* every run has one step; faster for short runs */
     bool add;          /* continue from the values in out */

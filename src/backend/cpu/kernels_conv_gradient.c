@@ -67,8 +67,6 @@ typedef struct block {
     bool opens, closes, add;
 } block;
 
-/* ---- Which pixels ---- */
-
 /* Number of output columns, from *first on, for which the tap at `offset` lies inside a row of
  * `size`. */
 static int64_t inside(int64_t offset, int64_t stride, int64_t size, int64_t outputs, int64_t *first)
@@ -181,8 +179,6 @@ static int64_t find_merged_runs(const work *w, const block *b, int64_t tap, ls_g
     }
     return count;
 }
-
-/* ---- Products ---- */
 
 static void copy_panel(const work *w, const block *b, int64_t column, int64_t count, int64_t width)
 {
@@ -378,8 +374,6 @@ static ls_status unpack(ls_kernel *kernel, const void *joined, void *out, int wo
         }
     return LS_OK;
 }
-
-/* ---- Making ---- */
 
 /* Offsets into x must fit in 32 bits. */
 static bool takes(const ls_conv *c)

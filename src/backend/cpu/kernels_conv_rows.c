@@ -63,8 +63,6 @@ typedef struct conv {
     int64_t class_count;
 } conv;
 
-/* ---- Running ---- */
-
 /* Rows of one class that pass through all panels together. */
 typedef struct block {
     const float *in[BLOCK_ROWS + LS_GEMM_MOST_ROWS]; /* padded to a whole tile */
@@ -241,8 +239,6 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* ---- Weights ---- */
-
 static void pack_forward(const conv *c, const float *from, float *to)
 {
     int64_t rows = c->y.taps * c->x.taps * c->in;
@@ -280,8 +276,6 @@ static bool same_packing(const ls_kernel *a, const ls_kernel *b)
     return one->gradient == other->gradient && one->groups == other->groups && one->in == other->in &&
            one->out == other->out; /* a reshaped kernel has different panels */
 }
-
-/* ---- Sizes ---- */
 
 static ls_conv sizes_of(const ls_tensor *node, int64_t samples)
 {
@@ -330,8 +324,6 @@ bool ls_cpu_takes_conv(const ls_tensor *node)
     ls_conv v = sizes_of(node, 1);
     return fits(&v);
 }
-
-/* ---- Making: classes ---- */
 
 /* Input coordinate of tap `tap`, in the order of the weights, for output coordinate `at`; -1:
  * none. */
@@ -480,8 +472,6 @@ static ls_status make_classes(conv *c)
         c->base.base.run = run_lines, c->base.base.name = "lines by panels";
     return LS_OK;
 }
-
-/* ---- Making: the kernel ---- */
 
 static void destroy(ls_kernel *kernel)
 {

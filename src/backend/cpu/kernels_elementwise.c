@@ -68,7 +68,7 @@ static ls_status run_relu_grad(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* The second operand has the same shape, or is a single element, or one row for all rows. */
+/* The second operand: same shape, one element, or one row for all rows. */
 static ls_status run_binary(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const elementwise *e = (const elementwise *)kernel;

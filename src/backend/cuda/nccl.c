@@ -21,7 +21,6 @@ typedef struct clique {
     ls_nccl_comm comms[MOST];
 } clique;
 
-/* Devices of a list, by rank. */
 typedef struct group {
     int count;
     const ls_cuda_opened *devices[MOST];
@@ -195,7 +194,6 @@ static int ask_stream(const ls_cuda_opened *d)
     return error;
 }
 
-/* Until all streams are done or something has failed. */
 static ls_status wait_for(const group *g)
 {
     const ls_nccl *nccl = &ls_cuda_get()->nccl;

@@ -329,7 +329,6 @@ static int multiply(const ls_vendor *v, const ls_gpu_matrices *m, const float *a
                                       a_row, &beta, out, (int)m->n);
 }
 
-/* One matrix for each index of the last leading axis. */
 static int multiply_each(const ls_vendor *v, const ls_gpu_matrices *m, const float *a, const float *b, float *out)
 {
     static const float one = 1, zero = 0;

@@ -15,7 +15,6 @@ static const char *const names[] = {
 #undef NAME
 };
 
-/* Function of chain.cl; -1: none. */
 static int function_of(const ls_tensor *node)
 {
     const char *op = ls_tensor_op(node);
@@ -81,7 +80,6 @@ static int value_of(const ls_program *program, const ls_gpu_chain_steps *c, int 
     return -1;
 }
 
-/* Returns false if the step does not belong to the chain. */
 static bool add_step(const ls_program *program, ls_gpu_chain_steps *c)
 {
     int number = c->first + c->count, inputs = c->inputs;

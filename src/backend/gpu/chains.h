@@ -24,7 +24,7 @@ typedef struct ls_gpu_chain_steps {
  * none. */
 int ls_gpu_find_chain(const ls_program *program, int first, ls_gpu_chain_steps *chain);
 
-/* Source of the chain's module. The caller frees it. NULL: no memory. */
+/* The caller frees it. NULL: no memory. */
 char *ls_gpu_chain_source(const ls_gpu_chain_steps *chain);
 
 /* Finds steps that the kernel of the first step can also do: bias and ReLU after a convolution or

@@ -37,7 +37,6 @@ static bool is_real(const ls_finite_call *call)
     return (call->dtype == LS_F32 || call->dtype == LS_F64) && call->count > 0;
 }
 
-/* Work items that check a value, with one flag each. */
 static size_t flags_of(const ls_finite_call *call)
 {
     int64_t wanted = (call->count + 63) / 64;

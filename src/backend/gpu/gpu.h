@@ -45,7 +45,7 @@ typedef struct ls_gpu_found {
 } ls_gpu_found;
 ls_gpu_found ls_gpu_find_kernel(const char *name, ls_gpu_module module);
 
-/* The whole source of a module, prelude first. The caller frees it. NULL: no memory. */
+/* Prelude first. The caller frees it. NULL: no memory. */
 char *ls_gpu_source(ls_gpu_module module);
 
 /* With texts before and after it. */

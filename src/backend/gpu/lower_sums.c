@@ -203,7 +203,6 @@ ls_status ls_gpu_argmax(lowering *x)
     return LAUNCH(x, LS_GPU_SUMS, "argmax_f32", &p, p.outer * p.inner, 1, ls_gpu_in(x, 0), x->out);
 }
 
-/* An index outside 0..size-1 is a fault. */
 static ls_status check_indices(lowering *x, int input, int64_t size, int kind)
 {
     ls_shape shape = ls_gpu_in_shape(x, input);

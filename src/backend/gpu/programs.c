@@ -41,7 +41,6 @@ static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
     device *d = user;
     ls_gpu_kernel_of kernel;
     bool first;
-    /* Shown after a second. */
     ls_work_tell("compiling kernels for", d->name, 0, 0);
     LS_TRY(ls_gpu_record_add(d->record, (ls_gpu_kernel_of){ .which = -1 }, launch, 0));
     if (launch->is_call)
@@ -214,7 +213,6 @@ static bool is_update(const ls_program_step *s)
     return whole;
 }
 
-/* Only updates of whole values. */
 static bool has_updates(const ls_program *program)
 {
     bool all = program->step_count > 0;
@@ -295,7 +293,6 @@ static ls_status save_last(device *d, plan *p, const ls_program_run *runs, int c
     return LS_OK;
 }
 
-/* *needs: bytes of scratch per lane. */
 static ls_status lower_lanes(device *d, plan *p, const ls_program_run *runs, int count, bool *checks, size_t *needs,
                              size_t *shared)
 {

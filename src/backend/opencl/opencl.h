@@ -37,10 +37,8 @@ bool ls_opencl_is_expected(void);
 
 extern const ls_backend ls_opencl_backend;
 
-/* One line per platform: what was found, or why nothing was. */
 void ls_opencl_describe(ls_text *lines);
 
-/* "CL_OUT_OF_RESOURCES (-5)" */
 const char *ls_opencl_error(int32_t error, char text[64]);
 
 #endif

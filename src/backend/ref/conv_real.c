@@ -139,7 +139,7 @@ ls_status LS_REF(conv2d_grad_input)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* Some input and some output channels of one group, for one cell of the kernel. */
+/* Channels of one group, for one cell of the kernel. */
 typedef struct kernel_tile {
     int64_t i, j;      /* the cell */
     int64_t in, ins;   /* first and count, within the group */

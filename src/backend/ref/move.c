@@ -83,8 +83,6 @@ ls_status ls_ref_slice(const ls_ref_call *call)
     return copy_view(call, start, strides);
 }
 
-/* ---- The input into part of the output ---- */
-
 /* Element (i, j, ...) of the input goes to start + i strides[0] + j strides[1] + ... of the
  * output. */
 static ls_status copy_into(const ls_ref_call *call, int64_t start, const int64_t strides[LS_MAX_RANK])

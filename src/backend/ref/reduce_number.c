@@ -51,7 +51,6 @@ static ls_status each_tile(const ls_ref_call *call, tile_function *reduce)
     return LS_OK;
 }
 
-/* Whether `out` holds the result of earlier samples of the lane. */
 static bool goes_on(const ls_ref_call *call)
 {
     return call->node->use == LS_USE_REDUCES && call->from_lane > 0;
