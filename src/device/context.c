@@ -26,12 +26,12 @@ static ls_status check_options(const ls_context_options *given, const char *call
 /* LOCKSTEP_KERNELS applies if the program does not choose. */
 static ls_status choose_kernels(ls_context_options *given, const char *call)
 {
-    const char *said = getenv("LOCKSTEP_KERNELS");
+    const char *chosen = getenv("LOCKSTEP_KERNELS");
     if (given->kernels != LS_KERNELS_DEFAULT)
         return LS_OK;
-    if (said && said[0] && strcmp(said, "own") != 0 && strcmp(said, "vendor") != 0)
-        return ls_fail(LS_ERR_INVALID, "%s: LOCKSTEP_KERNELS=%s: expected own or vendor", call, said);
-    given->kernels = said && strcmp(said, "vendor") == 0 ? LS_KERNELS_VENDOR : LS_KERNELS_OWN;
+    if (chosen && chosen[0] && strcmp(chosen, "own") != 0 && strcmp(chosen, "vendor") != 0)
+        return ls_fail(LS_ERR_INVALID, "%s: LOCKSTEP_KERNELS=%s: expected own or vendor", call, chosen);
+    given->kernels = chosen && strcmp(chosen, "vendor") == 0 ? LS_KERNELS_VENDOR : LS_KERNELS_OWN;
     return LS_OK;
 }
 
@@ -113,14 +113,14 @@ void ls_context_close(ls_context *ctx)
     if (!ctx || ls_context_is_inherited(ctx))
         return;
     pthread_mutex_lock(&ctx->mutex);
-    const char *at_work = ctx->at_work > 0 ? ctx->last_call : NULL;
+    const char *running = ctx->running_calls > 0 ? ctx->last_call : NULL;
     int graphs = ctx->graph_count;
     bool again = ctx->closed;
-    ctx->closed = ctx->closed || !at_work;
+    ctx->closed = ctx->closed || !running;
     pthread_mutex_unlock(&ctx->mutex);
-    if (at_work)
+    if (running)
         ls_context_refuse(ctx, "ls_context_close: %s is using the context; close it after that call has returned",
-                          at_work);
+                          running);
     else if (again)
         ls_context_refuse(ctx, "ls_context_close: the context is already closed");
     else if (graphs > 0)
@@ -174,7 +174,7 @@ void ls_context_drop_graph(ls_context *ctx)
 void ls_context_enter(ls_context *ctx, const char *call)
 {
     pthread_mutex_lock(&ctx->mutex);
-    ctx->at_work++;
+    ctx->running_calls++;
     ctx->last_call = call;
     pthread_mutex_unlock(&ctx->mutex);
 }
@@ -182,7 +182,7 @@ void ls_context_enter(ls_context *ctx, const char *call)
 void ls_context_leave(ls_context *ctx, const char *outer)
 {
     pthread_mutex_lock(&ctx->mutex);
-    ctx->at_work--;
+    ctx->running_calls--;
     ctx->last_call = outer ? outer : ctx->last_call;
     pthread_mutex_unlock(&ctx->mutex);
 }

@@ -204,7 +204,7 @@ static int find_named(const reader *r, const char *kind)
 }
 
 /* -1: no such kind with devices. */
-static int find_filled(const reader *r, const char *kind)
+static int find_with_devices(const reader *r, const char *kind)
 {
     int found = find_named(r, kind);
     return found >= 0 && r->kinds[found].count > 0 ? found : -1;
@@ -240,7 +240,7 @@ static ls_status find_kind(const reader *r, span word, int *out)
     if (!is_word(word))
         return refuse(r, LS_ERR_INVALID, "\"%.*s\" is not a kind of device", QUOTE(word));
     if (is_in_any_case(word, "GPU") || is_in_any_case(word, "CUDA")) {
-        int cuda = is_in_any_case(word, "CUDA") ? find_filled(r, "CUDA") : -1, gpu = find_filled(r, "GPU");
+        int cuda = is_in_any_case(word, "CUDA") ? find_with_devices(r, "CUDA") : -1, gpu = find_with_devices(r, "GPU");
         if (cuda < 0 && gpu < 0 && (is_in_any_case(word, "CUDA") || find_gpu(r, 0, NULL) == 0))
             return refuse(r, LS_ERR_NOT_FOUND, "there is no GPU" SEE_WHY);
         *out = cuda >= 0 ? cuda : gpu >= 0 ? gpu : ANY_GPU;
@@ -276,36 +276,36 @@ static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbe
 
 /* ---- Location ---- */
 
-typedef enum place { JOB, REPLICA, TASK, PLACES } place;
+typedef enum location_key { JOB, REPLICA, TASK, KEYS } location_key;
 static const char *const keys[] = { "job", "replica", "task" };
 
-/* PLACES: not a key. */
-static ls_status find_key(const reader *r, span key, place *out)
+/* KEYS: not a key. */
+static ls_status find_key(const reader *r, span key, location_key *out)
 {
     int i = 0;
-    while (i < PLACES && !is_in_any_case(key, keys[i]))
+    while (i < KEYS && !is_in_any_case(key, keys[i]))
         i++;
-    if (i < PLACES && !is(key, keys[i]))
+    if (i < KEYS && !is(key, keys[i]))
         return refuse(r, LS_ERR_INVALID, "\"%.*s\" must be written \"%s\"", QUOTE(key), keys[i]);
-    *out = (place)i;
+    *out = (location_key)i;
     return LS_OK;
 }
 
-/* `said`: NULL where unset. */
-static ls_status keep_place(const reader *r, place key, span value, span *said)
+/* `given`: NULL where unset. */
+static ls_status keep_key(const reader *r, location_key key, span value, span *given)
 {
     int number;
-    if (said[key].at)
+    if (given[key].at)
         return refuse(r, LS_ERR_INVALID, "%s is given twice", keys[key]);
     if (value.length == 0)
         return refuse(r, LS_ERR_INVALID, "%s has no value", keys[key]);
     if (key != JOB && !read_number(value, &number))
         return refuse(r, LS_ERR_INVALID, "%s: \"%.*s\" is not a number", keys[key], QUOTE(value));
-    said[key] = value;
+    given[key] = value;
     return LS_OK;
 }
 
-static ls_status refuse_place(const reader *r, place key, span value, const char *only)
+static ls_status refuse_key(const reader *r, location_key key, span value, const char *only)
 {
     return refuse(r, LS_ERR_NOT_FOUND, "there is no %s %.*s in this process, only %s %s", keys[key], QUOTE(value),
                   keys[key], only);
@@ -313,54 +313,54 @@ static ls_status refuse_place(const reader *r, place key, span value, const char
 
 /* A worker is "/job:worker/task:N" to all workers and, like every process, "/job:localhost/task:0"
  * to itself. */
-static ls_status check_places(const reader *r, const span *said)
+static ls_status check_location(const reader *r, const span *given)
 {
     bool is_worker = r->worker != LS_NO_WORKER, local = !is_worker;
     int replica = 0, task = -1;
-    if (said[JOB].at && is(said[JOB], "localhost"))
+    if (given[JOB].at && is(given[JOB], "localhost"))
         local = true;
-    else if (said[JOB].at && !(is_worker && is(said[JOB], "worker")))
-        return refuse_place(r, JOB, said[JOB], is_worker ? "worker" : "localhost");
-    if (said[REPLICA].at && (!read_number(said[REPLICA], &replica) || replica != 0))
-        return refuse_place(r, REPLICA, said[REPLICA], "0");
-    if (!said[TASK].at || !read_number(said[TASK], &task) || task == (local ? 0 : r->worker))
+    else if (given[JOB].at && !(is_worker && is(given[JOB], "worker")))
+        return refuse_key(r, JOB, given[JOB], is_worker ? "worker" : "localhost");
+    if (given[REPLICA].at && (!read_number(given[REPLICA], &replica) || replica != 0))
+        return refuse_key(r, REPLICA, given[REPLICA], "0");
+    if (!given[TASK].at || !read_number(given[TASK], &task) || task == (local ? 0 : r->worker))
         return LS_OK;
     if (local)
-        return refuse_place(r, TASK, said[TASK], "0");
+        return refuse_key(r, TASK, given[TASK], "0");
     return refuse(r, LS_ERR_NOT_FOUND,
                   "task %.*s is another worker, this one is task %d: a worker can use only its own devices; omit job "
                   "and task to name the devices of every worker",
-                  QUOTE(said[TASK]), r->worker);
+                  QUOTE(given[TASK]), r->worker);
 }
 
 /* Everything except brackets. */
 static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
 {
-    span said[PLACES] = { { NULL, 0 } };
+    span given[KEYS] = { { NULL, 0 } };
     bool found = false;
     if (s.length > 0 && *s.at == '/')
         s = (span){ s.at + 1, s.length - 1 };
     for (bool more = true; more;) {
         span step, key, value;
-        place at = PLACES;
+        location_key at = KEYS;
         more = cut(s, '/', &step, &s);
         cut(step, ':', &key, &value);
         if (step.length == 0)
             return refuse(r, LS_ERR_INVALID, "nothing comes %s a slash", more ? "before" : "after");
         LS_TRY(find_key(r, key, &at));
-        if (at < PLACES) {
-            LS_TRY(keep_place(r, at, value, said));
+        if (at < KEYS) {
+            LS_TRY(keep_key(r, at, value, given));
             continue;
         }
         if (found)
             return refuse(r, LS_ERR_INVALID, "it names two devices");
         bool prefixed = is(key, "device") || is(key, "physical_device");
         /* First, because another process has other devices. */
-        LS_TRY(check_places(r, said));
+        LS_TRY(check_location(r, given));
         LS_TRY(read_kind_and_numbers(r, prefixed ? value : step, kind, n));
         found = true;
     }
-    LS_TRY(check_places(r, said));
+    LS_TRY(check_location(r, given));
     return found ? LS_OK : refuse(r, LS_ERR_INVALID, "it names no device");
 }
 

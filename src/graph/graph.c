@@ -8,10 +8,10 @@
 #include "graph/node.h"
 
 /* A node from outside a scope that was named inside it: closing the scope removes only the name. */
-typedef struct guest {
-    struct guest *next;
+typedef struct outer_name {
+    struct outer_name *next;
     ls_tensor *node;
-} guest;
+} outer_name;
 
 /* Restored when a scope closes. */
 struct ls_scope_frame {
@@ -20,7 +20,7 @@ struct ls_scope_frame {
     ls_arena_mark mark;
     size_t node_count, variable_count;
     const char *prefix;
-    guest *guests;
+    outer_name *outer_names;
 };
 
 #define LS_FIRST_NAME_ROOM 64
@@ -181,7 +181,7 @@ void ls_scope_close(ls_scope *scope)
     if (!graph->scope)
         return;                           /* copy of a closed scope */
     ls_scope_frame frame = *graph->scope; /* the arena frees the frame */
-    for (guest *named = frame.guests; named; named = named->next) {
+    for (outer_name *named = frame.outer_names; named; named = named->next) {
         drop_name(graph, named->node);
         named->node->name = NULL;
     }
@@ -324,11 +324,11 @@ ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name)
         return ls_fail(LS_ERR_INVALID, "the name \"%s\" belongs to another tensor of the graph, the %s numbered %u",
                        full, ls_tensor_op(owner), owner->id);
     if (graph->scope && node->id < graph->scope->node_count) {
-        guest *named = ls_arena_alloc(&graph->arena, sizeof(*named));
+        outer_name *named = ls_arena_alloc(&graph->arena, sizeof(*named));
         if (!named)
             return ls_fail(LS_ERR_MEMORY, "name \"%s\": no memory", name);
-        *named = (guest){ graph->scope->guests, node };
-        graph->scope->guests = named;
+        *named = (outer_name){ graph->scope->outer_names, node };
+        graph->scope->outer_names = named;
     }
     grow_names(graph);
     node->name = full;

@@ -38,7 +38,7 @@ static ls_tensor *check_pair(const char *what, ls_tensor *targets, ls_tensor *pr
 }
 
 /* The logits if `scores` is the output of `op` (softmax: over the last axis), else NULL. */
-static ls_tensor *logits_behind(ls_tensor *scores, ls_op op)
+static ls_tensor *logits_of(ls_tensor *scores, ls_op op)
 {
     if (scores->op != op)
         return NULL;
@@ -75,7 +75,7 @@ ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_s
     if (ls_tensor_is_error(scores))
         return scores;
     if (kind == LS_PROBABILITIES) {
-        ls_tensor *logits = logits_behind(scores, LS_OP_softmax);
+        ls_tensor *logits = logits_of(scores, LS_OP_softmax);
         scores = logits ? logits : ls_op_log(ls_op_clip(scores, LS_CLIP, 1 - LS_CLIP));
     }
     return ls_node_make2(LS_OP_sparse_cross_entropy, scores, labels, ls_no_attrs());
@@ -113,7 +113,7 @@ ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores k
     if (error || !scores)
         return error;
     ls_tensor *log_p;
-    ls_tensor *logits = kind == LS_LOGITS ? scores : logits_behind(scores, LS_OP_softmax);
+    ls_tensor *logits = kind == LS_LOGITS ? scores : logits_of(scores, LS_OP_softmax);
     if (logits) {
         log_p = ls_op_log_softmax(logits, -1);
     } else {
@@ -131,7 +131,7 @@ ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_s
     ls_tensor *error = check_pair("binary_cross_entropy", labels, scores);
     if (error || !scores)
         return error;
-    ls_tensor *z = kind == LS_LOGITS ? scores : logits_behind(scores, LS_OP_sigmoid);
+    ls_tensor *z = kind == LS_LOGITS ? scores : logits_of(scores, LS_OP_sigmoid);
     if (z) {
         ls_tensor *zero = ls_scalar_like(z, 0), *positive = ls_op_compare(z, LS_GREATER_EQUAL, zero);
         ls_tensor *tail = ls_op_softplus(ls_op_select(positive, ls_op_neg(z), z));

@@ -11,14 +11,14 @@
 static ls_status compiler_failed(const ls_nvrtc *nvrtc, ls_nvrtc_program program, const char *name, const char *target,
                                  int error)
 {
-    char said[400] = "", *log = NULL;
+    char message[400] = "", *log = NULL;
     size_t bytes = 0;
     if (nvrtc->GetProgramLogSize(program, &bytes) == LS_NVRTC_SUCCESS && bytes > 1 && bytes < MOST_LOG &&
         (log = calloc(1, bytes + 1)) && nvrtc->GetProgramLog(program, log) == LS_NVRTC_SUCCESS)
-        snprintf(said, sizeof(said), ": %.390s", log);
+        snprintf(message, sizeof(message), ": %.390s", log);
     free(log);
     return ls_fail(LS_ERR_DEVICE, "the kernels of %s do not compile for %s: NVRTC's error %d%s", name, target, error,
-                   said);
+                   message);
 }
 
 /* Machine code, or PTX that the driver translates (text). */

@@ -44,9 +44,9 @@ static void *load_library(const char *const *files, int count, char path[256], c
         for (int i = 0; i < count && !library; i++) {
             snprintf(path, 256, "%.200s%s%s", folder, folder[0] ? "/" : "", files[i]);
             library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-            const char *said = library ? NULL : dlerror();
+            const char *error = library ? NULL : dlerror();
             if (!library && !folder[0] && !why[0])
-                snprintf(why, 256, "%s", said ? said : path);
+                snprintf(why, 256, "%s", error ? error : path);
         }
     }
     return library;
@@ -209,8 +209,8 @@ static bool describe(ls_cuda_device *d, int number)
 
 static const char *not_visible(void)
 {
-    const char *said = getenv("CUDA_VISIBLE_DEVICES");
-    return said ? "; CUDA_VISIBLE_DEVICES is set" : "";
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return visible ? "; CUDA_VISIBLE_DEVICES is set" : "";
 }
 
 static void look(void)

@@ -203,7 +203,7 @@ static size_t bytes_of(const ls_program *program, const ls_program_slot *slot)
     return slot->unit * (size_t)(slot->per_sample ? program->samples : 1);
 }
 
-static bool lie_apart(const ls_program *program, const ls_program_slot *a, const ls_program_slot *b)
+static bool are_disjoint(const ls_program *program, const ls_program_slot *a, const ls_program_slot *b)
 {
     return a->room != b->room || a->offset + bytes_of(program, a) <= b->offset ||
            b->offset + bytes_of(program, b) <= a->offset;
@@ -219,10 +219,10 @@ static bool is_whole(const ls_program *program, const ls_gpu_chain_steps *c)
             return false;
     for (int i = 0; i < first->node->input_count; i++) {
         bool in_place = first->node->op == LS_OP_batch_norm && i == 0 && first->in[0].offset == last->out.offset;
-        if (!lie_apart(program, &first->in[i], &last->out) && !in_place)
+        if (!are_disjoint(program, &first->in[i], &last->out) && !in_place)
             return false;
     }
-    return !c->biased || lie_apart(program, &first[1].in[c->bias], &last->out);
+    return !c->biased || are_disjoint(program, &first[1].in[c->bias], &last->out);
 }
 
 /* Input of `add` that is a bias: one number for each element of the last axis of the other input,

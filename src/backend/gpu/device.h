@@ -150,13 +150,13 @@ ls_status ls_gpu_begin_together(device *d, next_together next);
 
 /* ---- checks.c ---- */
 
-/* ask_later registers a program whose lanes may find data errors; ask_no_more precedes its
+/* check_later registers a program whose lanes may find data errors; forget_checks precedes its
  * destruction. */
-void ls_gpu_ask_later(device *d, const ls_program *program, int lanes);
-void ls_gpu_ask_no_more(device *d, const ls_program *program);
+void ls_gpu_check_later(device *d, const ls_program *program, int lanes);
+void ls_gpu_forget_checks(device *d, const ls_program *program);
 
 /* Fails with the first lane's error if programs have found errors in their data since the last
  * check. */
-ls_status ls_gpu_tell_faults(device *d);
+ls_status ls_gpu_report_faults(device *d);
 
 #endif

@@ -98,10 +98,10 @@ void ls_gpu_kernels_destroy(ls_gpu_kernels *k)
 /* LOCKSTEP_CACHE, or `lockstep` in the user's cache. "": no cache. */
 static void folder(char out[PATH_MAX])
 {
-    const char *said = getenv("LOCKSTEP_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *chosen = getenv("LOCKSTEP_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     out[0] = '\0';
-    if (said)
-        snprintf(out, PATH_MAX, "%s", said);
+    if (chosen)
+        snprintf(out, PATH_MAX, "%s", chosen);
     else if (cache && cache[0] == '/')
         snprintf(out, PATH_MAX, "%s/lockstep", cache);
     else if (home && home[0] == '/')

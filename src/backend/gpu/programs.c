@@ -253,7 +253,7 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
     plan *p = plan_;
     (void)ls_gpu_send_waiting(d);
     d->driver->finish(d->own_device);
-    ls_gpu_ask_no_more(d, &p->program);
+    ls_gpu_forget_checks(d, &p->program);
     ls_gpu_saved_free(&p->last.launches);
     free(p->last.runs);
     free(p->chains);
@@ -374,7 +374,7 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
         return ls_fail(LS_ERR_INVALID, "%d lanes of a program that was made for %d", count, p->program.lanes);
     if (d->pending_count == PENDING) {
         LS_TRY(ls_gpu_send_waiting(d));
-        LS_TRY(ls_gpu_tell_faults(d));
+        LS_TRY(ls_gpu_report_faults(d));
     }
     LS_TRY(ls_gpu_end_launches(d, record_lanes(d, p, runs, count, &checks, &needs, &shared)));
     if (needs > p->scratch || shared > p->shared || scratch_bytes(p) + p->shared > d->scratch_bytes) {
@@ -387,7 +387,7 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
                        d->name, needs, shared, p->scratch, p->shared, d->scratch_bytes);
     }
     if (checks)
-        ls_gpu_ask_later(d, &p->program, count);
+        ls_gpu_check_later(d, &p->program, count);
     if (count == 1)
         return LS_OK;
     LS_TRY(ls_gpu_send_launches(d));

@@ -111,15 +111,15 @@ static ls_status cl_finish(void *device_)
 /* Fails with the compiler's first message. */
 static ls_status compiler_failed(const device *d, ls_cl_program program, const char *name, int32_t error)
 {
-    char said[400] = "", why[64], *log = NULL;
+    char message[400] = "", why[64], *log = NULL;
     size_t bytes = 0;
     if (d->cl->GetProgramBuildInfo(program, d->what->id, LS_CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == LS_CL_SUCCESS &&
         bytes > 0 && bytes < MOST_LOG && (log = calloc(1, bytes + 1)) &&
         d->cl->GetProgramBuildInfo(program, d->what->id, LS_CL_PROGRAM_BUILD_LOG, bytes, log, NULL) == LS_CL_SUCCESS)
-        snprintf(said, sizeof(said), ": %.390s", log);
+        snprintf(message, sizeof(message), ": %.390s", log);
     free(log);
     return ls_fail(LS_ERR_DEVICE, "%s: the kernels of %s do not compile: %s%s", d->what->name, name,
-                   ls_opencl_error(error, why), said);
+                   ls_opencl_error(error, why), message);
 }
 
 static ls_status cl_compile(void *device_, const char *source, const char *name, void **out)
