@@ -1,7 +1,6 @@
 /* How sums over positions and samples are split (docs/bits.md); the shape alone decides. Each block
- * is one chain of additions; the blocks of a lane are added from left to right. A call processes
- * some samples of a lane: a block that it does not finish stays open in `chain`, where the lane's
- * next call continues. */
+ * is one chain of additions; a lane's blocks are added in order. A block that a call, which has
+ * some samples of a lane, does not finish stays open in `chain`. */
 #ifndef LS_BACKEND_BLOCKS_H
 #define LS_BACKEND_BLOCKS_H
 

@@ -44,12 +44,11 @@ static ls_status check_limits(const ls_device *first, const ls_device *other)
     size_t most = ls_gpu_workspace_limit(first->limit), others = ls_gpu_workspace_limit(other->limit);
     if (most == others)
         return LS_OK;
-    return ls_fail(
-        LS_ERR_UNSUPPORTED,
-        "kernels of the vendor have other bits with less memory for their workspaces: of CUDA:%d (limit %zu "
-        "MiB) a workspace may have %zu KiB, of CUDA:%d (%zu MiB) %zu KiB; give devices the same limit, or use "
-        "kernels of our own",
-        first->number, first->limit >> 20, most >> 10, other->number, other->limit >> 20, others >> 10);
+    return ls_fail(LS_ERR_UNSUPPORTED,
+                   "the vendor's kernels give other bits with smaller workspaces: CUDA:%d (limit %zu "
+                   "MiB) has up to %zu KiB, CUDA:%d (%zu MiB) up to %zu KiB; give the devices the same limit, or use "
+                   "the library's own kernels",
+                   first->number, first->limit >> 20, most >> 10, other->number, other->limit >> 20, others >> 10);
 }
 
 /* NVIDIA guarantees the same bits only for the same architecture and number of multiprocessors. */
@@ -59,9 +58,9 @@ ls_status ls_context_check_vendor(const ls_context *ctx)
     const ls_cuda *all = ls_cuda_get();
     if (!device)
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "kernels of the vendor, cuBLAS's and cuDNN's, are those of CUDA devices, and this context has "
-                       "none (%s); kernels of our own are for all devices",
-                       all->count > 0 ? "those of the machine are not visible" : all->problem);
+                       "the vendor's kernels (cuBLAS and cuDNN) need CUDA devices, and this context has "
+                       "none (%s); the library's own kernels run on all devices",
+                       all->count > 0 ? "the devices of the machine are not visible" : all->problem);
     const ls_cuda_device *first = hardware(device);
     for (int d = 0; d < ctx->device_count; d++) {
         const ls_device *at = ctx->devices[d].kind == device->kind ? &ctx->devices[d] : device;
@@ -69,9 +68,9 @@ ls_status ls_context_check_vendor(const ls_context *ctx)
         if (other->major != first->major || other->minor != first->minor ||
             other->multiprocessors != first->multiprocessors)
             return ls_fail(LS_ERR_UNSUPPORTED,
-                           "kernels of the vendor have other bits on other GPUs: CUDA:%d (sm_%d%d, %d multiprocessors) "
+                           "the vendor's kernels give other bits on other GPUs: CUDA:%d (sm_%d%d, %d multiprocessors) "
                            "and CUDA:%d (sm_%d%d, %d) cannot be used together; make devices of one kind visible, or "
-                           "use kernels of our own",
+                           "use the library's own kernels",
                            first->number, first->major, first->minor, first->multiprocessors, other->number,
                            other->major, other->minor, other->multiprocessors);
         LS_TRY(check_limits(device, at));
@@ -89,7 +88,7 @@ void ls_context_describe_vendor(const ls_context *ctx, ls_text *out)
 ls_status ls_format_drivers(char **out)
 {
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_format_drivers: no place for the text was given");
+        return ls_fail(LS_ERR_INVALID, "ls_format_drivers: out is NULL");
     ls_text lines = { 0 };
     ls_cuda_describe(&lines);
     ls_opencl_describe(&lines);

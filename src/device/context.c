@@ -11,27 +11,27 @@
 static ls_status check_options(const ls_context_options *given, const char *call, ls_context **out)
 {
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "%s: no place for the context was given", call);
+        return ls_fail(LS_ERR_INVALID, "%s: out is NULL", call);
     if ((unsigned)given->log_level > LS_LOG_DEBUG)
-        return ls_fail(LS_ERR_INVALID, "%s: there is no log level %d", call, (int)given->log_level);
+        return ls_fail(LS_ERR_INVALID, "%s: unknown log level %d", call, (int)given->log_level);
     if (given->cpu_devices < 0 || given->cpu_devices > LS_MAX_WORKERS || given->threads < 0 ||
         given->threads > LS_MAX_WORKERS)
-        return ls_fail(LS_ERR_INVALID, "%s: %d CPU devices with %d threads: 0 to %d are possible", call,
+        return ls_fail(LS_ERR_INVALID, "%s: %d CPU devices with %d threads: each must be from 0 to %d", call,
                        given->cpu_devices, given->threads, LS_MAX_WORKERS);
     if ((unsigned)given->kernels > LS_KERNELS_VENDOR)
-        return ls_fail(LS_ERR_INVALID, "%s: there is no set of kernels %d", call, (int)given->kernels);
+        return ls_fail(LS_ERR_INVALID, "%s: unknown set of kernels %d", call, (int)given->kernels);
     return LS_OK;
 }
 
 /* LOCKSTEP_KERNELS applies if the program does not choose. */
 static ls_status choose_kernels(ls_context_options *given, const char *call)
 {
-    const char *said = getenv("LOCKSTEP_KERNELS");
+    const char *chosen = getenv("LOCKSTEP_KERNELS");
     if (given->kernels != LS_KERNELS_DEFAULT)
         return LS_OK;
-    if (said && said[0] && strcmp(said, "own") != 0 && strcmp(said, "vendor") != 0)
-        return ls_fail(LS_ERR_INVALID, "%s: LOCKSTEP_KERNELS=%s: there are own and vendor", call, said);
-    given->kernels = said && strcmp(said, "vendor") == 0 ? LS_KERNELS_VENDOR : LS_KERNELS_OWN;
+    if (chosen && chosen[0] && strcmp(chosen, "own") != 0 && strcmp(chosen, "vendor") != 0)
+        return ls_fail(LS_ERR_INVALID, "%s: LOCKSTEP_KERNELS=%s: expected own or vendor", call, chosen);
+    given->kernels = chosen && strcmp(chosen, "vendor") == 0 ? LS_KERNELS_VENDOR : LS_KERNELS_OWN;
     return LS_OK;
 }
 
@@ -97,7 +97,7 @@ ls_status ls_context_open(const ls_context_options *options, ls_context **out)
     LS_OWN_FP_MODE;
     ls_context *ctx;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_context_open: no place for the context was given");
+        return ls_fail(LS_ERR_INVALID, "ls_context_open: out is NULL");
     LS_TRY(create(options, "ls_context_open", &ctx));
     ls_status status = ls_context_begin(ctx, "ls_context_open");
     if (status != LS_OK) {
@@ -113,20 +113,21 @@ void ls_context_close(ls_context *ctx)
     if (!ctx || ls_context_is_inherited(ctx))
         return;
     pthread_mutex_lock(&ctx->mutex);
-    const char *at_work = ctx->at_work > 0 ? ctx->last_call : NULL;
+    const char *running = ctx->running_calls > 0 ? ctx->last_call : NULL;
     int graphs = ctx->graph_count;
     bool again = ctx->closed;
-    ctx->closed = ctx->closed || !at_work;
+    ctx->closed = ctx->closed || !running;
     pthread_mutex_unlock(&ctx->mutex);
-    if (at_work)
-        ls_context_refuse(ctx, "ls_context_close: %s is at work on the context; close it after that has returned",
-                          at_work);
+    if (running)
+        ls_context_refuse(ctx, "ls_context_close: %s is using the context; close it after that call has returned",
+                          running);
     else if (again)
-        ls_context_refuse(ctx, "ls_context_close: the context is closed already");
+        ls_context_refuse(ctx, "ls_context_close: the context is already closed");
     else if (graphs > 0)
-        ls_log_write(&ctx->log, LS_LOG_WARNING,
-                     "ls_context_close: the context has %d graphs (a model is one), and ends with the last of them",
-                     graphs);
+        ls_log_write(
+            &ctx->log, LS_LOG_WARNING,
+            "ls_context_close: the context still has %d graphs (a model has one); it is freed with the last of them",
+            graphs);
     else
         free_context(ctx);
 }
@@ -144,7 +145,7 @@ ls_status ls_context_check(const ls_context *ctx, const char *call)
         return ls_fail(LS_ERR_INVALID, "%s: the context is NULL", call);
     if (ls_context_is_inherited(ctx))
         return ls_fail(LS_ERR_STATE,
-                       "%s: the context was made by process %ld, and its threads are not in process %ld, which was "
+                       "%s: the context was created by process %ld; its threads do not exist in process %ld, which was "
                        "forked from it: open a context in each process",
                        call, (long)ctx->process, (long)getpid());
     if (ctx->closed)
@@ -173,7 +174,7 @@ void ls_context_drop_graph(ls_context *ctx)
 void ls_context_enter(ls_context *ctx, const char *call)
 {
     pthread_mutex_lock(&ctx->mutex);
-    ctx->at_work++;
+    ctx->running_calls++;
     ctx->last_call = call;
     pthread_mutex_unlock(&ctx->mutex);
 }
@@ -181,7 +182,7 @@ void ls_context_enter(ls_context *ctx, const char *call)
 void ls_context_leave(ls_context *ctx, const char *outer)
 {
     pthread_mutex_lock(&ctx->mutex);
-    ctx->at_work--;
+    ctx->running_calls--;
     ctx->last_call = outer ? outer : ctx->last_call;
     pthread_mutex_unlock(&ctx->mutex);
 }

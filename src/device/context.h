@@ -23,7 +23,7 @@ struct ls_context {
     const char *opened_by;
     pid_t process;         /* process that created the context */
     int graph_count;       /* not destroyed yet */
-    int at_work;           /* calls that must return before the context can be closed */
+    int running_calls;     /* calls that must return before the context can be closed */
     const char *last_call; /* one of the running calls, for messages */
     bool closed;           /* closed while it had graphs; freed with the last graph */
 

@@ -59,7 +59,7 @@ static ls_status read_mask(cpu_bits *out)
 {
     memset(out, 0, sizeof(*out));
     if (sched_getaffinity(0, sizeof(*out), out->part))
-        return ls_fail(LS_ERR_DEVICE, "cannot ask which cores this process may use: %s", strerror(errno));
+        return ls_fail(LS_ERR_DEVICE, "cannot find out which cores this process may use: %s", strerror(errno));
     return LS_OK;
 }
 

@@ -46,7 +46,7 @@ ls_status ls_get_memory_info(ls_context *ctx, const char *device, ls_memory_info
 {
     ls_memory *memory;
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_get_memory_info: no place for the answer was given");
+        return ls_fail(LS_ERR_INVALID, "ls_get_memory_info: out is NULL");
     LS_TRY(find_memory(ctx, "ls_get_memory_info", device, &memory));
     *out = ls_memory_usage(memory);
     return LS_OK;
@@ -57,7 +57,7 @@ ls_status ls_format_memory(ls_context *ctx, const char *device, char **out)
     ls_memory *memory;
     ls_text text = { 0 };
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_format_memory: no place for the text was given");
+        return ls_fail(LS_ERR_INVALID, "ls_format_memory: out is NULL");
     LS_TRY(find_memory(ctx, "ls_format_memory", device, &memory));
     ls_status status = ls_memory_print(memory, &text);
     if (status == LS_OK)
@@ -92,7 +92,7 @@ void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to
 ls_status ls_list_copies(ls_context *ctx, ls_copy_info **out, size_t *count)
 {
     if (!ctx || !out || !count)
-        return ls_fail(LS_ERR_INVALID, "ls_list_copies: a context and places for the list are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_list_copies: ctx, out or count is NULL");
     LS_TRY(ls_context_check(ctx, "ls_list_copies"));
     pthread_mutex_lock(&ctx->mutex);
     ls_copy_info *list = calloc(ctx->copy_count + 1, sizeof(*list));

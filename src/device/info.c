@@ -17,7 +17,7 @@ const char *ls_device_short_name(const ls_context *ctx, int device, char out[LS_
 ls_status ls_get_cpu_info(ls_context *ctx, ls_cpu_info *out)
 {
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_get_cpu_info: a place for the answer is needed");
+        return ls_fail(LS_ERR_INVALID, "ls_get_cpu_info: out is NULL");
     LS_TRY(ls_context_begin(ctx, "ls_get_cpu_info"));
     *out = (ls_cpu_info){ .cores = ctx->cores.count,
                           .quota = ctx->cores.quota,
@@ -31,7 +31,7 @@ ls_status ls_list_device_cores(ls_context *ctx, const char *device, int **out, s
 {
     int index;
     if (!device || !out || !count)
-        return ls_fail(LS_ERR_INVALID, "ls_list_device_cores: a device and places for the list are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_list_device_cores: the device, out or count is NULL");
     LS_TRY(ls_context_begin(ctx, "ls_list_device_cores"));
     LS_TRY(ls_context_device(ctx, device, &index));
     const ls_device *d = &ctx->devices[index];
@@ -52,7 +52,7 @@ ls_status ls_read_device_names(ls_context *ctx, const char *names, ls_device_nam
     ls_named_device *found = NULL;
     int named = 0;
     if (!ctx || !names || !out || !count)
-        return ls_fail(LS_ERR_INVALID, "ls_read_device_names: a context, names and places for the list are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_read_device_names: ctx, names, out or count is NULL");
     LS_TRY(ls_context_check(ctx, "ls_read_device_names"));
     pthread_mutex_lock(&ctx->mutex);
     ls_status status = ls_context_look_for(ctx, names);

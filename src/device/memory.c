@@ -81,7 +81,7 @@ static ls_status take_host(void *device, size_t bytes, void **out)
     size_t kept = whole_pages(bytes), mapped = kept + (huge ? HUGE_PAGE : 0);
     char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED)
-        return ls_fail(LS_ERR_MEMORY, "the system gives no %.2f MiB: %s", MIB(bytes), strerror(errno));
+        return ls_fail(LS_ERR_MEMORY, "the system cannot allocate %.2f MiB: %s", MIB(bytes), strerror(errno));
     if (huge) {
         size_t head = -(uintptr_t)start & (HUGE_PAGE - 1), tail = HUGE_PAGE - head;
         if (head > 0)
@@ -171,7 +171,7 @@ static use use_of(const ls_memory *memory, size_t size)
 
 /* An empty shared region accepts any block, a larger empty one only blocks of at least half its
  * size: a long-lived smaller block would prevent its release. */
-static bool is_welcome(const ls_memory *memory, const piece *hole, size_t size, use wanted)
+static bool accepts(const ls_memory *memory, const piece *hole, size_t size, use wanted)
 {
     const region *in = hole->region;
     if (wanted == ANY || in->use == ANY)
@@ -189,7 +189,7 @@ static piece *find_hole(const ls_memory *memory, size_t size, use wanted)
     for (size_t class = next_filled(memory, class_of(size)); !best && class < CLASSES;
          class = next_filled(memory, class + 1))
         for (piece *hole = memory->holes[class]; hole && !(best && best->size == size); hole = hole->next)
-            if (hole->size >= size && (!best || hole->size < best->size) && is_welcome(memory, hole, size, wanted))
+            if (hole->size >= size && (!best || hole->size < best->size) && accepts(memory, hole, size, wanted))
                 best = hole;
     return best;
 }
@@ -304,7 +304,7 @@ static ls_status add_region(ls_memory *memory, size_t bytes, use use)
     piece *hole = make_piece("");
     ls_status status = LS_OK;
     if (!added || !hole)
-        status = ls_fail(LS_ERR_MEMORY, "the host has no memory to note it");
+        status = ls_fail(LS_ERR_MEMORY, "the host has no memory for its bookkeeping");
     else
         status = memory->source.take(memory->source.device, bytes, &added->handle);
     if (status != LS_OK) {
@@ -359,7 +359,7 @@ static void release_idle(ls_memory *memory, size_t bytes)
 }
 
 /* Bytes that the limit leaves for a new region beside `kept`. */
-static size_t room_beside(const ls_memory *memory, size_t kept)
+static size_t space_beside(const ls_memory *memory, size_t kept)
 {
     size_t limit = memory->info.limit, room = (limit - kept) / UNIT * UNIT;
     return limit == 0 || room > LARGEST ? LARGEST : room;
@@ -367,7 +367,7 @@ static size_t room_beside(const ls_memory *memory, size_t kept)
 
 static size_t most(const ls_memory *memory)
 {
-    size_t room = room_beside(memory, memory->info.reserved - memory->idle), hole = largest_hole(memory);
+    size_t room = space_beside(memory, memory->info.reserved - memory->idle), hole = largest_hole(memory);
     return memory->info.limit == 0 ? SIZE_MAX : room > hole ? room : hole;
 }
 
@@ -379,7 +379,7 @@ static ls_status refuse(const ls_memory *memory, size_t bytes, const char *what,
     if (info->limit > 0)
         snprintf(limit, sizeof(limit), "limit %.2f MiB", MIB(info->limit));
     if (!why)
-        snprintf(left, sizeof(left), "a block of %.2f MiB is the largest left", MIB(most(memory)));
+        snprintf(left, sizeof(left), "the largest free block has %.2f MiB", MIB(most(memory)));
     return ls_fail(LS_ERR_MEMORY, "%s has no memory for %s, %.2f MiB: in use %.2f MiB, reserved %.2f MiB, %s; %s",
                    memory->name, what, MIB(bytes), MIB(info->in_use), MIB(info->reserved), limit, why ? why : left);
 }
@@ -387,12 +387,12 @@ static ls_status refuse(const ls_memory *memory, size_t bytes, const char *what,
 /* Releases empty regions if the limit requires it. */
 static ls_status grow(ls_memory *memory, size_t size, const char *what)
 {
-    size_t room = room_beside(memory, memory->info.reserved);
-    if (size > room_beside(memory, memory->info.reserved - memory->idle))
+    size_t room = space_beside(memory, memory->info.reserved);
+    if (size > space_beside(memory, memory->info.reserved - memory->idle))
         return refuse(memory, size, what, NULL);
     if (size > room) {
         release_idle(memory, size - room);
-        room = room_beside(memory, memory->info.reserved);
+        room = space_beside(memory, memory->info.reserved);
     }
     size_t bytes = use_of(memory, size) == SMALL ? shared_bytes(memory) : ls_size_align(size, PAGE);
     bytes = bytes < room ? bytes : room;
@@ -411,12 +411,12 @@ ls_status ls_memory_open(const char *name, ls_region_source source, size_t limit
     size_t length = strlen(name) + 1;
     ls_memory *memory = calloc(1, sizeof(*memory) + length);
     if (!memory)
-        return ls_fail(LS_ERR_MEMORY, "no memory to keep the books of %s", name);
+        return ls_fail(LS_ERR_MEMORY, "no memory for the allocator of %s", name);
     memcpy(memory->name, name, length);
     memory->source = source;
     memory->info.limit = limit;
     pthread_mutex_init(&memory->mutex, NULL);
-    size_t whole = room_beside(memory, 0);
+    size_t whole = space_beside(memory, 0);
     if (limit > 0 && !growth && whole > 0 && add_region(memory, whole, ANY) != LS_OK) {
         ls_status status = refuse(memory, whole, "all of its limit", ls_last_error());
         ls_memory_close(memory);
@@ -441,9 +441,9 @@ void ls_memory_close(ls_memory *memory)
 static ls_status take(ls_memory *memory, size_t bytes, const char *what, piece *block)
 {
     if (!block)
-        return refuse(memory, bytes, what, "the host has no memory to note it");
+        return refuse(memory, bytes, what, "the host has no memory for its bookkeeping");
     if (bytes > LARGEST)
-        return refuse(memory, bytes, what, "no device has so much");
+        return refuse(memory, bytes, what, "no device has that much");
     size_t size = ls_size_align(bytes > 0 ? bytes : 1, UNIT);
     piece *hole = find_hole(memory, size, use_of(memory, size));
     if (!hole) {
@@ -488,7 +488,7 @@ static bool has_small_room(const ls_memory *memory)
     return false;
 }
 
-size_t ls_memory_room(ls_memory *memory)
+size_t ls_memory_available(ls_memory *memory)
 {
     pthread_mutex_lock(&memory->mutex);
     size_t room = most(memory), spent = has_small_room(memory) ? 0 : shared_bytes(memory);

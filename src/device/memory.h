@@ -38,7 +38,7 @@ void ls_memory_give(ls_memory *memory, ls_block *block); /* NULL is allowed */
 
 /* Bytes left for blocks of whole pages: the limit's rest, less a reserve for small blocks. SIZE_MAX
  * without a limit. */
-size_t ls_memory_room(ls_memory *memory);
+size_t ls_memory_available(ls_memory *memory);
 
 ls_memory_info ls_memory_usage(ls_memory *memory);
 

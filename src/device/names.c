@@ -148,13 +148,13 @@ static bool read_numbers(span s, numbers *out, char why[WHY_CHARS])
     span first, last;
     bool range = cut(s, '-', &first, &last);
     if (!read_number(first, &out->first) || !read_number(range ? last : first, &out->last)) {
-        snprintf(why, WHY_CHARS, "\"%.*s\" is no number and no range of numbers", s.length < 64 ? (int)s.length : 64,
+        snprintf(why, WHY_CHARS, "\"%.*s\" is not a number or a range of numbers", s.length < 64 ? (int)s.length : 64,
                  s.at);
         return false;
     }
     out->first_digits = first;
     if (out->last < out->first)
-        snprintf(why, WHY_CHARS, "the range %d-%d falls", out->first, out->last);
+        snprintf(why, WHY_CHARS, "the range %d-%d is descending", out->first, out->last);
     return out->last >= out->first;
 }
 
@@ -169,11 +169,11 @@ static bool read_cores(span s, int *list, int *count, char why[WHY_CHARS])
         if (!read_numbers(one, &n, why))
             return false;
         if (n.last > HIGHEST_CORE) {
-            snprintf(why, WHY_CHARS, "no core has a number above %d", HIGHEST_CORE);
+            snprintf(why, WHY_CHARS, "core numbers go up to %d", HIGHEST_CORE);
             return false;
         }
         if (n.first <= last) {
-            snprintf(why, WHY_CHARS, "core %d stands behind core %d", n.first, last);
+            snprintf(why, WHY_CHARS, "core %d comes after core %d; list cores in ascending order", n.first, last);
             return false;
         }
         for (int core = n.first; list && core <= n.last; core++)
@@ -204,7 +204,7 @@ static int find_named(const reader *r, const char *kind)
 }
 
 /* -1: no such kind with devices. */
-static int find_filled(const reader *r, const char *kind)
+static int find_with_devices(const reader *r, const char *kind)
 {
     int found = find_named(r, kind);
     return found >= 0 && r->kinds[found].count > 0 ? found : -1;
@@ -238,9 +238,9 @@ static ls_kind_count count_of(const reader *r, int kind)
 static ls_status find_kind(const reader *r, span word, int *out)
 {
     if (!is_word(word))
-        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is no kind of device", QUOTE(word));
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is not a kind of device", QUOTE(word));
     if (is_in_any_case(word, "GPU") || is_in_any_case(word, "CUDA")) {
-        int cuda = is_in_any_case(word, "CUDA") ? find_filled(r, "CUDA") : -1, gpu = find_filled(r, "GPU");
+        int cuda = is_in_any_case(word, "CUDA") ? find_with_devices(r, "CUDA") : -1, gpu = find_with_devices(r, "GPU");
         if (cuda < 0 && gpu < 0 && (is_in_any_case(word, "CUDA") || find_gpu(r, 0, NULL) == 0))
             return refuse(r, LS_ERR_NOT_FOUND, "there is no GPU" SEE_WHY);
         *out = cuda >= 0 ? cuda : gpu >= 0 ? gpu : ANY_GPU;
@@ -276,36 +276,36 @@ static ls_status read_kind_and_numbers(const reader *r, span s, int *kind, numbe
 
 /* ---- Location ---- */
 
-typedef enum place { JOB, REPLICA, TASK, PLACES } place;
+typedef enum location_key { JOB, REPLICA, TASK, KEYS } location_key;
 static const char *const keys[] = { "job", "replica", "task" };
 
-/* PLACES: not a key. */
-static ls_status find_key(const reader *r, span key, place *out)
+/* KEYS: not a key. */
+static ls_status find_key(const reader *r, span key, location_key *out)
 {
     int i = 0;
-    while (i < PLACES && !is_in_any_case(key, keys[i]))
+    while (i < KEYS && !is_in_any_case(key, keys[i]))
         i++;
-    if (i < PLACES && !is(key, keys[i]))
-        return refuse(r, LS_ERR_INVALID, "\"%.*s\" is written \"%s\"", QUOTE(key), keys[i]);
-    *out = (place)i;
+    if (i < KEYS && !is(key, keys[i]))
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" must be written \"%s\"", QUOTE(key), keys[i]);
+    *out = (location_key)i;
     return LS_OK;
 }
 
-/* `said`: NULL where unset. */
-static ls_status keep_place(const reader *r, place key, span value, span *said)
+/* `given`: NULL where unset. */
+static ls_status keep_key(const reader *r, location_key key, span value, span *given)
 {
     int number;
-    if (said[key].at)
-        return refuse(r, LS_ERR_INVALID, "%s stands twice", keys[key]);
+    if (given[key].at)
+        return refuse(r, LS_ERR_INVALID, "%s is given twice", keys[key]);
     if (value.length == 0)
         return refuse(r, LS_ERR_INVALID, "%s has no value", keys[key]);
     if (key != JOB && !read_number(value, &number))
-        return refuse(r, LS_ERR_INVALID, "%s: \"%.*s\" is no number", keys[key], QUOTE(value));
-    said[key] = value;
+        return refuse(r, LS_ERR_INVALID, "%s: \"%.*s\" is not a number", keys[key], QUOTE(value));
+    given[key] = value;
     return LS_OK;
 }
 
-static ls_status refuse_place(const reader *r, place key, span value, const char *only)
+static ls_status refuse_key(const reader *r, location_key key, span value, const char *only)
 {
     return refuse(r, LS_ERR_NOT_FOUND, "there is no %s %.*s in this process, only %s %s", keys[key], QUOTE(value),
                   keys[key], only);
@@ -313,54 +313,54 @@ static ls_status refuse_place(const reader *r, place key, span value, const char
 
 /* A worker is "/job:worker/task:N" to all workers and, like every process, "/job:localhost/task:0"
  * to itself. */
-static ls_status check_places(const reader *r, const span *said)
+static ls_status check_location(const reader *r, const span *given)
 {
     bool is_worker = r->worker != LS_NO_WORKER, local = !is_worker;
     int replica = 0, task = -1;
-    if (said[JOB].at && is(said[JOB], "localhost"))
+    if (given[JOB].at && is(given[JOB], "localhost"))
         local = true;
-    else if (said[JOB].at && !(is_worker && is(said[JOB], "worker")))
-        return refuse_place(r, JOB, said[JOB], is_worker ? "worker" : "localhost");
-    if (said[REPLICA].at && (!read_number(said[REPLICA], &replica) || replica != 0))
-        return refuse_place(r, REPLICA, said[REPLICA], "0");
-    if (!said[TASK].at || !read_number(said[TASK], &task) || task == (local ? 0 : r->worker))
+    else if (given[JOB].at && !(is_worker && is(given[JOB], "worker")))
+        return refuse_key(r, JOB, given[JOB], is_worker ? "worker" : "localhost");
+    if (given[REPLICA].at && (!read_number(given[REPLICA], &replica) || replica != 0))
+        return refuse_key(r, REPLICA, given[REPLICA], "0");
+    if (!given[TASK].at || !read_number(given[TASK], &task) || task == (local ? 0 : r->worker))
         return LS_OK;
     if (local)
-        return refuse_place(r, TASK, said[TASK], "0");
+        return refuse_key(r, TASK, given[TASK], "0");
     return refuse(r, LS_ERR_NOT_FOUND,
-                  "task %.*s is another worker, this one is task %d: each computes on devices of its own; without job "
-                  "and task a name means those of whoever reads it",
-                  QUOTE(said[TASK]), r->worker);
+                  "task %.*s is another worker, this one is task %d: a worker can use only its own devices; omit job "
+                  "and task to name the devices of every worker",
+                  QUOTE(given[TASK]), r->worker);
 }
 
 /* Everything except brackets. */
 static ls_status read_path(const reader *r, span s, int *kind, numbers *n)
 {
-    span said[PLACES] = { { NULL, 0 } };
+    span given[KEYS] = { { NULL, 0 } };
     bool found = false;
     if (s.length > 0 && *s.at == '/')
         s = (span){ s.at + 1, s.length - 1 };
     for (bool more = true; more;) {
         span step, key, value;
-        place at = PLACES;
+        location_key at = KEYS;
         more = cut(s, '/', &step, &s);
         cut(step, ':', &key, &value);
         if (step.length == 0)
-            return refuse(r, LS_ERR_INVALID, "nothing stands %s a slash", more ? "before" : "behind");
+            return refuse(r, LS_ERR_INVALID, "nothing comes %s a slash", more ? "before" : "after");
         LS_TRY(find_key(r, key, &at));
-        if (at < PLACES) {
-            LS_TRY(keep_place(r, at, value, said));
+        if (at < KEYS) {
+            LS_TRY(keep_key(r, at, value, given));
             continue;
         }
         if (found)
             return refuse(r, LS_ERR_INVALID, "it names two devices");
         bool prefixed = is(key, "device") || is(key, "physical_device");
         /* First, because another process has other devices. */
-        LS_TRY(check_places(r, said));
+        LS_TRY(check_location(r, given));
         LS_TRY(read_kind_and_numbers(r, prefixed ? value : step, kind, n));
         found = true;
     }
-    LS_TRY(check_places(r, said));
+    LS_TRY(check_location(r, given));
     return found ? LS_OK : refuse(r, LS_ERR_INVALID, "it names no device");
 }
 
@@ -377,11 +377,11 @@ static ls_status cut_cores(const reader *r, span *s, span *cores)
     if (!cut(behind, ']', cores, &rest))
         return refuse(r, LS_ERR_INVALID, "a bracket is not closed");
     if (rest.length > 0)
-        return refuse(r, LS_ERR_INVALID, "\"%.*s\" stands behind the brackets", QUOTE(rest));
+        return refuse(r, LS_ERR_INVALID, "\"%.*s\" comes after the brackets", QUOTE(rest));
     if (cores->length == 0)
-        return refuse(r, LS_ERR_INVALID, "no core stands in the brackets");
+        return refuse(r, LS_ERR_INVALID, "the brackets are empty");
     if (cores->length >= sizeof(((ls_named_device *)0)->cores))
-        return refuse(r, LS_ERR_INVALID, "more than %zu characters stand in the brackets",
+        return refuse(r, LS_ERR_INVALID, "more than %zu characters in the brackets",
                       sizeof(((ls_named_device *)0)->cores) - 1);
     *s = before;
     return LS_OK;
@@ -394,9 +394,9 @@ static ls_status check_cores(const reader *r, span cores, int kind, const number
     if (cores.length == 0)
         return LS_OK;
     if (strcmp(count_of(r, kind).kind, "CPU") != 0)
-        return refuse(r, LS_ERR_INVALID, "only a CPU has cores to choose, no %s has", count_of(r, kind).kind);
+        return refuse(r, LS_ERR_INVALID, "cores can be chosen only for a CPU, not for %s", count_of(r, kind).kind);
     if (n->first != n->last)
-        return refuse(r, LS_ERR_INVALID, "cores are chosen for one CPU, not for a range");
+        return refuse(r, LS_ERR_INVALID, "cores can be chosen for one CPU, not for a range");
     if (!read_cores(cores, NULL, &count, why))
         return refuse(r, LS_ERR_INVALID, "%s", why);
     return LS_OK;
@@ -416,7 +416,7 @@ static ls_status add_devices(reader *r, int kind, const numbers *n, span cores)
             find_gpu(r, n->first + i, &d);
         for (int k = 0; k < before; k++)
             if (devices[k].kind == d.kind && devices[k].number == d.number)
-                return refuse(r, LS_ERR_INVALID, "%s:%d stands twice", r->kinds[d.kind].kind, d.number);
+                return refuse(r, LS_ERR_INVALID, "%s:%d is given twice", r->kinds[d.kind].kind, d.number);
         memcpy(d.cores, cores.at, cores.length);
         devices[r->count++] = d;
     }
@@ -470,7 +470,7 @@ static ls_status read_names(const char *text, const ls_kind_count *kinds, int ki
     ls_status status = read_list(&r);
     if (status == LS_OK && wanted > 0 && r.count != wanted) {
         r.part = (span){ text, strlen(text) };
-        status = refuse(&r, LS_ERR_INVALID, "it names %d devices, where %d is wanted", r.count, wanted);
+        status = refuse(&r, LS_ERR_INVALID, "it names %d devices; expected %d", r.count, wanted);
     }
     if (status != LS_OK) {
         free(r.devices);
@@ -519,7 +519,7 @@ ls_status ls_names_refuse_cores(const char *text, const ls_named_device *found)
     if (!found->cores[0])
         return LS_OK;
     return ls_fail(LS_ERR_INVALID,
-                   "device \"%s\": cores are chosen by ls_set_visible_devices or LOCKSTEP_VISIBLE_DEVICES, before a "
+                   "device \"%s\": choose cores by ls_set_visible_devices or LOCKSTEP_VISIBLE_DEVICES before the "
                    "context is opened",
                    text);
 }

@@ -284,7 +284,7 @@ static ls_status list_devices(ls_context *ctx, const char *kind, bool logical, l
 ls_status ls_list_physical_devices(ls_context *ctx, const char *kind, ls_device_info **out, size_t *count)
 {
     if (!ctx || !out || !count)
-        return ls_fail(LS_ERR_INVALID, "ls_list_physical_devices: a context and places for the list are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_list_physical_devices: ctx, out or count is NULL");
     LS_TRY(ls_context_check(ctx, "ls_list_physical_devices"));
     pthread_mutex_lock(&ctx->mutex);
     ls_status status = ls_context_look_for(ctx, kind);
@@ -297,7 +297,7 @@ ls_status ls_list_physical_devices(ls_context *ctx, const char *kind, ls_device_
 ls_status ls_list_logical_devices(ls_context *ctx, const char *kind, ls_device_info **out, size_t *count)
 {
     if (!out || !count)
-        return ls_fail(LS_ERR_INVALID, "ls_list_logical_devices: places for the list are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_list_logical_devices: out or count is NULL");
     LS_TRY(ls_context_begin(ctx, "ls_list_logical_devices"));
     pthread_mutex_lock(&ctx->mutex);
     ls_status status = list_devices(ctx, kind, true, out, count);

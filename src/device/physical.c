@@ -111,8 +111,8 @@ static ls_status choose_cores(ls_cores *cores, const char *text, const char *who
         for (int k = 0; k < cores->total && !found; k++)
             found = cores->os_index[k] == wanted[i];
         if (!found) {
-            ls_status status = ls_fail(LS_ERR_NOT_FOUND, "%s: core %d is not one that this process may use (%s)", who,
-                                       wanted[i], cores->reason);
+            ls_status status =
+                ls_fail(LS_ERR_NOT_FOUND, "%s: this process may not use core %d (%s)", who, wanted[i], cores->reason);
             free(wanted);
             return status;
         }
@@ -172,7 +172,7 @@ static ls_status check_hidden(const ls_context *ctx, const char *who, const ls_n
         const ls_physical *p = &ctx->physical[find_physical(ctx, list[i].kind, list[i].number)];
         if (p->hidden && ctx->options.reference)
             return ls_fail(LS_ERR_NOT_FOUND,
-                           "%s: %s:%d cannot be used in a reference context, which has the CPU alone: open the context "
+                           "%s: %s:%d cannot be used in a reference context, which uses only the CPU: open the context "
                            "without .reference",
                            who, ctx->kinds[p->kind].name, p->number);
         if (p->hidden)
@@ -272,12 +272,12 @@ static ls_status begin_change(ls_context *ctx, const char *call)
 {
     LS_TRY(ls_context_check(ctx, call));
     pthread_mutex_lock(&ctx->mutex);
-    ls_status status =
-        !ctx->opened_by ? LS_OK
-                        : ls_fail(LS_ERR_STATE,
-                                  "%s: the context was opened by %s, and its devices are fixed since then: configure a "
-                                  "context before it is opened, or create another",
-                                  call, ctx->opened_by);
+    ls_status status = !ctx->opened_by
+                           ? LS_OK
+                           : ls_fail(LS_ERR_STATE,
+                                     "%s: the context was opened by %s, which fixed its devices: configure a "
+                                     "context before it is opened, or create another",
+                                     call, ctx->opened_by);
     if (status != LS_OK)
         pthread_mutex_unlock(&ctx->mutex);
     return status;
@@ -301,13 +301,13 @@ static ls_status check_backend(const ls_context *ctx, const ls_backend *b)
         !b->plan_run || !b->plan_destroy)
         return ls_fail(LS_ERR_INVALID,
                        "ls_add_backend: %s: probe, open, alloc, free, upload, download, plan_create, plan_run and "
-                       "plan_destroy are all needed",
+                       "plan_destroy must all be set",
                        b->kind);
     for (int k = 0; k < ctx->kind_count; k++)
         if (strcasecmp(ctx->kinds[k].name, b->kind) == 0)
-            return ls_fail(LS_ERR_INVALID, "ls_add_backend: there is a kind %s already", ctx->kinds[k].name);
+            return ls_fail(LS_ERR_INVALID, "ls_add_backend: kind %s already exists", ctx->kinds[k].name);
     if (ctx->kind_count == LS_MAX_KINDS)
-        return ls_fail(LS_ERR_INVALID, "ls_add_backend: %s: there are %d kinds already", b->kind, LS_MAX_KINDS);
+        return ls_fail(LS_ERR_INVALID, "ls_add_backend: %s: there can be at most %d kinds", b->kind, LS_MAX_KINDS);
     return LS_OK;
 }
 
@@ -338,8 +338,8 @@ ls_status ls_backend_fail(ls_status status, const char *format, ...)
 ls_status ls_set_visible_devices(ls_context *ctx, const char *devices)
 {
     LS_TRY(begin_change(ctx, "ls_set_visible_devices"));
-    ls_status status =
-        devices ? ls_context_look_for(ctx, devices) : ls_fail(LS_ERR_INVALID, "ls_set_visible_devices: no list");
+    ls_status status = devices ? ls_context_look_for(ctx, devices)
+                               : ls_fail(LS_ERR_INVALID, "ls_set_visible_devices: devices is NULL");
     if (status == LS_OK)
         status = apply_visible(ctx, "ls_set_visible_devices", devices, false);
     return end_change(ctx, status);
@@ -371,12 +371,13 @@ static ls_status resolve_limits(const ls_context *ctx, const ls_physical *p, ls_
         sum += parts[i].memory_limit;
     }
     if (p->memory && sum > p->memory)
-        return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: limits of %zu MiB together; %s:%d has %zu MiB (%s)",
+        return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: the limits add up to %zu MiB; %s:%d has %zu MiB (%s)",
                        sum >> 20, ctx->kinds[p->kind].name, p->number, p->memory >> 20, p->about);
     if (p->kind == LS_CPU || p->memory == 0 || open == 0)
         return LS_OK; /* they stay unlimited */
     if (p->memory - sum < open)
-        return ls_fail(LS_ERR_MEMORY, "ls_set_logical_devices: nothing of the %zu MiB of %s:%d is left for %zu parts",
+        return ls_fail(LS_ERR_MEMORY,
+                       "ls_set_logical_devices: none of the %zu MiB of %s:%d are left for %zu parts without a limit",
                        p->memory >> 20, ctx->kinds[p->kind].name, p->number, open);
     for (int i = 0; i < count; i++)
         if (parts[i].memory_limit == 0)
@@ -389,14 +390,14 @@ static ls_status split(ls_context *ctx, const char *device, const ls_logical_dev
     ls_named_device *list = NULL;
     int named = 0;
     if (!parts || count == 0 || count > LS_MAX_WORKERS)
-        return ls_fail(LS_ERR_INVALID, "ls_set_logical_devices: %zu parts: 1 to %d are possible", parts ? count : 0,
+        return ls_fail(LS_ERR_INVALID, "ls_set_logical_devices: %zu parts: must be from 1 to %d", parts ? count : 0,
                        LS_MAX_WORKERS);
     LS_TRY(read_names(ctx, "ls_set_logical_devices", device, &list, &named));
     int at = find_physical(ctx, list[0].kind, list[0].number);
     free(list);
     if (named != 1)
-        return ls_fail(LS_ERR_INVALID, "ls_set_logical_devices: \"%s\" names %d devices, one is split at a time",
-                       device, named);
+        return ls_fail(LS_ERR_INVALID, "ls_set_logical_devices: \"%s\" names %d devices; split one at a time", device,
+                       named);
     ls_physical *p = &ctx->physical[at];
     ls_logical_device *copy = calloc(count, sizeof(*copy));
     if (!copy)

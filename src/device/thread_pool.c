@@ -101,7 +101,7 @@ ls_status ls_thread_pool_create(int workers, const int *cores, bool crowded, ls_
 {
     ls_thread_pool *pool = calloc(1, sizeof(*pool));
     if (!pool)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %d workers", workers);
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d threads", workers);
     pthread_mutex_init(&pool->mutex, NULL);
     pool->workers = workers;
     pool->crowded = crowded;
@@ -119,7 +119,7 @@ ls_status ls_thread_pool_create(int workers, const int *cores, bool crowded, ls_
         failed = ls_thread_start(&pool->threads[started], work, &pool->members[started]);
     if (failed) {
         stop(pool, started);
-        return ls_fail(LS_ERR_MEMORY, "%d of %d worker threads could be started", started, workers);
+        return ls_fail(LS_ERR_MEMORY, "only %d of %d threads could be started", started, workers);
     }
     *out = pool;
     return LS_OK;

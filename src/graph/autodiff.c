@@ -69,11 +69,11 @@ static ls_status check_arguments(ls_tensor *loss, ls_tensor *const *variables, s
                                  const ls_gradients_options *options, ls_tensor **out)
 {
     if (!loss || (count > 0 && (!variables || !out)))
-        return ls_fail(LS_ERR_INVALID, "ls_gradients: loss, variables and a place for the gradients are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_gradients: loss, variables or out is NULL");
     if (loss->op == LS_OP_ERROR)
         return ls_fail(loss->status, "%s", loss->message);
     if (!ls_dtype_is_real(loss->dtype))
-        return ls_fail(LS_ERR_DTYPE, "ls_gradients: the loss is %s; float32 or float64 is needed",
+        return ls_fail(LS_ERR_DTYPE, "ls_gradients: the loss is %s; it must be float32 or float64",
                        ls_dtype_name(loss->dtype));
     for (size_t i = 0; i < count; i++) {
         if (!variables[i])

@@ -29,7 +29,8 @@ static void refuse(const ls_graph *graph, const char *call)
     const char *other = atomic_load_explicit(&graph->claim.call, memory_order_relaxed);
     other = other ? other : "another call";
     ls_fail(LS_ERR_STATE,
-            "%.*s: %.*s is using %s%s%s on another thread; one thread at a time uses a model or graph: wait until that "
+            "%.*s: %.*s is using %s%s%s on another thread; only one thread at a time may use a model or graph: wait "
+            "until that "
             "call has returned, or give each thread a model of its own",
             name_length(call), call, name_length(other), other, graph->owner ? "model \"" : "the graph",
             graph->owner ? graph->owner : "", graph->owner ? "\"" : "");

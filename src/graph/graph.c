@@ -8,10 +8,10 @@
 #include "graph/node.h"
 
 /* A node from outside a scope that was named inside it: closing the scope removes only the name. */
-typedef struct guest {
-    struct guest *next;
+typedef struct outer_name {
+    struct outer_name *next;
     ls_tensor *node;
-} guest;
+} outer_name;
 
 /* Restored when a scope closes. */
 struct ls_scope_frame {
@@ -20,7 +20,7 @@ struct ls_scope_frame {
     ls_arena_mark mark;
     size_t node_count, variable_count;
     const char *prefix;
-    guest *guests;
+    outer_name *outer_names;
 };
 
 #define LS_FIRST_NAME_ROOM 64
@@ -28,7 +28,7 @@ struct ls_scope_frame {
 ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options, ls_graph **out)
 {
     if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_graph_create: no place for the graph was given");
+        return ls_fail(LS_ERR_INVALID, "ls_graph_create: out is NULL");
     LS_TRY(ls_context_add_graph(ctx, "ls_graph_create"));
     ls_graph *graph = calloc(1, sizeof(*graph));
     ls_tensor **names = calloc(LS_FIRST_NAME_ROOM, sizeof(*names));
@@ -83,7 +83,7 @@ void ls_graph_destroy(ls_graph *graph)
     if (graph->owner) {
         ls_claim_end(&(ls_claim){ .graph = graph });
         ls_context_refuse(graph->context,
-                          "ls_graph_destroy: the graph belongs to model \"%s\" and ends with it (ls_model_destroy)",
+                          "ls_graph_destroy: the graph belongs to model \"%s\"; ls_model_destroy destroys it",
                           graph->owner);
         return;
     }
@@ -182,7 +182,7 @@ void ls_scope_close(ls_scope *scope)
     if (!graph->scope)
         return;                           /* copy of a closed scope */
     ls_scope_frame frame = *graph->scope; /* the arena frees the frame */
-    for (guest *named = frame.guests; named; named = named->next) {
+    for (outer_name *named = frame.outer_names; named; named = named->next) {
         drop_name(graph, named->node);
         named->node->name = NULL;
     }
@@ -221,7 +221,7 @@ static ls_status check_name(const char *what, const char *name)
     if (name_is_good(name))
         return LS_OK;
     return ls_fail(LS_ERR_INVALID,
-                   "%s: \"%s\" is no name: it needs letters, digits or signs, parts separated by single "
+                   "%s: \"%s\" is not a valid name: use letters, digits or signs, parts separated by single "
                    "slashes, and no space, colon or quote",
                    what, name ? name : "(null)");
 }
@@ -313,7 +313,7 @@ ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name)
 {
     LS_TRY(check_name("name", name));
     if (node->name)
-        return ls_fail(LS_ERR_STATE, "\"%s\" cannot be named \"%s\" too: a tensor has one name", node->name, name);
+        return ls_fail(LS_ERR_STATE, "\"%s\" cannot also be named \"%s\": a tensor has one name", node->name, name);
     size_t before = strlen(graph->prefix), length = strlen(name);
     char *full = ls_arena_alloc(&graph->arena, before + length + 1);
     if (!full)
@@ -325,11 +325,11 @@ ls_status ls_graph_name(ls_graph *graph, ls_tensor *node, const char *name)
         return ls_fail(LS_ERR_INVALID, "the name \"%s\" belongs to another tensor of the graph, the %s numbered %u",
                        full, ls_tensor_op(owner), owner->id);
     if (graph->scope && node->id < graph->scope->node_count) {
-        guest *named = ls_arena_alloc(&graph->arena, sizeof(*named));
+        outer_name *named = ls_arena_alloc(&graph->arena, sizeof(*named));
         if (!named)
             return ls_fail(LS_ERR_MEMORY, "name \"%s\": no memory", name);
-        *named = (guest){ graph->scope->guests, node };
-        graph->scope->guests = named;
+        *named = (outer_name){ graph->scope->outer_names, node };
+        graph->scope->outer_names = named;
     }
     grow_names(graph);
     node->name = full;
@@ -350,7 +350,7 @@ ls_status ls_graph_find(ls_graph *graph, const char *name, ls_tensor **out)
 {
     LS_CLAIM(graph);
     if (!graph || !name || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_graph_find: graph, name and a place for the tensor are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_graph_find: graph, name or out is NULL");
     size_t length = strlen(name);
     if (length > 2 && strcmp(name + length - 2, ":0") == 0)
         length -= 2;

@@ -112,7 +112,7 @@ static ls_status orthogonal(values out, const ls_shape *shape, int64_t count, ls
     int64_t vectors = rows < columns ? rows : columns, length = rows < columns ? columns : rows;
     size_t bytes;
     if (!ls_size_mul((size_t)count, sizeof(double), &bytes))
-        return ls_fail(LS_ERR_OVERFLOW, "%lld numbers overflow", (long long)count);
+        return ls_fail(LS_ERR_OVERFLOW, "%lld numbers do not fit into memory", (long long)count);
     double *data = malloc(bytes ? bytes : 1);
     if (!data)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes", bytes);
@@ -191,14 +191,15 @@ ls_status ls_init_resolve(const char *name, ls_initializer *value, ls_initialize
         set_default(&value->a, 0);
         set_default(&value->b, 0);
         if (!(value->a <= value->b))
-            return ls_fail(LS_ERR_INVALID, "%s: uniform from %g to %g", name, value->a, value->b);
+            return ls_fail(LS_ERR_INVALID, "%s: the range of a uniform initializer must ascend (got %g to %g)", name,
+                           value->a, value->b);
         break;
     case LS_INIT_NORMAL:
     case LS_INIT_TRUNCATED_NORMAL:
         set_default(&value->a, 0);
         set_default(&value->b, half);
         if (!(value->b >= 0))
-            return ls_fail(LS_ERR_INVALID, "%s: a deviation of %g", name, value->b);
+            return ls_fail(LS_ERR_INVALID, "%s: the standard deviation must be at least 0 (got %g)", name, value->b);
         break;
     case LS_INIT_ORTHOGONAL:
         set_default(&value->a, 1);
@@ -208,9 +209,10 @@ ls_status ls_init_resolve(const char *name, ls_initializer *value, ls_initialize
     case LS_INIT_VARIANCE_UNTRUNCATED:
         set_default(&value->a, 1);
         if (!(value->a > 0))
-            return ls_fail(LS_ERR_INVALID, "%s: a scale of %g; it is above 0", name, value->a);
+            return ls_fail(LS_ERR_INVALID, "%s: scale must be above 0 (got %g)", name, value->a);
         if (value->b != LS_FAN_IN && value->b != LS_FAN_OUT && value->b != LS_FAN_AVG)
-            return ls_fail(LS_ERR_INVALID, "%s: b is %g; it is LS_FAN_IN, LS_FAN_OUT or LS_FAN_AVG", name, value->b);
+            return ls_fail(LS_ERR_INVALID, "%s: b must be LS_FAN_IN, LS_FAN_OUT or LS_FAN_AVG (got %g)", name,
+                           value->b);
         break;
     case LS_INIT_GLOROT_UNIFORM:
     case LS_INIT_GLOROT_NORMAL:
@@ -222,10 +224,10 @@ ls_status ls_init_resolve(const char *name, ls_initializer *value, ls_initialize
     case LS_INIT_ONES:
         return LS_OK;
     default:
-        return ls_fail(LS_ERR_INVALID, "%s: there is no initializer number %d", name, (int)value->kind);
+        return ls_fail(LS_ERR_INVALID, "%s: unknown initializer %d", name, (int)value->kind);
     }
     if (!isfinite(value->a) || !isfinite(value->b))
-        return ls_fail(LS_ERR_INVALID, "%s: %g and %g are not both finite", name, value->a, value->b);
+        return ls_fail(LS_ERR_INVALID, "%s: %g and %g must be finite", name, value->a, value->b);
     return LS_OK;
 }
 
@@ -240,10 +242,10 @@ static ls_status check_whole(const ls_initializer *i, ls_dtype dtype)
     double limit = dtype == LS_BOOL ? 1 : dtype == LS_U8 ? UINT8_MAX : dtype == LS_I32 ? INT32_MAX : 0x1p53;
     double low = dtype == LS_I32 || dtype == LS_I64 ? -limit : 0;
     if (ls_init_draws(*i))
-        return ls_fail(LS_ERR_DTYPE, "a variable of type %s begins as zeros, ones or a constant: others are for reals",
+        return ls_fail(LS_ERR_DTYPE, "a variable of type %s can be initialized only by zeros, ones or a constant",
                        ls_dtype_name(dtype));
     if (i->kind == LS_INIT_CONSTANT && !(i->a >= low && i->a <= limit && i->a == (double)(int64_t)i->a))
-        return ls_fail(LS_ERR_INVALID, "%g is no value of type %s", i->a, ls_dtype_name(dtype));
+        return ls_fail(LS_ERR_INVALID, "%g is not a value of type %s", i->a, ls_dtype_name(dtype));
     return LS_OK;
 }
 
@@ -253,7 +255,7 @@ ls_status ls_init_check(ls_initializer initializer, ls_dtype dtype, const ls_sha
     if (!ls_dtype_is_real(dtype))
         LS_TRY(check_whole(&initializer, dtype));
     if (!ls_shape_count(shape, 1, &count) || count > (int64_t)4 * UINT32_MAX)
-        return ls_fail(LS_ERR_OVERFLOW, "a variable of too many elements");
+        return ls_fail(LS_ERR_OVERFLOW, "the variable has too many elements");
     if (initializer.kind == LS_INIT_ORTHOGONAL && shape->rank < 2)
         return ls_fail(LS_ERR_SHAPE, "an orthogonal initializer needs at least 2 axes");
     return LS_OK;
@@ -297,6 +299,6 @@ ls_status ls_init_fill(ls_initializer initializer, ls_dtype dtype, const ls_shap
         scaled(out, count, key, i.kind, i.a / fmax(1, i.b == LS_FAN_IN ? in : i.b == LS_FAN_OUT ? to : (in + to) / 2));
         return LS_OK;
     default:
-        return ls_fail(LS_ERR_INTERNAL, "an initializer that was not resolved");
+        return ls_fail(LS_ERR_INTERNAL, "the initializer was not resolved");
     }
 }

@@ -106,8 +106,7 @@ static ls_tensor *check_inputs(ls_graph *graph, const ls_node_spec *spec)
     }
     if (info->inputs == LS_ANY ? spec->input_count < 1 : spec->input_count != info->inputs)
         return ls_node_error(
-            graph, ls_fail(LS_ERR_INVALID, "%d inputs were given, %d are needed", spec->input_count, info->inputs),
-            info->name);
+            graph, ls_fail(LS_ERR_INVALID, "got %d inputs, expected %d", spec->input_count, info->inputs), info->name);
     return NULL;
 }
 
@@ -118,17 +117,20 @@ static ls_status check_result(const ls_tensor *node)
     int64_t count;
     size_t bytes;
     if ((unsigned)node->dtype >= LS_DTYPE_COUNT)
-        return ls_fail(LS_ERR_DTYPE, "there is no type number %d", (int)node->dtype);
+        return ls_fail(LS_ERR_DTYPE, "unknown type %d", (int)node->dtype);
     if (node->shape.rank < 0 || node->shape.rank > LS_MAX_RANK)
-        return ls_fail(LS_ERR_SHAPE, "a result of rank %d: ranks go from 0 to %d", node->shape.rank, LS_MAX_RANK);
+        return ls_fail(LS_ERR_SHAPE, "the result has rank %d; ranks must be from 0 to %d", node->shape.rank,
+                       LS_MAX_RANK);
     for (int i = 0; i < node->shape.rank; i++)
         if (node->shape.dims[i] < 0 && node->shape.dims[i] != LS_BATCH)
             return ls_fail(LS_ERR_SHAPE, "axis %d has size %lld", i, (long long)node->shape.dims[i]);
     if (!ls_shape_count(&node->shape, 1, &count) ||
         __builtin_mul_overflow((size_t)count, ls_dtype_bytes(node->dtype), &bytes) || bytes > (size_t)1 << 56)
-        return ls_fail(LS_ERR_OVERFLOW, "a result of shape %s overflows", ls_shape_format(&node->shape, text));
+        return ls_fail(LS_ERR_OVERFLOW, "the size of a result of shape %s overflows",
+                       ls_shape_format(&node->shape, text));
     if (node->per_sample && (node->shape.rank == 0 || node->shape.dims[0] != LS_BATCH))
-        return ls_fail(LS_ERR_INTERNAL, "a per-sample result of shape %s", ls_shape_format(&node->shape, text));
+        return ls_fail(LS_ERR_INTERNAL, "a per-sample result has shape %s, whose axis 0 is not the batch",
+                       ls_shape_format(&node->shape, text));
     return LS_OK;
 }
 
@@ -241,7 +243,7 @@ bool ls_tensor_reduces(const ls_tensor *tensor)
 ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, int room, double *values, int *count)
 {
     if (ls_tensor_is_error(tensor) || !name || !count || (room > 0 && !values))
-        return ls_fail(LS_ERR_INVALID, "ls_tensor_attribute: a tensor, a name and places for the numbers are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_tensor_attribute: the tensor, name, values or count is NULL");
     for (int f = 0; f < ls_ops[tensor->op].field_count; f++) {
         const ls_attr_field *field = &ls_ops[tensor->op].fields[f];
         const char *at = (const char *)&tensor->attr + field->offset;

@@ -17,8 +17,8 @@ static ls_status need_number(const ls_tensor *node, int input)
     ls_dtype dtype = node->in[input]->dtype;
     if (ls_dtype_is_real(dtype) || ls_dtype_is_integer(dtype))
         return LS_OK;
-    return ls_fail(LS_ERR_DTYPE, "input %d is %s; a number is needed (float32, float64, int32, int64): cast it first",
-                   input, ls_dtype_name(dtype));
+    return ls_fail(LS_ERR_DTYPE, "input %d is %s; it must be float32, float64, int32 or int64: cast it first", input,
+                   ls_dtype_name(dtype));
 }
 
 ls_status ls_shape_number(ls_tensor *node)
@@ -59,7 +59,7 @@ ls_status ls_shape_compare(ls_tensor *node)
 ls_status ls_shape_select(ls_tensor *node)
 {
     if (node->in[0]->dtype != LS_BOOL)
-        return ls_fail(LS_ERR_DTYPE, "the condition is %s, bool is needed", ls_dtype_name(node->in[0]->dtype));
+        return ls_fail(LS_ERR_DTYPE, "the condition is %s; it must be bool", ls_dtype_name(node->in[0]->dtype));
     if (node->in[1]->dtype != node->in[2]->dtype)
         return ls_fail(LS_ERR_DTYPE, "the choices differ in type: %s and %s", ls_dtype_name(node->in[1]->dtype),
                        ls_dtype_name(node->in[2]->dtype));
@@ -72,7 +72,7 @@ ls_status ls_shape_same_pair(ls_tensor *node)
     LS_TRY(ls_need_real(node, 0));
     LS_TRY(ls_need_same_dtype(node));
     if (!ls_shape_equal(&node->in[0]->shape, &node->in[1]->shape) || node->in[0]->per_sample != node->in[1]->per_sample)
-        return ls_fail(LS_ERR_SHAPE, "both inputs must have one shape");
+        return ls_fail(LS_ERR_SHAPE, "both inputs must have the same shape");
     ls_rule_like_first(node);
     return LS_OK;
 }
@@ -89,7 +89,7 @@ ls_tensor *ls_op_cast(ls_tensor *x, ls_dtype dtype)
 {
     LS_CLAIM_TENSORS(x);
     if (x && x->op != LS_OP_ERROR && (unsigned)dtype >= LS_DTYPE_COUNT)
-        return ls_node_error(x->graph, ls_fail(LS_ERR_DTYPE, "there is no type number %d", (int)dtype), "cast");
+        return ls_node_error(x->graph, ls_fail(LS_ERR_DTYPE, "unknown type %d", (int)dtype), "cast");
     if (x && x->op != LS_OP_ERROR && x->dtype == dtype)
         return x;
     return ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_cast, .in = &x, .input_count = 1, .dtype = dtype });
@@ -221,8 +221,7 @@ ls_tensor *ls_op_compare(ls_tensor *a, ls_relation relation, ls_tensor *b)
     LS_CLAIM_TENSORS(a, b);
     ls_graph *graph = ls_graph_of((ls_tensor *[]){ a, b }, 2);
     if (graph && (unsigned)relation > LS_GREATER_EQUAL)
-        return ls_node_error(graph, ls_fail(LS_ERR_INVALID, "there is no relation number %d", (int)relation),
-                             "compare");
+        return ls_node_error(graph, ls_fail(LS_ERR_INVALID, "unknown relation %d", (int)relation), "compare");
     return ls_node_make2(LS_OP_compare, a, b, (ls_attrs){ .relation = { .relation = relation } });
 }
 
@@ -286,7 +285,7 @@ ls_tensor *ls_op_clip(ls_tensor *x, double low, double high)
 {
     LS_CLAIM_TENSORS(x);
     if (!ls_tensor_is_error(x) && !(low <= high))
-        return ls_node_error(x->graph, ls_fail(LS_ERR_INVALID, "the range goes from %g to %g", low, high), "clip");
+        return ls_node_error(x->graph, ls_fail(LS_ERR_INVALID, "the range from %g to %g is empty", low, high), "clip");
     return ls_node_make1(LS_OP_clip, x, (ls_attrs){ .range = { .low = low, .high = high } });
 }
 

@@ -44,18 +44,19 @@ static ls_status resolve(ls_attrs *attr, const int64_t size[2], ls_padding paddi
             same_padding(size[i], window, *stride, *dilation, before, after);
         } else if (padding == LS_EXPLICIT) {
             if (pad[2 * i] < 0 || pad[2 * i] > LS_MAX_SPATIAL || pad[2 * i + 1] < 0 || pad[2 * i + 1] > LS_MAX_SPATIAL)
-                return ls_fail(LS_ERR_SHAPE, "axis %d: padding %lld and %lld", i + 1, (long long)pad[2 * i],
-                               (long long)pad[2 * i + 1]);
+                return ls_fail(LS_ERR_SHAPE, "axis %d: padding must be at least 0 (got %lld and %lld)", i + 1,
+                               (long long)pad[2 * i], (long long)pad[2 * i + 1]);
             *before = pad[2 * i];
             *after = pad[2 * i + 1];
         } else if (padding != LS_VALID) {
-            return ls_fail(LS_ERR_INVALID, "there is no padding number %d", (int)padding);
+            return ls_fail(LS_ERR_INVALID, "unknown padding %d", (int)padding);
         }
         if (output_size(size[i], window, *stride, *dilation, *before, *after) < 1)
-            return ls_fail(LS_ERR_SHAPE,
-                           "axis %d: a window of %lld (dilation %lld) does not fit %lld pixels padded by %lld and %lld",
-                           i + 1, (long long)window, (long long)*dilation, (long long)size[i], (long long)*before,
-                           (long long)*after);
+            return ls_fail(
+                LS_ERR_SHAPE,
+                "axis %d: a window of %lld (dilation %lld) does not fit into %lld pixels padded by %lld and %lld",
+                i + 1, (long long)window, (long long)*dilation, (long long)size[i], (long long)*before,
+                (long long)*after);
     }
     return LS_OK;
 }
@@ -63,9 +64,9 @@ static ls_status resolve(ls_attrs *attr, const int64_t size[2], ls_padding paddi
 static ls_status need_image(const ls_tensor *x)
 {
     if (x->shape.rank != 4)
-        return ls_fail(LS_ERR_SHAPE, "images have 4 axes, [N,H,W,C]; this has %d", x->shape.rank);
+        return ls_fail(LS_ERR_SHAPE, "images must have 4 axes, [N,H,W,C]; this one has %d", x->shape.rank);
     if (!ls_dtype_is_real(x->dtype))
-        return ls_fail(LS_ERR_DTYPE, "images are %s; float32 or float64 is needed, cast them first",
+        return ls_fail(LS_ERR_DTYPE, "images are %s; they must be float32 or float64: cast them first",
                        ls_dtype_name(x->dtype));
     for (int i = 1; i < 4; i++)
         if (x->shape.dims[i] == LS_BATCH || x->shape.dims[i] > LS_MAX_SPATIAL)
@@ -80,7 +81,7 @@ static ls_status check_conv(const ls_attrs *attr, const ls_shape *x, const ls_sh
         return ls_fail(LS_ERR_SHAPE, "%lld groups do not divide %lld channels in and %lld out", (long long)groups,
                        (long long)x->dims[3], (long long)kernel->dims[3]);
     if (kernel->dims[2] != x->dims[3] / groups)
-        return ls_fail(LS_ERR_SHAPE, "the kernel takes %lld channels, the image has %lld in %lld groups",
+        return ls_fail(LS_ERR_SHAPE, "the kernel has %lld input channels, the image has %lld in %lld groups",
                        (long long)kernel->dims[2], (long long)x->dims[3], (long long)groups);
     *y = *x;
     for (int i = 0; i < 2; i++)
@@ -112,12 +113,12 @@ ls_tensor *ls_op_conv2d_with(ls_tensor *x, ls_conv2d_op options)
         return ls_node_make2(LS_OP_conv2d, x, kernel, attr);
     ls_status status = need_image(x);
     if (status == LS_OK && kernel->shape.rank != 4)
-        status = ls_fail(LS_ERR_SHAPE, "kernels have 4 axes, [H,W,in,out]; this has %d", kernel->shape.rank);
+        status = ls_fail(LS_ERR_SHAPE, "kernels must have 4 axes, [H,W,in,out]; this one has %d", kernel->shape.rank);
     if (status == LS_OK && kernel->per_sample)
         status = ls_fail(LS_ERR_SHAPE, "the kernel must be whole, but it has a batch axis");
     for (int i = 0; i < 2 && status == LS_OK; i++)
         if (kernel->shape.dims[i] == LS_BATCH)
-            status = ls_fail(LS_ERR_SHAPE, "axis %d of the kernel is the batch's: its size is not known", i);
+            status = ls_fail(LS_ERR_SHAPE, "axis %d of the kernel is the batch axis, whose size is not known", i);
     if (status == LS_OK) {
         for (int i = 0; i < 2; i++) {
             attr.window.window[i] = kernel->shape.dims[i];
@@ -218,9 +219,10 @@ static ls_tensor *pool(ls_op op, ls_tensor *x, const ls_pool2d_op *options)
         status = resolve(&attr, &x->shape.dims[1], options->padding, options->pad);
     for (int i = 0; status == LS_OK && i < 2; i++)
         if (attr.window.pad[2 * i] >= attr.window.window[i] || attr.window.pad[2 * i + 1] >= attr.window.window[i])
-            status = ls_fail(LS_ERR_SHAPE, "axis %d: padding %lld and %lld: windows of %lld could hold nothing else",
-                             i + 1, (long long)attr.window.pad[2 * i], (long long)attr.window.pad[2 * i + 1],
-                             (long long)attr.window.window[i]);
+            status =
+                ls_fail(LS_ERR_SHAPE, "axis %d: padding of %lld and %lld: a window of %lld could cover only padding",
+                        i + 1, (long long)attr.window.pad[2 * i], (long long)attr.window.pad[2 * i + 1],
+                        (long long)attr.window.window[i]);
     if (status != LS_OK)
         return ls_node_error(x->graph, status, ls_ops[op].name);
     return ls_node_make1(op, x, attr);

@@ -19,7 +19,7 @@ ls_status ls_shape_given(ls_tensor *node)
 {
     for (int i = 1; i < node->shape.rank && node->shape.rank <= LS_MAX_RANK; i++)
         if (node->shape.dims[i] == LS_BATCH)
-            return ls_fail(LS_ERR_SHAPE, "the batch axis is axis 0; axis %d cannot be it", i);
+            return ls_fail(LS_ERR_SHAPE, "the batch axis must be axis 0, not axis %d", i);
     node->per_sample = asks_for_batch(&node->shape);
     node->use = LS_USE_WHOLE;
     return LS_OK;
@@ -30,7 +30,7 @@ static ls_tensor *leaf(ls_graph *graph, ls_op op, ls_dtype dtype, ls_shape shape
     if (!graph)
         return NULL;
     if ((unsigned)dtype >= LS_DTYPE_COUNT)
-        return ls_node_error(graph, ls_fail(LS_ERR_DTYPE, "there is no type number %d", (int)dtype), ls_ops[op].name);
+        return ls_node_error(graph, ls_fail(LS_ERR_DTYPE, "unknown type %d", (int)dtype), ls_ops[op].name);
     return ls_node_make(graph, &(ls_node_spec){ .op = op, .dtype = dtype, .shape = shape, .attr = attr });
 }
 
@@ -40,16 +40,16 @@ static ls_status whole_bytes(ls_dtype dtype, const ls_shape *shape, size_t *byte
     char text[LS_SHAPE_TEXT];
     int64_t count;
     if (shape->rank < 0 || shape->rank > LS_MAX_RANK)
-        return ls_fail(LS_ERR_SHAPE, "rank %d: ranks go from 0 to %d", shape->rank, LS_MAX_RANK);
+        return ls_fail(LS_ERR_SHAPE, "rank %d: must be from 0 to %d", shape->rank, LS_MAX_RANK);
     if (asks_for_batch(shape))
-        return ls_fail(LS_ERR_SHAPE, "shape %s has a batch axis where none may be", ls_shape_format(shape, text));
+        return ls_fail(LS_ERR_SHAPE, "shape %s must not have a batch axis", ls_shape_format(shape, text));
     if ((unsigned)dtype >= LS_DTYPE_COUNT)
-        return ls_fail(LS_ERR_DTYPE, "there is no type number %d", (int)dtype);
+        return ls_fail(LS_ERR_DTYPE, "unknown type %d", (int)dtype);
     for (int i = 0; i < shape->rank; i++)
         if (shape->dims[i] < 0)
             return ls_fail(LS_ERR_SHAPE, "axis %d has size %lld", i, (long long)shape->dims[i]);
     if (!ls_shape_count(shape, 0, &count) || !ls_size_mul((size_t)count, ls_dtype_bytes(dtype), bytes))
-        return ls_fail(LS_ERR_OVERFLOW, "shape %s overflows", ls_shape_format(shape, text));
+        return ls_fail(LS_ERR_OVERFLOW, "the size of shape %s overflows", ls_shape_format(shape, text));
     return LS_OK;
 }
 
@@ -61,7 +61,7 @@ ls_tensor *ls_op_constant(ls_graph *graph, ls_dtype dtype, ls_shape shape, const
         return NULL;
     ls_status status = whole_bytes(dtype, &shape, &bytes);
     if (status == LS_OK && !data && bytes > 0)
-        status = ls_fail(LS_ERR_INVALID, "no data was given");
+        status = ls_fail(LS_ERR_INVALID, "data is NULL");
     void *copy = status == LS_OK ? ls_arena_alloc(&graph->arena, bytes ? bytes : 1) : NULL;
     if (status == LS_OK && !copy)
         status = ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes", bytes);
@@ -103,7 +103,8 @@ static ls_tensor *random_leaf(ls_graph *graph, ls_op op, ls_dtype dtype, ls_shap
     if (!graph)
         return NULL;
     if (!ls_dtype_is_real(dtype))
-        return ls_node_error(graph, ls_fail(LS_ERR_DTYPE, "random numbers are float32 or float64"), ls_ops[op].name);
+        return ls_node_error(graph, ls_fail(LS_ERR_DTYPE, "random numbers must be float32 or float64"),
+                             ls_ops[op].name);
     ls_attrs attr = { .random = { .a = a, .b = b, .layer = graph->random_count++ } };
     return leaf(graph, op, dtype, shape, attr);
 }
@@ -137,7 +138,7 @@ static ls_status begin(ls_graph *graph, ls_variable *variable, ls_dtype dtype, c
     if (options->data)
         return initializer.kind == LS_INIT_DEFAULT
                    ? LS_OK
-                   : ls_fail(LS_ERR_INVALID, "data and an initializer are given: one of them says how it begins");
+                   : ls_fail(LS_ERR_INVALID, "both data and an initializer are set; set one of them");
     LS_TRY(ls_init_resolve("initializer", &initializer, (ls_initializer){ .kind = LS_INIT_ZEROS }));
     LS_TRY(ls_init_check(initializer, dtype, &options->shape));
     const ls_init_key key = { .seed = graph->seed, .layer = graph->random_count, .number = LS_INIT_ALONE };
@@ -151,7 +152,7 @@ static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype
     size_t bytes, room;
     LS_TRY(whole_bytes(dtype, &options->shape, &bytes));
     if (!ls_size_add(bytes, 64, &room))
-        return ls_fail(LS_ERR_OVERFLOW, "%zu bytes overflow", bytes);
+        return ls_fail(LS_ERR_OVERFLOW, "%zu bytes are too many", bytes);
     ls_variable *variable = ls_arena_alloc(&graph->arena, sizeof(*variable));
     if (!variable)
         return ls_fail(LS_ERR_MEMORY, "no memory for a variable");
@@ -225,12 +226,12 @@ static ls_status check_variable(const ls_tensor *variable, const char *what, con
     if (variable->op == LS_OP_ERROR)
         return ls_fail(variable->status, "%s", variable->message);
     if (variable->op != LS_OP_variable)
-        return ls_fail(LS_ERR_INVALID, "%s: %s is no variable", what, ls_node_label(variable, label));
+        return ls_fail(LS_ERR_INVALID, "%s: %s is not a variable", what, ls_node_label(variable, label));
     if (variable->attr.variable.variable->bytes != bytes)
-        return ls_fail(LS_ERR_SHAPE, "%s: %s has %zu bytes, %zu were given", what, ls_node_label(variable, label),
+        return ls_fail(LS_ERR_SHAPE, "%s: %s has %zu bytes, got %zu", what, ls_node_label(variable, label),
                        variable->attr.variable.variable->bytes, bytes);
     if (!data && bytes > 0)
-        return ls_fail(LS_ERR_INVALID, "%s: %s has %zu bytes, the data is NULL", what, ls_node_label(variable, label),
+        return ls_fail(LS_ERR_INVALID, "%s: %s has %zu bytes, but data is NULL", what, ls_node_label(variable, label),
                        bytes);
     return LS_OK;
 }
@@ -260,7 +261,7 @@ static ls_status check_write(const ls_tensor *node, int input, const ls_tensor *
 {
     char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT], label[LS_NODE_TEXT];
     const ls_tensor *value = node->in[input];
-    LS_TRY(ls_need_whole(node, input, "what is written to a variable"));
+    LS_TRY(ls_need_whole(node, input, "the value of a variable"));
     if (value->dtype != variable->dtype)
         return ls_fail(LS_ERR_DTYPE, "%s is %s, the value is %s", ls_node_label(variable, label),
                        ls_dtype_name(variable->dtype), ls_dtype_name(value->dtype));
@@ -287,9 +288,9 @@ static ls_variable *target(ls_op op, ls_tensor *variable, ls_graph *graph, ls_te
     else if (!variable)
         *error = graph ? ls_node_error(graph, ls_fail(LS_ERR_INVALID, "the variable is NULL"), ls_ops[op].name) : NULL;
     else if (variable->op != LS_OP_variable)
-        *error =
-            ls_node_error(variable->graph, ls_fail(LS_ERR_INVALID, "%s is no variable", ls_node_label(variable, label)),
-                          ls_ops[op].name);
+        *error = ls_node_error(variable->graph,
+                               ls_fail(LS_ERR_INVALID, "%s is not a variable", ls_node_label(variable, label)),
+                               ls_ops[op].name);
     else
         return variable->attr.variable.variable;
     return NULL;
@@ -364,7 +365,7 @@ ls_status ls_shape_apply(ls_tensor *node)
 {
     const ls_tensor *variable = node->attr.apply.variable->node;
     if (!ls_dtype_is_real(variable->dtype))
-        return ls_fail(LS_ERR_DTYPE, "only float32 and float64 variables are trained");
+        return ls_fail(LS_ERR_DTYPE, "only float32 and float64 variables can be trained");
     LS_TRY(check_write(node, 0, variable));
     for (int i = 1; i < node->input_count; i++) {
         bool when = i == ls_apply_when(node);
@@ -385,7 +386,7 @@ static ls_status check_slots(const ls_tensor *variable, const ls_apply_op *optio
 {
     int slots = ls_apply_slots(options->rule, options->momentum != 0);
     if (slots < 0)
-        return ls_fail(LS_ERR_INVALID, "there is no rule number %d", (int)options->rule);
+        return ls_fail(LS_ERR_INVALID, "unknown rule %d", (int)options->rule);
     for (int i = 0; i < slots; i++) {
         const ls_tensor *slot = options->slots[i];
         if (!slot || slot->op != LS_OP_variable || slot->graph != variable->graph)

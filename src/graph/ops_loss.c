@@ -32,12 +32,13 @@ static ls_tensor *check_pair(const char *what, ls_tensor *targets, ls_tensor *pr
         status = ls_fail(LS_ERR_SHAPE, "the targets have shape %s and the predictions %s; they must be equal",
                          ls_shape_format(&targets->shape, t), ls_shape_format(shape, p));
     else if (shape->rank - (predictions->per_sample ? 1 : 0) < 1)
-        status = ls_fail(LS_ERR_SHAPE, "shape %s has no axis to reduce beside the batch's", ls_shape_format(shape, p));
+        status =
+            ls_fail(LS_ERR_SHAPE, "shape %s has no axis to reduce besides the batch axis", ls_shape_format(shape, p));
     return status == LS_OK ? NULL : ls_node_error(predictions->graph, status, what);
 }
 
 /* The logits if `scores` is the output of `op` (softmax: over the last axis), else NULL. */
-static ls_tensor *logits_behind(ls_tensor *scores, ls_op op)
+static ls_tensor *logits_of(ls_tensor *scores, ls_op op)
 {
     if (scores->op != op)
         return NULL;
@@ -51,16 +52,16 @@ ls_status ls_shape_sparse_cross_entropy(ls_tensor *node)
     const ls_tensor *logits = node->in[0], *labels = node->in[1];
     LS_TRY(ls_need_real(node, 0));
     if (!ls_dtype_is_integer(labels->dtype) && labels->dtype != LS_U8)
-        return ls_fail(LS_ERR_DTYPE, "labels are %s; int32, int64 or uint8 is needed", ls_dtype_name(labels->dtype));
+        return ls_fail(LS_ERR_DTYPE, "labels are %s; they must be int32, int64 or uint8", ls_dtype_name(labels->dtype));
     ls_shape expected = logits->shape;
     if (expected.rank < 1 || (logits->per_sample && expected.rank < 2))
-        return ls_fail(LS_ERR_SHAPE, "the logits need an axis of classes beside the batch's");
+        return ls_fail(LS_ERR_SHAPE, "the logits need an axis of classes besides the batch axis");
     if (expected.dims[expected.rank - 1] == 0)
         return ls_fail(LS_ERR_SHAPE, "there are no classes");
     expected.rank--;
     if (!ls_shape_equal(&expected, &labels->shape) || logits->per_sample != labels->per_sample) {
         char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
-        return ls_fail(LS_ERR_SHAPE, "labels have shape %s, %s is needed", ls_shape_format(&labels->shape, a),
+        return ls_fail(LS_ERR_SHAPE, "labels have shape %s; expected %s", ls_shape_format(&labels->shape, a),
                        ls_shape_format(&expected, b));
     }
     ls_rule_like_first(node);
@@ -74,7 +75,7 @@ ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_s
     if (ls_tensor_is_error(scores))
         return scores;
     if (kind == LS_PROBABILITIES) {
-        ls_tensor *logits = logits_behind(scores, LS_OP_softmax);
+        ls_tensor *logits = logits_of(scores, LS_OP_softmax);
         scores = logits ? logits : ls_op_log(ls_op_clip(scores, LS_CLIP, 1 - LS_CLIP));
     }
     return ls_node_make2(LS_OP_sparse_cross_entropy, scores, labels, ls_no_attrs());
@@ -112,7 +113,7 @@ ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores k
     if (error || !scores)
         return error;
     ls_tensor *log_p;
-    ls_tensor *logits = kind == LS_LOGITS ? scores : logits_behind(scores, LS_OP_softmax);
+    ls_tensor *logits = kind == LS_LOGITS ? scores : logits_of(scores, LS_OP_softmax);
     if (logits) {
         log_p = ls_op_log_softmax(logits, -1);
     } else {
@@ -130,7 +131,7 @@ ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_s
     ls_tensor *error = check_pair("binary_cross_entropy", labels, scores);
     if (error || !scores)
         return error;
-    ls_tensor *z = kind == LS_LOGITS ? scores : logits_behind(scores, LS_OP_sigmoid);
+    ls_tensor *z = kind == LS_LOGITS ? scores : logits_of(scores, LS_OP_sigmoid);
     if (z) {
         ls_tensor *zero = ls_scalar_like(z, 0), *positive = ls_op_compare(z, LS_GREATER_EQUAL, zero);
         ls_tensor *tail = ls_op_softplus(ls_op_select(positive, ls_op_neg(z), z));
@@ -165,7 +166,7 @@ ls_tensor *ls_op_huber(ls_tensor *targets, ls_tensor *predictions, double delta)
     if (error || !predictions)
         return error;
     if (!(delta > 0))
-        return ls_node_error(predictions->graph, ls_fail(LS_ERR_INVALID, "delta is %g, it must be above 0", delta),
+        return ls_node_error(predictions->graph, ls_fail(LS_ERR_INVALID, "delta must be above 0 (got %g)", delta),
                              "huber");
     ls_tensor *e = ls_op_sub(predictions, targets), *size = ls_op_abs(e);
     ls_tensor *inner = ls_op_scale(ls_op_square(e), 0.5);

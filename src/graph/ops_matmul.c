@@ -43,24 +43,24 @@ ls_status ls_shape_matmul(ls_tensor *node)
     LS_TRY(ls_need_same_dtype(node));
     for (int i = 0; i < 2; i++)
         if (node->in[i]->shape.rank < 2)
-            return ls_fail(LS_ERR_SHAPE, "input %d has %d axes, at least 2 are needed", i, node->in[i]->shape.rank);
+            return ls_fail(LS_ERR_SHAPE, "input %d has %d axes; it must have at least 2", i, node->in[i]->shape.rank);
     operand a = read_operand(node->in[0], node->attr.matmul.transpose_a);
     operand b = read_operand(node->in[1], node->attr.matmul.transpose_b);
     if (a.columns != b.rows)
         return ls_fail(LS_ERR_SHAPE, "the inner sizes differ: %lld and %lld", (long long)a.columns, (long long)b.rows);
     if (a.columns_are_batch != b.rows_are_batch)
-        return ls_mixes("a batch axis is contracted with one that is none");
+        return ls_mixes("a batch axis is contracted with an axis that is not one");
     if (b.columns_are_batch)
         return ls_mixes("the batch axis would become the last axis");
     ls_shape leading;
     bool leading_batch, sum = node->attr.matmul.sum_leading;
     LS_TRY(leading_axes(node, &leading, &leading_batch));
     if ((a.rows_are_batch || a.columns_are_batch) && leading.rank > 0)
-        return ls_mixes("the batch axis would stand behind leading axes");
+        return ls_mixes("the batch axis would come after leading axes");
     if (sum)
         leading.rank = 0;
     if (leading.rank + 2 > LS_MAX_RANK)
-        return ls_fail(LS_ERR_SHAPE, "the result would have %d axes, %d is the most", leading.rank + 2, LS_MAX_RANK);
+        return ls_fail(LS_ERR_SHAPE, "the result would have %d axes; the maximum is %d", leading.rank + 2, LS_MAX_RANK);
     node->dtype = node->in[0]->dtype;
     node->shape = leading;
     node->shape.dims[node->shape.rank++] = a.rows;

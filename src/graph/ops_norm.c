@@ -1,8 +1,8 @@
 /* Batch and layer normalization.
  *
  * `moments` reduces the batch to sums and sums of squares per channel (f64 [2,C]); `batch_norm`
- * normalizes each sample with them. Its gradient is another reduction, and the full gradient of x,
- * including the path through the moments, so `moments` needs none.
+ * normalizes each sample with them. Its gradient includes the path through the moments, so
+ * `moments` needs none.
  *
  * With statistics per lane (by_lane) each sample is normalized with its own lane's sums; the joined
  * sums are the same and give the moving averages and the gradients of gamma and beta. */
@@ -13,10 +13,10 @@
 static ls_status need_channels(const ls_tensor *x)
 {
     if (x->shape.rank < 2)
-        return ls_fail(LS_ERR_SHAPE, "at least 2 axes are needed, the last one the channels; this has %d",
+        return ls_fail(LS_ERR_SHAPE, "the input must have at least 2 axes, the last one for the channels (got %d)",
                        x->shape.rank);
     if (x->shape.dims[x->shape.rank - 1] == LS_BATCH)
-        return ls_fail(LS_ERR_SHAPE, "the channels need a known size");
+        return ls_fail(LS_ERR_SHAPE, "the number of channels must be known");
     return LS_OK;
 }
 
@@ -43,7 +43,7 @@ static ls_status need_vector(const ls_tensor *node, int input, const char *what)
     int64_t channels = x->shape.dims[x->shape.rank - 1];
     LS_TRY(ls_need_whole(node, input, what));
     if (v->dtype != x->dtype || v->shape.rank != 1 || v->shape.dims[0] != channels)
-        return ls_fail(LS_ERR_SHAPE, "%s is %s %s; %s (%lld,) is needed", what, ls_dtype_name(v->dtype),
+        return ls_fail(LS_ERR_SHAPE, "%s is %s %s; expected %s (%lld,)", what, ls_dtype_name(v->dtype),
                        ls_shape_format(&v->shape, text), ls_dtype_name(x->dtype), (long long)channels);
     return LS_OK;
 }
@@ -153,7 +153,7 @@ static ls_tensor *wrong_vector(ls_tensor *x, ls_tensor *v, const char *what)
     if (!v->per_sample && v->dtype == x->dtype && v->shape.rank == 1 && v->shape.dims[0] == channels)
         return NULL;
     return ls_node_error(x->graph,
-                         ls_fail(LS_ERR_SHAPE, "%s is %s %s; %s (%lld,) is needed", what, ls_dtype_name(v->dtype),
+                         ls_fail(LS_ERR_SHAPE, "%s is %s %s; expected %s (%lld,)", what, ls_dtype_name(v->dtype),
                                  ls_shape_format(&v->shape, text), ls_dtype_name(x->dtype), (long long)channels),
                          "batch_norm");
 }
@@ -182,11 +182,11 @@ static ls_tensor *batch_norm(ls_tensor *x, ls_batch_norm_op options)
         return x;
     ls_status status = need_channels(x);
     if (status == LS_OK && !(options.epsilon >= 0))
-        status = ls_fail(LS_ERR_INVALID, "epsilon is %g", options.epsilon);
+        status = ls_fail(LS_ERR_INVALID, "epsilon must be at least 0 (got %g)", options.epsilon);
     if (status == LS_OK && (unsigned)options.statistics > LS_PER_LANE)
-        status = ls_fail(LS_ERR_INVALID, "there are no statistics %d", (int)options.statistics);
+        status = ls_fail(LS_ERR_INVALID, "unknown statistics %d", (int)options.statistics);
     if (status == LS_OK && !(options.momentum >= 0 && options.momentum <= 1))
-        status = ls_fail(LS_ERR_INVALID, "momentum is %g, it goes from 0 to 1", options.momentum);
+        status = ls_fail(LS_ERR_INVALID, "momentum must be from 0 to 1 (got %g)", options.momentum);
     if (status != LS_OK)
         return ls_node_error(x->graph, status, "batch_norm");
     double epsilon = options.epsilon != 0 ? options.epsilon : 1e-3;
@@ -228,12 +228,13 @@ ls_tensor *ls_op_layer_norm_with(ls_tensor *x, ls_layer_norm_op options)
     int count = options.axes ? options.axes : 1, most = x->shape.rank - (x->per_sample ? 1 : 0);
     ls_status status = LS_OK;
     if (!(count >= 1 && count <= most))
-        status = ls_fail(LS_ERR_SHAPE, "%d last axes cannot be normalised: the tensor has %d besides its batch axis",
-                         count, most);
+        status =
+            ls_fail(LS_ERR_SHAPE, "the last %d axes cannot be normalized: the tensor has %d besides its batch axis",
+                    count, most);
     else if (!ls_dtype_is_real(x->dtype))
-        status = ls_fail(LS_ERR_DTYPE, "the input is %s; float32 or float64 is needed", ls_dtype_name(x->dtype));
+        status = ls_fail(LS_ERR_DTYPE, "the input is %s; it must be float32 or float64", ls_dtype_name(x->dtype));
     else if (!(options.epsilon >= 0))
-        status = ls_fail(LS_ERR_INVALID, "epsilon is %g", options.epsilon);
+        status = ls_fail(LS_ERR_INVALID, "epsilon must be at least 0 (got %g)", options.epsilon);
     if (status != LS_OK)
         return ls_node_error(x->graph, status, "layer_norm");
     int64_t mask = 0;

@@ -9,7 +9,8 @@ ls_status ls_shape_reduce(ls_tensor *node)
     const ls_tensor *x = node->in[0];
     int64_t axes = node->attr.reduce.axes;
     if (x->dtype == LS_U8 || x->dtype == LS_BOOL)
-        return ls_fail(LS_ERR_DTYPE, "input 0 is %s; cast it first", ls_dtype_name(x->dtype));
+        return ls_fail(LS_ERR_DTYPE, "input 0 is %s; it must be float32, float64, int32 or int64: cast it first",
+                       ls_dtype_name(x->dtype));
     ls_shape shape = { .rank = 0 };
     for (int i = 0; i < x->shape.rank; i++) {
         if (!(axes >> i & 1))
@@ -17,7 +18,7 @@ ls_status ls_shape_reduce(ls_tensor *node)
         else if (node->attr.reduce.keepdims)
             shape.dims[shape.rank++] = 1;
         if (node->op != LS_OP_reduce_sum && (axes >> i & 1) && x->shape.dims[i] == 0)
-            return ls_fail(LS_ERR_SHAPE, "axis %d is empty: there is no extreme", i);
+            return ls_fail(LS_ERR_SHAPE, "axis %d is empty, so it has no maximum or minimum", i);
     }
     node->dtype = x->dtype;
     node->shape = shape;
@@ -35,12 +36,12 @@ static ls_status axes_mask(const ls_tensor *x, const ls_axes *axes, int64_t *mas
         return LS_OK;
     }
     if (axes->count > LS_MAX_RANK)
-        return ls_fail(LS_ERR_SHAPE, "%d axes are named, the tensor has %d", axes->count, x->shape.rank);
+        return ls_fail(LS_ERR_SHAPE, "got %d axes, but the tensor has %d", axes->count, x->shape.rank);
     for (int i = 0; i < axes->count; i++) {
         int64_t axis;
         LS_TRY(ls_rule_axis(&x->shape, axes->axis[i], &axis));
         if (*mask >> axis & 1)
-            return ls_fail(LS_ERR_SHAPE, "axis %lld is named twice", (long long)axes->axis[i]);
+            return ls_fail(LS_ERR_SHAPE, "axis %lld is given twice", (long long)axes->axis[i]);
         *mask |= (int64_t)1 << axis;
     }
     return LS_OK;
@@ -126,7 +127,8 @@ ls_tensor *ls_op_reduce_mean(ls_tensor *x, ls_axes axes, bool keepdims)
         return x;
     ls_status status = axes_mask(x, &axes, &mask);
     if (status == LS_OK && !ls_dtype_is_real(x->dtype))
-        status = ls_fail(LS_ERR_DTYPE, "the mean of %s values: cast to a float first", ls_dtype_name(x->dtype));
+        status = ls_fail(LS_ERR_DTYPE, "cannot compute the mean of %s values: cast them to a float type first",
+                         ls_dtype_name(x->dtype));
     if (status != LS_OK)
         return ls_node_error(x->graph, status, "reduce_mean");
     double known = known_count(x, mask, &batch);
@@ -151,9 +153,10 @@ ls_status ls_shape_argmax(ls_tensor *node)
     int64_t *axis = &node->attr.axis.axis;
     LS_TRY(along_axis(node, axis));
     if (node->in[0]->dtype == LS_U8 || node->in[0]->dtype == LS_BOOL)
-        return ls_fail(LS_ERR_DTYPE, "input 0 is %s; cast it first", ls_dtype_name(node->in[0]->dtype));
+        return ls_fail(LS_ERR_DTYPE, "input 0 is %s; it must be float32, float64, int32 or int64: cast it first",
+                       ls_dtype_name(node->in[0]->dtype));
     if (node->shape.dims[*axis] == 0)
-        return ls_fail(LS_ERR_SHAPE, "axis %lld is empty: there is no largest", (long long)*axis);
+        return ls_fail(LS_ERR_SHAPE, "axis %lld is empty, so it has no maximum", (long long)*axis);
     node->dtype = LS_I64;
     for (int i = (int)*axis; i + 1 < node->shape.rank; i++)
         node->shape.dims[i] = node->shape.dims[i + 1];
@@ -172,11 +175,12 @@ ls_status ls_shape_top_k(ls_tensor *node)
     int64_t axis = -1, k = node->attr.count.count;
     LS_TRY(along_axis(node, &axis));
     if (node->dtype == LS_U8 || node->dtype == LS_BOOL)
-        return ls_fail(LS_ERR_DTYPE, "input 0 is %s; cast it first", ls_dtype_name(node->dtype));
+        return ls_fail(LS_ERR_DTYPE, "input 0 is %s; it must be float32, float64, int32 or int64: cast it first",
+                       ls_dtype_name(node->dtype));
     if (node->shape.dims[axis] == LS_BATCH)
-        return ls_fail(LS_ERR_UNSUPPORTED, "the last axis is the batch's: its size is not known");
+        return ls_fail(LS_ERR_UNSUPPORTED, "the last axis is the batch axis, whose size is not known");
     if (k < 1 || k > node->shape.dims[axis])
-        return ls_fail(LS_ERR_SHAPE, "k is %lld, the last axis has %lld elements", (long long)k,
+        return ls_fail(LS_ERR_SHAPE, "k is %lld; it must be from 1 to %lld, the size of the last axis", (long long)k,
                        (long long)node->shape.dims[axis]);
     node->shape.dims[axis] = k;
     return LS_OK;

@@ -35,7 +35,8 @@ ls_status ls_shape_scatter_batch(ls_tensor *node)
 {
     const ls_tensor *x = node->in[0];
     if (x->per_sample || x->shape.rank == 0 || x->shape.dims[0] != LS_BATCH)
-        return ls_fail(LS_ERR_SHAPE, "a whole tensor with one row a sample is needed (from ls_op_gather_batch)");
+        return ls_fail(LS_ERR_SHAPE,
+                       "the input must be a whole tensor with one row per sample (from ls_op_gather_batch)");
     ls_rule_like_first(node);
     node->per_sample = true;
     node->use = LS_USE_KEEPS;
@@ -72,7 +73,7 @@ ls_status ls_shape_reshape(ls_tensor *node)
     int from_batches, to_batches, open = -1;
     char text[LS_SHAPE_TEXT];
     if (wanted.rank < 0 || wanted.rank > LS_MAX_RANK)
-        return ls_fail(LS_ERR_SHAPE, "rank %d: ranks go from 0 to %d", wanted.rank, LS_MAX_RANK);
+        return ls_fail(LS_ERR_SHAPE, "rank %d: must be from 0 to %d", wanted.rank, LS_MAX_RANK);
     for (int i = 0; i < wanted.rank; i++) {
         if (wanted.dims[i] != LS_REMAINING)
             continue;
@@ -82,16 +83,16 @@ ls_status ls_shape_reshape(ls_tensor *node)
         wanted.dims[i] = 1;
     }
     if (!known_product(&wanted, &to, &to_batches) || !known_product(&x->shape, &from, &from_batches))
-        return ls_fail(LS_ERR_SHAPE, "shape %s is not possible", ls_shape_format(&node->shape, text));
+        return ls_fail(LS_ERR_SHAPE, "shape %s is invalid", ls_shape_format(&node->shape, text));
     if (open >= 0 && to > 0 && from % to == 0) {
         wanted.dims[open] = from / to;
         to = from;
     }
     if (x->per_sample && (wanted.rank == 0 || wanted.dims[0] != LS_BATCH))
-        return ls_mixes("the new shape does not keep the batch axis as axis 0 (say LS_BATCH there)");
+        return ls_mixes("the new shape must keep the batch axis as axis 0 (LS_BATCH)");
     if (from != to || from_batches != to_batches)
         return ls_fail(LS_ERR_SHAPE, "%lld elements%s do not fit shape %s", (long long)from,
-                       from_batches ? " a sample" : "", ls_shape_format(&node->shape, text));
+                       from_batches ? " per sample" : "", ls_shape_format(&node->shape, text));
     ls_rule_like_first(node);
     node->shape = wanted;
     return LS_OK;
@@ -137,7 +138,7 @@ ls_status ls_shape_transpose(ls_tensor *node)
     for (int i = 0; i < x->shape.rank; i++) {
         LS_TRY(ls_rule_axis(&x->shape, of[i], &of[i]));
         if (seen >> of[i] & 1)
-            return ls_fail(LS_ERR_SHAPE, "axis %lld stands twice in the permutation", (long long)of[i]);
+            return ls_fail(LS_ERR_SHAPE, "axis %lld is given twice in the permutation", (long long)of[i]);
         seen |= 1u << of[i];
         shape.dims[i] = x->shape.dims[of[i]];
     }
@@ -152,10 +153,10 @@ ls_tensor *ls_op_transpose(ls_tensor *x, ls_axes permutation)
 {
     LS_CLAIM_TENSORS(x);
     if (!ls_tensor_is_error(x) && permutation.count != x->shape.rank)
-        return ls_node_error(
-            x->graph,
-            ls_fail(LS_ERR_SHAPE, "the permutation names %d axes, the tensor has %d", permutation.count, x->shape.rank),
-            "transpose");
+        return ls_node_error(x->graph,
+                             ls_fail(LS_ERR_SHAPE, "the permutation has %d axes, but the tensor has %d",
+                                     permutation.count, x->shape.rank),
+                             "transpose");
     ls_attrs attr = ls_no_attrs();
     memcpy(attr.permutation.of, permutation.axis, sizeof(attr.permutation.of));
     return ls_node_make1(LS_OP_transpose, x, attr);
@@ -186,7 +187,7 @@ ls_status ls_shape_broadcast(ls_tensor *node)
     if (x->per_sample && x->shape.rank != to->rank)
         return ls_mixes("broadcasting would move the batch axis away from axis 0");
     if (!x->per_sample && x->shape.rank == to->rank && to->rank > 0 && x->shape.dims[0] == LS_BATCH && node->per_sample)
-        return ls_mixes("a gathered batch is not one row a sample (ls_op_scatter_batch makes it so)");
+        return ls_mixes("a gathered batch does not have one row per sample (use ls_op_scatter_batch)");
     node->dtype = x->dtype;
     node->use = use_of(node->per_sample);
     return LS_OK;
@@ -233,10 +234,10 @@ ls_status ls_shape_concat(ls_tensor *node)
         for (int d = 0; fits && d < first->shape.rank; d++)
             fits = d == *axis || x->shape.dims[d] == first->shape.dims[d];
         if (!fits)
-            return ls_fail(LS_ERR_SHAPE, "input %d differs from input 0 beside axis %lld", i, (long long)*axis);
-        if (x->shape.dims[*axis] == LS_BATCH)
-            return ls_fail(LS_ERR_UNSUPPORTED, "axis %lld of a gathered batch has no known size to add",
+            return ls_fail(LS_ERR_SHAPE, "input %d differs from input 0 in an axis other than axis %lld", i,
                            (long long)*axis);
+        if (x->shape.dims[*axis] == LS_BATCH)
+            return ls_fail(LS_ERR_UNSUPPORTED, "axis %lld of a gathered batch has no known size", (long long)*axis);
         total += x->shape.dims[*axis]; /* cannot overflow: each size is below 2^56 */
     }
     ls_rule_like_first(node);
@@ -294,11 +295,11 @@ void ls_op_split(ls_tensor *x, int axis, ls_axes sizes, ls_tensor **out)
         for (int i = 0; i < count; i++)
             fits = fits && sizes.axis[i] >= 0 && !__builtin_add_overflow(total, sizes.axis[i], &total);
         if (status == LS_OK && sizes.count != count)
-            status = ls_fail(LS_ERR_SHAPE, "%d parts, %d is the most", sizes.count, LS_MAX_RANK);
+            status = ls_fail(LS_ERR_SHAPE, "%d parts; the maximum is %d", sizes.count, LS_MAX_RANK);
         if (status == LS_OK && x->per_sample && plain == 0)
             status = ls_mixes("splitting the batch axis");
         if (status == LS_OK && !(fits && total == x->shape.dims[plain]))
-            status = ls_fail(LS_ERR_SHAPE, "the parts add up to %lld, axis %lld has %lld",
+            status = ls_fail(LS_ERR_SHAPE, "the parts add up to %lld, but axis %lld has %lld elements",
                              (long long)(fits ? total : -1), (long long)plain, (long long)x->shape.dims[plain]);
         if (status != LS_OK)
             error = ls_node_error(x->graph, status, "split");
@@ -319,15 +320,16 @@ ls_status ls_shape_slice(ls_tensor *node)
         int64_t size = x->shape.dims[i];
         if (size == LS_BATCH) {
             if (begin[i] != 0 || sizes.dims[i] != LS_BATCH || step[i] != 1)
-                return x->per_sample ? ls_mixes("slicing the batch axis")
-                                     : ls_fail(LS_ERR_UNSUPPORTED, "axis %d is the batch's: its size is not known", i);
+                return x->per_sample
+                           ? ls_mixes("slicing the batch axis")
+                           : ls_fail(LS_ERR_UNSUPPORTED, "axis %d is the batch axis, whose size is not known", i);
             continue;
         }
         bool fits = begin[i] >= 0 && begin[i] <= size && sizes.dims[i] >= 0 && step[i] >= 1;
         fits =
             fits && (sizes.dims[i] == 0 || (begin[i] < size && sizes.dims[i] - 1 <= (size - begin[i] - 1) / step[i]));
         if (!fits)
-            return ls_fail(LS_ERR_SHAPE, "axis %d: %lld elements from %lld in steps of %lld do not lie in 0..%lld", i,
+            return ls_fail(LS_ERR_SHAPE, "axis %d: %lld elements from %lld in steps of %lld are not within 0..%lld", i,
                            (long long)sizes.dims[i], (long long)begin[i], (long long)step[i], (long long)size - 1);
     }
     ls_rule_like_first(node);
@@ -337,7 +339,7 @@ ls_status ls_shape_slice(ls_tensor *node)
 
 static ls_tensor *wrong_count(ls_tensor *x, const char *what, int count)
 {
-    return ls_node_error(x->graph, ls_fail(LS_ERR_SHAPE, "%d axes were given, the tensor has %d", count, x->shape.rank),
+    return ls_node_error(x->graph, ls_fail(LS_ERR_SHAPE, "got %d axes, but the tensor has %d", count, x->shape.rank),
                          what);
 }
 
@@ -422,11 +424,13 @@ ls_status ls_shape_pad(ls_tensor *node)
     for (int i = 0; i < shape.rank; i++) {
         int64_t before = node->attr.pad.before[i], after = node->attr.pad.after[i];
         if (before < 0 || after < 0 || before > (int64_t)1 << 48 || after > (int64_t)1 << 48)
-            return ls_fail(LS_ERR_SHAPE, "axis %d is padded by %lld and %lld", i, (long long)before, (long long)after);
+            return ls_fail(LS_ERR_SHAPE, "axis %d: padding must be at least 0 (got %lld and %lld)", i,
+                           (long long)before, (long long)after);
         if (shape.dims[i] == LS_BATCH) {
             if (before || after)
-                return x->per_sample ? ls_mixes("padding the batch axis")
-                                     : ls_fail(LS_ERR_UNSUPPORTED, "axis %d is the batch's: its size is not known", i);
+                return x->per_sample
+                           ? ls_mixes("padding the batch axis")
+                           : ls_fail(LS_ERR_UNSUPPORTED, "axis %d is the batch axis, whose size is not known", i);
             continue;
         }
         shape.dims[i] += before + after;
@@ -465,7 +469,7 @@ static ls_status need_indices(const ls_tensor *node, int input)
     ls_dtype dtype = node->in[input]->dtype;
     if (ls_dtype_is_integer(dtype))
         return LS_OK;
-    return ls_fail(LS_ERR_DTYPE, "indices are %s; int32 or int64 is needed", ls_dtype_name(dtype));
+    return ls_fail(LS_ERR_DTYPE, "indices are %s; they must be int32 or int64", ls_dtype_name(dtype));
 }
 
 /* x.shape[:axis] + indices.shape + x.shape[axis+1:] */
@@ -478,12 +482,12 @@ ls_status ls_shape_gather(ls_tensor *node)
     if (x->per_sample && *axis == 0)
         return ls_mixes("indexing the batch axis");
     if (x->per_sample && indices->per_sample)
-        return ls_fail(LS_ERR_UNSUPPORTED, "indices of their own for each sample of a per-sample tensor");
+        return ls_fail(LS_ERR_UNSUPPORTED, "each sample of a per-sample tensor has its own indices");
     if (indices->per_sample && *axis != 0)
-        return ls_mixes("per-sample indices would put the batch axis behind others (gather along axis 0)");
+        return ls_mixes("per-sample indices would put the batch axis after others (gather along axis 0)");
     int rank = x->shape.rank - 1 + indices->shape.rank, at = 0;
     if (rank > LS_MAX_RANK)
-        return ls_fail(LS_ERR_SHAPE, "the result would have %d axes, %d is the most", rank, LS_MAX_RANK);
+        return ls_fail(LS_ERR_SHAPE, "the result would have %d axes; the maximum is %d", rank, LS_MAX_RANK);
     ls_shape shape = { .rank = rank };
     for (int i = 0; i < *axis; i++)
         shape.dims[at++] = x->shape.dims[i];
@@ -541,9 +545,9 @@ ls_status ls_shape_one_hot(ls_tensor *node)
     if (x->dtype != LS_U8)
         LS_TRY(need_indices(node, 0));
     if (depth < 1)
-        return ls_fail(LS_ERR_SHAPE, "depth %lld: at least 1 is needed", (long long)depth);
+        return ls_fail(LS_ERR_SHAPE, "depth must be at least 1 (got %lld)", (long long)depth);
     if (x->shape.rank == LS_MAX_RANK)
-        return ls_fail(LS_ERR_SHAPE, "the result would have %d axes, %d is the most", LS_MAX_RANK + 1, LS_MAX_RANK);
+        return ls_fail(LS_ERR_SHAPE, "the result would have %d axes; the maximum is %d", LS_MAX_RANK + 1, LS_MAX_RANK);
     node->shape = x->shape;
     node->shape.dims[node->shape.rank++] = depth;
     node->per_sample = x->per_sample;

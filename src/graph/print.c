@@ -101,9 +101,9 @@ ls_status ls_graph_dump(const ls_graph *graph, ls_dump_format format, char **out
 {
     LS_CLAIM(graph);
     if (!graph || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_graph_dump: a graph and a place for the text are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_graph_dump: graph or out is NULL");
     if (format != LS_DUMP_TEXT && format != LS_DUMP_GRAPHVIZ)
-        return ls_fail(LS_ERR_INVALID, "ls_graph_dump: there is no format number %d", (int)format);
+        return ls_fail(LS_ERR_INVALID, "ls_graph_dump: unknown format %d", (int)format);
     ls_text text = { 0 };
     bool graphviz = format == LS_DUMP_GRAPHVIZ;
     ls_text_put(&text, graphviz ? "digraph lockstep {\n  rankdir=TB;\n" : "");

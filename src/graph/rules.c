@@ -6,7 +6,7 @@ ls_status ls_need_real(const ls_tensor *node, int input)
     ls_dtype dtype = node->in[input]->dtype;
     if (ls_dtype_is_real(dtype))
         return LS_OK;
-    return ls_fail(LS_ERR_DTYPE, "input %d is %s; float32 or float64 is needed, cast it first", input,
+    return ls_fail(LS_ERR_DTYPE, "input %d is %s; it must be float32 or float64: cast it first", input,
                    ls_dtype_name(dtype));
 }
 
@@ -23,7 +23,7 @@ ls_status ls_need_rank(const ls_tensor *node, int input, int rank)
 {
     if (node->in[input]->shape.rank == rank)
         return LS_OK;
-    return ls_fail(LS_ERR_SHAPE, "input %d has %d axes, %d are needed", input, node->in[input]->shape.rank, rank);
+    return ls_fail(LS_ERR_SHAPE, "input %d has %d axes; expected %d", input, node->in[input]->shape.rank, rank);
 }
 
 ls_status ls_need_whole(const ls_tensor *node, int input, const char *what)
@@ -36,7 +36,7 @@ ls_status ls_need_whole(const ls_tensor *node, int input, const char *what)
 ls_status ls_mixes(const char *how)
 {
     return ls_fail(LS_ERR_SHAPE,
-                   "this use mixes samples: %s; ls_op_gather_batch makes the batch one whole tensor first", how);
+                   "this would mix samples: %s; use ls_op_gather_batch first to make the batch one whole tensor", how);
 }
 
 void ls_rule_like_first(ls_tensor *node)
@@ -70,7 +70,8 @@ static ls_status broadcast_one(ls_tensor *node, const ls_tensor *x)
     bool out_whole_batch = !out_batch && out->rank == rank && rank > 0 && out->dims[0] == LS_BATCH;
     bool x_whole_batch = !x_batch && x->shape.rank == rank && rank > 0 && x->shape.dims[0] == LS_BATCH;
     if ((out_batch && x_whole_batch) || (x_batch && out_whole_batch))
-        return ls_mixes("a gathered batch meets single samples (ls_op_scatter_batch gives each sample its row)");
+        return ls_mixes(
+            "a gathered batch is combined with single samples (ls_op_scatter_batch gives each sample its row)");
     node->per_sample = out_batch || x_batch;
     *out = merged;
     return LS_OK;

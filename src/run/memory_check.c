@@ -21,7 +21,7 @@ static size_t all_bytes(const ls_placement *p, int device)
 static bool has_room(const ls_placement *p, int device)
 {
     size_t bytes = all_bytes(p, device);
-    return bytes == 0 || bytes <= ls_memory_room(p->ctx->devices[device].memory);
+    return bytes == 0 || bytes <= ls_memory_available(p->ctx->devices[device].memory);
 }
 
 int ls_memory_check_too_small(const ls_placement *p)

@@ -403,7 +403,7 @@ static ls_tensor *contrast_with_itself_whole(const test_case *c, ls_tensor *cons
 
 /* ---- The table ---- */
 
-#define MIXES "mixes samples"
+#define MIXES "mix samples"
 
 /* clang-format off */
 static const test_case table[] = {
@@ -477,7 +477,7 @@ static const test_case table[] = {
     { "gather", "samples", { "N,3", "i1:4" }, .build = test_gather, .refused = MIXES },
     { "gather", "axis 1, per-sample indices", { "2,5", "i5:N" }, .build = test_gather, .number = 1, .refused = MIXES },
     { "gather", "axis 1, both per-sample", { "N,5", "i5:N" }, .build = test_gather, .number = 1,
-      .refused = "indices of their own" },
+      .refused = "has its own indices" },
     { "gather", "axis 0, both per-sample", { "N,5", "i1:N" }, .build = test_gather, .refused = MIXES },
     { "gather_grad", "an embedding", { "5,3", "i5:N,2", "N,2,3" }, .build = test_gather_grad, .named = "ls_gradients",
       .reduces = true },
@@ -535,7 +535,7 @@ static const test_case table[] = {
     { "rsqrt", "layer norm", { "N,2,3", "3", "3" }, .build = test_layer_norm },
     { "rsqrt", "layer norm, two axes", { "N,2,3", "2,3", "2,3" }, .build = test_layer_norm, .number = 2 },
     { "rsqrt", "layer norm, samples too", { "N,3" }, .build = test_layer_norm, .number = 2, .named = "layer_norm",
-      .refused = "cannot be normalised" },
+      .refused = "cannot be normalized" },
 
     { "sparse_cross_entropy", "logits", { "N,5", "i5:N" }, .build = test_sparse_cross_entropy },
     { "sparse_cross_entropy", "probabilities", { "~N,5", "j5:N" }, .build = test_sparse_cross_entropy, .number = 1 },
@@ -546,7 +546,7 @@ static const test_case table[] = {
     { "sparse_cross_entropy", "one label for all", { "N,5", "i5:" }, .build = test_sparse_cross_entropy, .never = true,
       .refused = "labels have shape" },
     { "sparse_cross_entropy", "samples as classes", { "N", "i1:" }, .build = test_sparse_cross_entropy,
-      .refused = "an axis of classes beside the batch's" },
+      .refused = "an axis of classes besides the batch axis" },
     { "sparse_cross_entropy_grad", "", { "N,5", "i5:N", "N" }, .build = test_sparse_cross_entropy_grad,
       .named = "ls_gradients" },
     { "log_softmax", "cross-entropy, logits", { "N,5", "~N,5" }, .build = test_cross_entropy,
@@ -725,11 +725,12 @@ static void the_batch_axis_of_a_leaf_is_axis_0(void **state)
     test_graph t;
     test_graph_open(&t, 1);
     ls_shape wrong = LS_SHAPE(3, LS_BATCH);
-    assert_refused(ls_op_input(t.graph, NULL, LS_F64, wrong), "input", "batch axis is axis 0");
-    assert_refused(ls_op_fill(t.graph, LS_F64, wrong, 1), "fill", "batch axis is axis 0");
-    assert_refused(ls_op_random_uniform(t.graph, LS_F64, wrong, 0, 1), "random_uniform", "batch axis is axis 0");
-    assert_refused(ls_op_random_normal(t.graph, LS_F64, wrong, 0, 1), "random_normal", "batch axis is axis 0");
-    assert_refused(ls_op_input(t.graph, NULL, LS_F64, LS_SHAPE(LS_BATCH, LS_BATCH)), "input", "batch axis is axis 0");
+    assert_refused(ls_op_input(t.graph, NULL, LS_F64, wrong), "input", "batch axis must be axis 0");
+    assert_refused(ls_op_fill(t.graph, LS_F64, wrong, 1), "fill", "batch axis must be axis 0");
+    assert_refused(ls_op_random_uniform(t.graph, LS_F64, wrong, 0, 1), "random_uniform", "batch axis must be axis 0");
+    assert_refused(ls_op_random_normal(t.graph, LS_F64, wrong, 0, 1), "random_normal", "batch axis must be axis 0");
+    assert_refused(ls_op_input(t.graph, NULL, LS_F64, LS_SHAPE(LS_BATCH, LS_BATCH)), "input",
+                   "batch axis must be axis 0");
     test_graph_close(&t);
 }
 
@@ -759,10 +760,10 @@ static void gather_and_scatter_take_one_kind_each(void **state)
     ls_tensor *whole = test_add(&t, "N,2", TEST_CONSTANT)->tensor;
     assert_refused(ls_op_gather_batch(gathered), "gather_batch", "no batch axis to gather");
     assert_refused(ls_op_gather_batch(whole), "gather_batch", "no batch axis to gather");
-    assert_refused(ls_op_scatter_batch(fed), "scatter_batch", "one row a sample");
-    assert_refused(ls_op_scatter_batch(whole), "scatter_batch", "one row a sample");
+    assert_refused(ls_op_scatter_batch(fed), "scatter_batch", "one row per sample");
+    assert_refused(ls_op_scatter_batch(whole), "scatter_batch", "one row per sample");
     ls_tensor *turned = ls_op_transpose(gathered, LS_AXES(1, 0)); /* [2,N]: no row a sample */
-    assert_refused(ls_op_scatter_batch(turned), "scatter_batch", "one row a sample");
+    assert_refused(ls_op_scatter_batch(turned), "scatter_batch", "one row per sample");
     assert_refused(ls_op_add(fed, gathered), "add", MIXES);
     test_graph_close(&t);
 }

@@ -123,9 +123,9 @@ static void a_limit_is_reserved_at_opening(void **state)
     ls_memory *memory = open_counted(LS_MIB(3) + 100, false);
     check_usage(memory, 0, 0, LS_MIB(3) + 64);
     assert_int_equal(ls_memory_usage(memory).limit, LS_MIB(3) + 100);
-    assert_int_equal(ls_memory_room(memory), LS_MIB(3) + 64);
+    assert_int_equal(ls_memory_available(memory), LS_MIB(3) + 64);
     ls_block *all = take(memory, LS_MIB(3) + 64, "all");
-    assert_int_equal(ls_memory_room(memory), 0);
+    assert_int_equal(ls_memory_available(memory), 0);
     refused(memory, 1);
     ls_memory_give(memory, all);
     refused(memory, LS_MIB(3) + 65);
@@ -140,7 +140,7 @@ static void a_limit_below_one_block(void **state)
     (void)state;
     ls_memory *memory = open_counted(63, false);
     check_usage(memory, 0, 0, 0);
-    assert_int_equal(ls_memory_room(memory), 0);
+    assert_int_equal(ls_memory_available(memory), 0);
     refused(memory, 1);
     assert_int_equal(counted.calls, 0);
     close_counted(memory);
@@ -159,7 +159,7 @@ static void small_blocks_share_a_region_large_ones_have_their_own(void **state)
     assert_int_equal(counted.bytes, LS_MIB(7) + 4096);
     assert_int_equal(large->offset, 0);
     assert_int_equal(odd->offset, 0);
-    assert_int_equal(ls_memory_room(memory), SIZE_MAX);
+    assert_int_equal(ls_memory_available(memory), SIZE_MAX);
     ls_memory_give(memory, odd);
     ls_memory_give(memory, take(memory, LS_MIB(5) + 4096, "again")); /* regions are kept */
     assert_int_equal(counted.calls, 3);
@@ -202,7 +202,7 @@ static void neighbours_become_one_hole(void **state)
         refused(memory, 1);
         for (int k = 0; k < 3; k++)
             ls_memory_give(memory, blocks[orders[i][k]]);
-        assert_int_equal(ls_memory_room(memory), 3 * 64);
+        assert_int_equal(ls_memory_available(memory), 3 * 64);
         take(memory, 3 * 64, "all");
         close_counted(memory);
     }
@@ -224,10 +224,11 @@ static void growth_stays_within_the_limit(void **state)
     check_usage(memory, 0, 0, 0);
     take(memory, LS_MIB(1) + 64, "large"); /* a page more is reserved: 4032 bytes are a hole */
     check_usage(memory, LS_MIB(1) + 64, LS_MIB(1) + 64, LS_MIB(1) + 4096);
-    assert_int_equal(ls_memory_room(memory), LS_MIB(1) + 192 - 4096 - shared(limit));
+    assert_int_equal(ls_memory_available(memory), LS_MIB(1) + 192 - 4096 - shared(limit));
     take(memory, 64, "small");
     assert_int_equal(counted.bytes, LS_MIB(1) + 4096 + shared(limit));
-    assert_int_equal(ls_memory_room(memory), LS_MIB(1) + 192 - 4096 - shared(limit)); /* as before: it is there now */
+    assert_int_equal(ls_memory_available(memory),
+                     LS_MIB(1) + 192 - 4096 - shared(limit));               /* as before: it is there now */
     take(memory, LS_MIB(1) + 192 - 4096 - shared(limit), "the rest of it"); /* less than whole pages: all there is */
     assert_int_equal(counted.bytes, limit);
     refused(memory, shared(limit) - 63);
@@ -310,7 +311,7 @@ static void the_message_of_a_limit(void **state)
     ls_block *block = NULL;
     assert_int_equal(ls_memory_take(memory, LS_MIB(12) + LS_MIB(1) / 2, "dense/kernel", &block), LS_ERR_MEMORY);
     assert_string_equal(ls_last_error(), "GPU:1 has no memory for dense/kernel, 12.50 MiB: in use 3.00 MiB, reserved "
-                                         "8.00 MiB, limit 8.00 MiB; a block of 5.00 MiB is the largest left");
+                                         "8.00 MiB, limit 8.00 MiB; the largest free block has 5.00 MiB");
     close_counted(memory);
 }
 
@@ -474,7 +475,7 @@ static void a_region_may_be_a_handle(void **state)
     ls_memory_give(memory, a);
     ls_memory_give(memory, b);
     something_else[0] = 1;
-    assert_int_equal(ls_memory_room(memory), LS_MIB(1024));
+    assert_int_equal(ls_memory_available(memory), LS_MIB(1024));
     ls_memory_close(memory);
 }
 
@@ -582,7 +583,7 @@ static void check_all(ls_memory *memory, const shadow *blocks, size_t limit)
 static bool soak_take(ls_memory *memory, shadow *s, const uint32_t *word)
 {
     *s = (shadow){ .bytes = soak_bytes(word), .mark = (unsigned char)word[3] };
-    size_t room = ls_memory_room(memory);
+    size_t room = ls_memory_available(memory);
     ls_status status = ls_memory_take(memory, s->bytes, "soak", &s->block);
     if (s->bytes <= room && room > 0) /* room is no promise too much */
         assert_int_equal(status, LS_OK);
@@ -677,8 +678,8 @@ static void *live(void *argument)
             life->bad |= ls_memory_print(life->memory, &text) != LS_OK;
             ls_text_free(&text);
             ls_memory_info info = ls_memory_usage(life->memory);
-            life->bad |=
-                info.in_use > info.reserved || info.reserved > info.limit || ls_memory_room(life->memory) > info.limit;
+            life->bad |= info.in_use > info.reserved || info.reserved > info.limit ||
+                         ls_memory_available(life->memory) > info.limit;
         }
     }
     for (size_t i = 0; i < LENGTH(blocks); i++)

@@ -64,9 +64,9 @@ check "logits of a squared error" \
 check "one device of two" refuses 2 'one-device cannot be used with the 2 devices' train mlp --data $SMALL --strategy one-device --devices 2
 check "hashes without a log" refuses 2 '--log-hash needs --log' train mlp --data $SMALL --log-hash
 check "no such kind of device" refuses 2 '--devices: device "/gpu:0": there is no GPU' train mlp --data $SMALL --devices /gpu:0
-check "a device twice" refuses 2 'CPU:1 stands twice' train mlp --data $SMALL --devices cpu:0-1,cpu:1
+check "a device twice" refuses 2 'CPU:1 is given twice' train mlp --data $SMALL --devices cpu:0-1,cpu:1
 check "no device at all" refuses 2 '--devices 0: expected' devices --devices 0
-check "cores are not chosen by --devices" refuses 2 '--devices: .*cores are chosen by .*LOCKSTEP_VISIBLE_DEVICES' devices --devices 'cpu:0[0]'
+check "cores are not chosen by --devices" refuses 2 '--devices: .*choose cores by .*LOCKSTEP_VISIBLE_DEVICES' devices --devices 'cpu:0[0]'
 check "stages of mirrored" refuses 2 '--stages cannot be used with --strategy mirrored' train mlp --data $SMALL --strategy mirrored --stages 2
 check "replicas of data-parallel" \
     refuses 2 '--replicas cannot be used with --strategy data-parallel' train mlp --data $SMALL --strategy data-parallel --replicas 2
@@ -115,9 +115,9 @@ bad_visible_devices() {
         LOCKSTEP_VISIBLE_DEVICES=$1 refuses 2 "LOCKSTEP_VISIBLE_DEVICES: $2" $command || return 1
     done
 }
-check "visible devices: a missing core" bad_visible_devices 'cpu:0[8000]' 'core 8000 is not one that this process may use'
+check "visible devices: a missing core" bad_visible_devices 'cpu:0[8000]' 'this process may not use core 8000'
 check "visible devices: a missing device" bad_visible_devices gpu:0 'device "gpu:0": there is no GPU'
-check "visible devices: an invalid name" bad_visible_devices 'cpu:0[x]' 'device "cpu:0\[x\]": "x" is no number'
+check "visible devices: an invalid name" bad_visible_devices 'cpu:0[x]' 'device "cpu:0\[x\]": "x" is not a number'
 command_line_wins() {
     LOCKSTEP_BATCH_SIZE=8 prints 'batches of 35;' train mlp --data $SMALL --batch-size-per-device 35 --verbose 2
 }

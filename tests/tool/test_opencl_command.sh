@@ -71,7 +71,7 @@ check a_device_that_is_not_there_is_told fails_with opencl:7 'there is no OPENCL
 wrong_parts() {
     LOCKSTEP_OPENCL_PARTS=2x fails_with opencl:0 'there is no OPENCL (lockstep devices' &&
         LOCKSTEP_OPENCL_PARTS=2x timeout 60 "$LOCKSTEP" devices >"$TMP/list" &&
-        grep -q 'OpenCL: none (left alone: LOCKSTEP_OPENCL_PARTS is 2x; expected a number' "$TMP/list"
+        grep -q 'OpenCL: none (not used: LOCKSTEP_OPENCL_PARTS is 2x; expected a number' "$TMP/list"
 }
 check parts_that_are_no_number_are_told wrong_parts
 
@@ -111,7 +111,7 @@ check doctor_asks_every_device doctor_is_well
 hidden() { unshare -m sh -c 'mount -t tmpfs none /sys && mount -t tmpfs none /proc && "$@"' - "$@"; }
 trains_without_sys() {
     hidden timeout 200 "$LOCKSTEP" train linear --data synthetic:1,count=8 --batch-size 4 --epochs 1 >"$TMP/out" &&
-        hidden timeout 60 "$LOCKSTEP" devices >"$TMP/list" && grep -q 'OpenCL: none (left alone: there is no /sys' "$TMP/list"
+        hidden timeout 60 "$LOCKSTEP" devices >"$TMP/list" && grep -q 'OpenCL: none (not used: there is no /sys' "$TMP/list"
 }
 if [ -n "$SANITIZE" ]; then
     skip trains_without_sys_and_proc "sanitizers need /proc"

@@ -19,7 +19,7 @@ tf.Tensor(
  [49 64]], shape=(2, 2), dtype=int32)
 LS_ERR_NOT_FOUND: LS_WITH_DEVICE: device "/TPU:0": there is no kind "TPU"; $4
 $2 Physical $1s, 1 Logical $1s
-ls_set_visible_devices: the context was opened by ls_list_logical_devices, and its devices are fixed since then: configure a context before it is opened, or create another
+ls_set_visible_devices: the context was opened by ls_list_logical_devices, which fixed its devices: configure a context before it is opened, or create another
 with growth 0 bytes are reserved
 $2 Physical $1s, $2 Logical $1s
 16 of 16 MiB are reserved

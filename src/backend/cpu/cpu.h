@@ -1,6 +1,5 @@
-/* The source of CPU kernels. Each kernels_*.c has makers, which source.c tries from fastest to
- * reference; the first that accepts a group wins. A maker rejects a group with LS_ERR_UNSUPPORTED,
- * which is not an error. */
+/* Each kernels_*.c has makers, which source.c tries from fastest to reference; the first that
+ * accepts a group wins. A maker rejects a group with LS_ERR_UNSUPPORTED. */
 #ifndef LS_BACKEND_CPU_CPU_H
 #define LS_BACKEND_CPU_CPU_H
 
@@ -32,7 +31,6 @@ ls_range ls_cpu_range(const ls_simd *simd, ls_dtype dtype, const void *x, size_t
 bool ls_cpu_update_is_safe(void *backend, const ls_tensor *node, const void *const *in);
 int ls_cpu_try_update(void *backend, const ls_tensor *node, const void *const *in, int64_t from, int64_t to);
 
-/* Common part of all kernels. */
 typedef struct ls_cpu_kernel {
     ls_kernel base;
     ls_cpu *cpu;
@@ -103,7 +101,6 @@ void ls_cpu_product_at(const ls_cpu_product *p, int64_t matrix, int64_t *a, int6
 void *ls_cpu_kernel_new(ls_cpu *cpu, const ls_group *group, size_t bytes, const char *name,
                         ls_status (*run)(ls_kernel *, const ls_kernel_call *));
 
-/* Returned by a maker that rejects a group. */
 static inline ls_status ls_cpu_pass(void)
 {
     return LS_ERR_UNSUPPORTED;
@@ -114,7 +111,7 @@ static inline const ls_simd *ls_simd_of(const ls_kernel *kernel)
     return ((const ls_cpu_kernel *)kernel)->cpu->simd;
 }
 
-/* Initializes the chains of a part of a block (backend/blocks.h) with zeros or the saved ones. */
+/* Fills the chains of a part of a block with zeros or the saved ones. */
 static inline void ls_cpu_open_block(const ls_kernel_call *call, const ls_block_part *block, void *chains, size_t bytes)
 {
     if (bytes > 0 && block->opens)
@@ -135,10 +132,5 @@ static inline bool ls_cpu_close_block(const ls_kernel_call *call, const ls_block
 
 /* Elements of a sample of a per-sample node, or of a whole node. */
 int64_t ls_cpu_elements(const ls_plan *plan, const ls_tensor *node);
-
-static inline const ls_tensor *ls_group_input(const ls_group *group, int i)
-{
-    return group->plan->nodes[group->in[i]].node;
-}
 
 #endif

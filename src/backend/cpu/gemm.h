@@ -1,10 +1,9 @@
 /* Matrix products: output tiles that stay in registers during a sum. Single-threaded, no
  * allocation, cannot fail.
  *
- * The same source (gemm*.inc) is compiled for each instruction set, with the same bits: each output
- * element is one chain of fused multiply-adds in the order of its runs, starting from +0 or from
- * the end of an earlier part. Tile and vector sizes do not affect it. docs/bits.md defines the
- * orders. */
+ * Every instruction set gives the same bits: each output element is one chain of fused
+ * multiply-adds in the order of its runs (docs/bits.md), starting from +0 or from the end of an
+ * earlier part. */
 #ifndef LS_BACKEND_CPU_GEMM_H
 #define LS_BACKEND_CPU_GEMM_H
 
@@ -18,9 +17,9 @@
 
 /* ---- Outer products: c[i][j] = sum over pixels of a[pixel][i] * b[pixel][j] ---- */
 
-/* Consecutive pixels: their offset in a (in floats) and in b (in rows), and their number. In outer
- * products, from and to limit the rows that have these pixels (to 0: all rows); taps at a border
- * lie outside. With `at`, `to` is a bit mask of rows. */
+/* Consecutive pixels: offset in a (floats) and in b (rows), and number. In outer products, only
+ * rows from..to-1 have these pixels (to 0: all rows); taps at a border lie outside. With `at`, `to`
+ * is a bit mask of rows. */
 typedef struct ls_gemm_run {
     int32_t a, b, count;
     int16_t from, to;
@@ -56,7 +55,7 @@ typedef struct ls_gemm_rows {
     float *const *out;
     const float *b;    /* a panel: contiguous rows of 16 * vectors floats */
     int64_t columns;   /* 0: all columns of the vectors */
-    const float *bias; /* one per column, added at the end; NULL: none */
+    const float *bias; /* one per column; NULL: none */
     bool relu;         /* applied last */
     bool single;       /* every run has one step; faster for short runs */
     bool add;          /* continue from the values in out */

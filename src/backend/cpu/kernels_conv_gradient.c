@@ -2,12 +2,12 @@
  * and output gradient, summed over the pixels for which the tap lies inside the image, block after
  * block (backend/blocks.h).
  *
- * The channels of one side are packed for each block into panels of 64, which are loaded as
- * vectors; those of the other side are broadcast from their place. Panels hold the output's
- * channels or, for a 1x1 kernel with more input than output channels, the input's: the wider side
- * gains more from packing. If the input has few channels or rows are not padded, the adjacent
- * channels of a row of taps are broadcast together; in some cases those of all taps. A partial is
- * [groups][panels][taps * rows][64] and is joined in that layout. */
+ * The channels of one side are packed for each block into panels of 64; those of the other side are
+ * broadcast from their place. Panels hold the output's channels or, for a 1x1 kernel with more
+ * input than output channels, the input's: the wider side gains more from packing. With few input
+ * channels or without padding, the adjacent channels of a row of taps are broadcast together; in
+ * some cases those of all taps. A partial is [groups][panels][taps * rows][64] and is joined in
+ * that layout. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,8 +66,6 @@ typedef struct block {
     int64_t pixel, pixels;
     bool opens, closes, add;
 } block;
-
-/* ---- Which pixels ---- */
 
 /* Number of output columns, from *first on, for which the tap at `offset` lies inside a row of
  * `size`. */
@@ -181,8 +179,6 @@ static int64_t find_merged_runs(const work *w, const block *b, int64_t tap, ls_g
     }
     return count;
 }
-
-/* ---- Products ---- */
 
 static void copy_panel(const work *w, const block *b, int64_t column, int64_t count, int64_t width)
 {
@@ -378,8 +374,6 @@ static ls_status unpack(ls_kernel *kernel, const void *joined, void *out, int wo
         }
     return LS_OK;
 }
-
-/* ---- Making ---- */
 
 /* Offsets into x must fit in 32 bits. */
 static bool takes(const ls_conv *c)

@@ -4,10 +4,10 @@
  * taps: all rows of a class have the same runs of input relative to their own position, and nothing
  * is multiplied by padding.
  *
- * Weights are split into panels of 64 columns, [groups][panels][taps * in][64], the last one padded
- * with zeros to whole vectors. For gradients each tap's matrix is transposed and the taps are
- * reversed, so that runs ascend in both cases. Rows pass through all panels in blocks that stay in
- * the cache; long sums are split into parts. */
+ * Weights are panels of 64 columns, [groups][panels][taps * in][64], padded with zeros to whole
+ * vectors. For gradients each tap's matrix is transposed and the taps are reversed, so that runs
+ * ascend. Rows pass through all panels in blocks that stay in the cache; long sums are split into
+ * parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,8 +62,6 @@ typedef struct conv {
     pixel_class *classes;
     int64_t class_count;
 } conv;
-
-/* ---- Running ---- */
 
 /* Rows of one class that pass through all panels together. */
 typedef struct block {
@@ -241,8 +239,6 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* ---- Weights ---- */
-
 static void pack_forward(const conv *c, const float *from, float *to)
 {
     int64_t rows = c->y.taps * c->x.taps * c->in;
@@ -280,8 +276,6 @@ static bool same_packing(const ls_kernel *a, const ls_kernel *b)
     return one->gradient == other->gradient && one->groups == other->groups && one->in == other->in &&
            one->out == other->out; /* a reshaped kernel has different panels */
 }
-
-/* ---- Sizes ---- */
 
 static ls_conv sizes_of(const ls_tensor *node, int64_t samples)
 {
@@ -330,8 +324,6 @@ bool ls_cpu_takes_conv(const ls_tensor *node)
     ls_conv v = sizes_of(node, 1);
     return fits(&v);
 }
-
-/* ---- Making: classes ---- */
 
 /* Input coordinate of tap `tap`, in the order of the weights, for output coordinate `at`; -1:
  * none. */
@@ -480,8 +472,6 @@ static ls_status make_classes(conv *c)
         c->base.base.run = run_lines, c->base.base.name = "lines by panels";
     return LS_OK;
 }
-
-/* ---- Making: the kernel ---- */
 
 static void destroy(ls_kernel *kernel)
 {

@@ -33,8 +33,6 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* ---- y = x W ---- */
-
 typedef struct forward {
     const float *x[ROWS + LS_GEMM_MOST_ROWS];
     float *y[ROWS + LS_GEMM_MOST_ROWS];
@@ -126,8 +124,6 @@ static ls_status run_forward(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* ---- dx = dy W^T ---- */
-
 /* dx^T = W dy^T for up to 64 rows of dy: rows of W times one panel. */
 static void multiply_rows(const dense *d, const float *w, const float *panel, float *transposed, int64_t vectors)
 {
@@ -172,8 +168,6 @@ static ls_status run_turned(ls_kernel *kernel, const ls_kernel_call *call)
         d->base.cpu->simd->relu(out, out, (size_t)(all * d->in));
     return LS_OK;
 }
-
-/* ---- Making ---- */
 
 /* Rows of [N,K] or [N,...,K] by one matrix for all samples, [K,M] or its transpose; all sizes are
  * known and positive. */

@@ -68,7 +68,7 @@ static ls_status run_relu_grad(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* The second operand has the same shape, or is a single element, or one row for all rows. */
+/* The second operand: same shape, one element, or one row for all rows. */
 static ls_status run_binary(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const elementwise *e = (const elementwise *)kernel;
@@ -166,8 +166,6 @@ static ls_status run_cross_entropy(ls_kernel *kernel, const ls_kernel_call *call
     return ls_fail(LS_ERR_DATA, "label %lld of sample %lld is outside 0..%lld", (long long)label, (long long)sample,
                    (long long)e->row - 1);
 }
-
-/* ---- Choosing ---- */
 
 static ls_simd_unary *unary_for(const ls_simd *simd, const ls_tensor *node)
 {

@@ -1,6 +1,6 @@
-/* Matrix products of any shape without sums over leading axes: rows of the first operand, in place
- * or (transposed) packed, times panels of the second, packed piece by piece. kernels_dense.c is
- * faster for a single weight matrix; kernels_matmul_sum.c has the sums.
+/* Matrix products of any shape without sums over leading axes: rows of the first operand, packed if
+ * transposed, times packed pieces of panels of the second. kernels_dense.c is faster for a single
+ * weight matrix.
  *
  * Every element is one chain over the index of its sum (docs/bits.md). */
 #include <string.h>
@@ -23,8 +23,6 @@ static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
-
-/* ---- Sizes and steps ---- */
 
 /* Counted from the last leading axis; 1 if the operand lacks it. */
 static int64_t leading_size(const ls_shape *x, int i)
@@ -96,8 +94,6 @@ static void fold_rows(ls_cpu_product *p)
         p->m *= last->size;
     }
 }
-
-/* ---- One product ---- */
 
 static void pack_b(const ls_gemm *gemm, const ls_cpu_product *p, const float *from, int64_t count, int64_t width,
                    room *r)

@@ -1,9 +1,6 @@
 /* Matrix products summed over the batch or leading axes: gradients of matrices that many samples
- * share. Positions, one for each matrix and step k, are split into blocks (backend/blocks.h): each
- * block is one chain, and a lane's blocks are added in order.
- *
- * A block's positions are packed into panels for both operands; the output is a sum of their outer
- * products. */
+ * share. Positions, one for each matrix and step k, are split into blocks (backend/blocks.h) and
+ * packed into panels for both operands; the output is a sum of their outer products. */
 #include <string.h>
 
 #include "backend/blocks.h"

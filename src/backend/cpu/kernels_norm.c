@@ -1,6 +1,5 @@
 /* Batch norm: statistics, normalization (optionally with residual and ReLU), and both parts of the
- * gradient. Each call first converts the statistics, f64 sums of the batch or the lane, to float32
- * rows, which is cheap compared with its pixels. */
+ * gradient. Each call first converts the f64 sums of the batch or the lane to float32 rows. */
 #include <math.h>
 #include <string.h>
 
@@ -54,7 +53,6 @@ static size_t pixels(const norm *p, const ls_kernel_call *call)
     return (size_t)(call->samples * p->blocks.sample);
 }
 
-/* Adds the f64 sums of a complete block. */
 static void add_block(const norm *p, const ls_kernel_call *call, const ls_block_part *block, const double *sums)
 {
     size_t n = 2 * (size_t)p->channels;
@@ -64,7 +62,7 @@ static void add_block(const norm *p, const ls_kernel_call *call, const ls_block_
         memcpy(call->out, sums, n * sizeof(*sums));
 }
 
-/* ls_blocks_next; empty sums are 0. */
+/* Empty sums are 0. */
 static bool next_block(const norm *p, const ls_kernel_call *call, ls_block_part *block)
 {
     if (p->blocks.sample == 0 && call->from_lane == 0 && p->channels > 0)

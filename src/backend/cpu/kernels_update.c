@@ -25,8 +25,6 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* ---- Would it overflow? ---- */
-
 #define MOST 0x1p20f /* maximum of a factor */
 /* Minimum epsilon and so divisor, because the sum of squares is not negative. */
 #define LEAST 0x1p-60f
@@ -105,8 +103,6 @@ int ls_cpu_try_update(void *backend, const ls_tensor *node, const void *const *i
         broken = try_some(backend, node, in, first, to - first < TRIED ? to - first : TRIED);
     return broken;
 }
-
-/* ---- Making ---- */
 
 ls_status ls_cpu_make_update(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {

@@ -12,8 +12,7 @@ typedef struct whole {
     int64_t outer, gone, inner;
 } whole;
 
-/* A squared norm. Tiles store the sums of their blocks, which are added in order, as in
- * sum_squares. */
+/* Tiles store the sums of their blocks, which are added in order, as in sum_squares. */
 #define BLOCK 4096
 typedef struct squares {
     ls_cpu_kernel base;

@@ -1,9 +1,9 @@
 /* Vectorized CPU kernels on plain arrays: single-threaded, no allocation, cannot fail.
  *
- * The same source (simd.inc) is compiled for several instruction sets into one table each, all with
- * the same bits: the order of every sum is independent of the vector width (per channel: pixel
- * after pixel; along contiguous elements: 16 interleaved partial sums, joined by a fixed tree).
- * Operations are not contracted, subnormals are kept. Only payload and sign of a NaN may differ.
+ * Every instruction set has a table, all with the same bits: the order of every sum is independent
+ * of the vector width (per channel: pixel after pixel; along contiguous elements: 16 interleaved
+ * partial sums, joined by a fixed tree). Operations are not contracted, subnormals are kept. Only
+ * payload and sign of a NaN may differ.
  *
  * Arrays are contiguous float32, aligned to their elements, unless noted; images are channels-last.
  * `n` counts elements; any count may be 0. An output may be an input of the same shape unless the

@@ -86,8 +86,6 @@ static ls_status make(void *backend, const ls_group *group, const int64_t *sampl
     return ls_cpu_make_reference(cpu, group, samples, kinds, out);
 }
 
-/* ---- The table ---- */
-
 static ls_range join_lanes(void *backend, ls_join_kind kind, ls_dtype dtype, void *dst, const void *const *lane,
                            int lanes, size_t from, size_t to)
 {

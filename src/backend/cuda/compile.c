@@ -11,14 +11,14 @@
 static ls_status compiler_failed(const ls_nvrtc *nvrtc, ls_nvrtc_program program, const char *name, const char *target,
                                  int error)
 {
-    char said[400] = "", *log = NULL;
+    char message[400] = "", *log = NULL;
     size_t bytes = 0;
     if (nvrtc->GetProgramLogSize(program, &bytes) == LS_NVRTC_SUCCESS && bytes > 1 && bytes < MOST_LOG &&
         (log = calloc(1, bytes + 1)) && nvrtc->GetProgramLog(program, log) == LS_NVRTC_SUCCESS)
-        snprintf(said, sizeof(said), ": %.390s", log);
+        snprintf(message, sizeof(message), ": %.390s", log);
     free(log);
     return ls_fail(LS_ERR_DEVICE, "the kernels of %s do not compile for %s: NVRTC's error %d%s", name, target, error,
-                   said);
+                   message);
 }
 
 /* Machine code, or PTX that the driver translates (text). */
@@ -29,13 +29,13 @@ static ls_status take_made(const ls_nvrtc *nvrtc, ls_nvrtc_program program, bool
     char *made = NULL;
     int error = text ? nvrtc->GetPTXSize(program, &bytes) : nvrtc->GetCUBINSize(program, &bytes);
     if (error != LS_NVRTC_SUCCESS || bytes == 0)
-        return ls_fail(LS_ERR_DEVICE, "NVRTC made nothing of the kernels of %s", name);
+        return ls_fail(LS_ERR_DEVICE, "NVRTC has no output for the kernels of %s", name);
     if (!(made = malloc(bytes)))
         return ls_fail(LS_ERR_MEMORY, "no memory for the kernels of %s", name);
     error = text ? nvrtc->GetPTX(program, made) : nvrtc->GetCUBIN(program, made);
     if (error != LS_NVRTC_SUCCESS) {
         free(made);
-        return ls_fail(LS_ERR_DEVICE, "NVRTC does not give the kernels of %s", name);
+        return ls_fail(LS_ERR_DEVICE, "NVRTC does not return the compiled kernels of %s", name);
     }
     *out = made;
     *size = bytes;
@@ -74,7 +74,7 @@ ls_status ls_cuda_compile(const ls_nvrtc *nvrtc, const char *source, const char 
     snprintf(file, sizeof(file), "%s.cu", name);
     int error = nvrtc->CreateProgram(&program, source, file, 0, NULL, NULL);
     if (error != LS_NVRTC_SUCCESS)
-        return ls_fail(LS_ERR_DEVICE, "no program for the kernels of %s: NVRTC's error %d", name, error);
+        return ls_fail(LS_ERR_DEVICE, "NVRTC cannot create a program for the kernels of %s: error %d", name, error);
     error = nvrtc->CompileProgram(program, (int)(sizeof(options) / sizeof(*options)), options);
     ls_status status = error == LS_NVRTC_SUCCESS ? take_made(nvrtc, program, text, name, made, bytes)
                                                  : compiler_failed(nvrtc, program, name, target + 19, error);

@@ -1,6 +1,5 @@
-/* CUDA devices. library.c loads the libraries and lists devices; nccl.c transfers joins between
- * devices; compile.c compiles kernels; device.c implements the driver functions that
- * src/backend/gpu needs; vendor.c uses cuBLAS and cuDNN if a context requests their kernels. */
+/* CUDA devices. library.c loads the libraries and lists devices; nccl.c transfers joins; compile.c
+ * compiles kernels; device.c implements backend/gpu/driver.h; vendor.c uses cuBLAS and cuDNN. */
 #ifndef LS_BACKEND_CUDA_CUDA_H
 #define LS_BACKEND_CUDA_CUDA_H
 
@@ -93,7 +92,6 @@ ls_status ls_nccl_transfer(const ls_transfer *list, int count, bool *can);
 /* Destroys the communicators of a device before it is closed. */
 void ls_nccl_leave(const ls_cuda_opened *device);
 
-/* One line: what was found, or why nothing was. */
 void ls_cuda_describe(ls_text *lines);
 
 /* Loads only NVRTC, for version `driver` (0: any). Returns false and sets `why` if it is
@@ -105,7 +103,6 @@ bool ls_cuda_load_compiler(int driver, ls_nvrtc *out, char path[256], char why[2
 ls_status ls_cuda_compile(const ls_nvrtc *nvrtc, const char *source, const char *name, int major, int minor,
                           const ls_gpu_tuning *tuning, void **cubin, size_t *bytes);
 
-/* "CUDA_ERROR_OUT_OF_MEMORY (2)" */
 const char *ls_cuda_error(const ls_cu *cu, int error, char text[96]);
 
 extern const ls_backend ls_cuda_backend, ls_cuda_vendor_backend;

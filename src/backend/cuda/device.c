@@ -1,7 +1,6 @@
-/* The driver functions that backend/gpu/driver.h needs, and the table of the backend. A device uses
- * its primary context, shared with other users of CUDA in the process, and its own stream. The
- * context is current in a thread only during a call, so programs that use CUDA themselves keep
- * theirs. */
+/* The functions of backend/gpu/driver.h. A device uses its primary context, shared with other users
+ * of CUDA in the process, and its own stream. The context is current in a thread only during a
+ * call, so programs that use CUDA themselves keep theirs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +40,6 @@ static ls_cu_memory at(void *memory, size_t offset)
 {
     return (ls_cu_memory)(uintptr_t)memory + offset;
 }
-
-/* ---- Memory, and the stream ---- */
 
 static void cu_close(void *device_)
 {
@@ -171,8 +168,6 @@ static ls_status cu_copy(void *device_, void *to, size_t to_offset, void *other_
     return LS_OK;
 }
 
-/* ---- Kernels ---- */
-
 static void cu_release(void *device_, void *program_)
 {
     device *d = device_;
@@ -260,7 +255,7 @@ static ls_status cu_launch(void *device_, void *kernel, const ls_gpu_grid *grid)
     void *arguments[LS_GPU_PLACES + 3];
     int count = 0;
     if (wide > INT32_MAX || depth > MOST_GRID)
-        return ls_fail(LS_ERR_UNSUPPORTED, "%s: %s: %lld by %lld items are more than a grid has", d->what->name,
+        return ls_fail(LS_ERR_UNSUPPORTED, "%s: %s: %lld by %lld work items exceed the largest grid", d->what->name,
                        grid->kernel, (long long)grid->items[0], (long long)grid->items[1]);
     for (int i = 0; i < grid->places; i++) {
         memory[i] = at(grid->memory[i], 0);
@@ -287,8 +282,6 @@ static ls_status cu_launch(void *device_, void *kernel, const ls_gpu_grid *grid)
 
 static const ls_gpu_driver driver = { DRIVER };
 static const ls_gpu_driver vendor_driver = { DRIVER, .ask = ls_vendor_ask, .call = ls_vendor_call };
-
-/* ---- The table ---- */
 
 static int cuda_probe(void *user)
 {

@@ -28,11 +28,9 @@ const char *ls_cuda_error(const ls_cu *cu, int error, char text[96])
     return text;
 }
 
-/* ---- Loading ---- */
-
 /* Loads one of these files from the first folder that has one: those of LOCKSTEP_CUDA_PATH, the
- * system's, the toolkit's default. Never unloads it, because drivers do not support that well. why:
- * the system's error for the first file if none is found. */
+ * system's, the toolkit's default. Drivers do not support unloading well. why: the system's error
+ * for the first file if none is found. */
 static void *load_library(const char *const *files, int count, char path[256], char why[256])
 {
     char folders[1024];
@@ -46,9 +44,9 @@ static void *load_library(const char *const *files, int count, char path[256], c
         for (int i = 0; i < count && !library; i++) {
             snprintf(path, 256, "%.200s%s%s", folder, folder[0] ? "/" : "", files[i]);
             library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-            const char *said = library ? NULL : dlerror();
+            const char *error = library ? NULL : dlerror();
             if (!library && !folder[0] && !why[0])
-                snprintf(why, 256, "%s", said ? said : path);
+                snprintf(why, 256, "%s", error ? error : path);
         }
     }
     return library;
@@ -105,8 +103,6 @@ static void load_nccl(void)
         found.nccl_version = 0;
 }
 
-/* ---- cuBLAS and cuDNN ---- */
-
 static ls_vendor_libraries vendor;
 static pthread_once_t vendor_once = PTHREAD_ONCE_INIT;
 
@@ -141,7 +137,7 @@ static void load_cublas(void)
         snprintf(vendor.problem, sizeof(vendor.problem), "%s has no %s: a newer cuBLAS is needed", vendor.cublas_path,
                  missing);
     else if (read_version(out->GetProperty, vendor.cublas_version) != LS_CUBLAS_STATUS_SUCCESS)
-        snprintf(vendor.problem, sizeof(vendor.problem), "%s does not tell its version", vendor.cublas_path);
+        snprintf(vendor.problem, sizeof(vendor.problem), "%s does not report its version", vendor.cublas_path);
 }
 
 static void load_cudnn(void)
@@ -161,7 +157,7 @@ static void load_cudnn(void)
         snprintf(vendor.problem, sizeof(vendor.problem), "%s has no %s: a newer cuDNN is needed", vendor.cudnn_path,
                  missing);
     else if (read_version(out->GetProperty, vendor.cudnn_version) != LS_CUDNN_STATUS_SUCCESS)
-        snprintf(vendor.problem, sizeof(vendor.problem), "%s does not tell its version", vendor.cudnn_path);
+        snprintf(vendor.problem, sizeof(vendor.problem), "%s does not report its version", vendor.cudnn_path);
 }
 
 static atomic_bool vendor_asked;
@@ -184,15 +180,14 @@ static void describe_vendor(ls_text *lines)
 {
     const int *b = vendor.cublas_version, *d = vendor.cudnn_version;
     if (!atomic_load(&vendor_asked))
-        ls_text_add(lines, "cuBLAS, cuDNN: not loaded; kernels are our own unless vendor's are asked for\n");
+        ls_text_add(
+            lines, "cuBLAS, cuDNN: not loaded; the library's own kernels are used unless the vendor's are requested\n");
     else if (vendor.problem[0])
         ls_text_add(lines, "cuBLAS, cuDNN: not used (%s)\n", vendor.problem);
     else
         ls_text_add(lines, "cuBLAS: %d.%d.%d (%s)\ncuDNN: %d.%d.%d (%s)\n", b[0], b[1], b[2], vendor.cublas_path, d[0],
                     d[1], d[2], vendor.cudnn_path);
 }
-
-/* ---- Devices ---- */
 
 static bool describe(ls_cuda_device *d, int number)
 {
@@ -214,8 +209,8 @@ static bool describe(ls_cuda_device *d, int number)
 
 static const char *not_visible(void)
 {
-    const char *said = getenv("CUDA_VISIBLE_DEVICES");
-    return said ? "; CUDA_VISIBLE_DEVICES is set" : "";
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return visible ? "; CUDA_VISIBLE_DEVICES is set" : "";
 }
 
 static void look(void)
@@ -248,7 +243,7 @@ static void look(void)
     if (found.count > 1)
         load_nccl();
     if (found.count == 0)
-        snprintf(found.problem, sizeof(found.problem), "%s: its device 0 does not answer", found.library);
+        snprintf(found.problem, sizeof(found.problem), "%s: device 0 does not respond", found.library);
 }
 
 bool ls_cuda_is_expected(void)

@@ -21,7 +21,6 @@ typedef struct clique {
     ls_nccl_comm comms[MOST];
 } clique;
 
-/* Devices of a list, by rank. */
 typedef struct group {
     int count;
     const ls_cuda_opened *devices[MOST];
@@ -37,8 +36,6 @@ static ls_status failed(const ls_cuda_opened *d, const char *what, int error)
 {
     return ls_fail(LS_ERR_DEVICE, "%s: NCCL: %s: error %d", d->what->name, what, error);
 }
-
-/* ---- Devices of a list ---- */
 
 static int rank_of(const group *g, const ls_cuda_opened *d)
 {
@@ -122,8 +119,6 @@ void ls_nccl_leave(const ls_cuda_opened *d)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- A group of calls ---- */
-
 static char *at(ls_memory_place place)
 {
     return (char *)place.memory + place.offset;
@@ -189,8 +184,6 @@ static int call_all(const group *g, const ls_transfer *list, int count)
     return error != LS_NCCL_SUCCESS ? error : ended;
 }
 
-/* ---- Waiting ---- */
-
 static int ask_stream(const ls_cuda_opened *d)
 {
     int error = d->cu->CtxPushCurrent(d->context);
@@ -201,7 +194,6 @@ static int ask_stream(const ls_cuda_opened *d)
     return error;
 }
 
-/* Until all streams are done or something has failed. */
 static ls_status wait_for(const group *g)
 {
     const ls_nccl *nccl = &ls_cuda_get()->nccl;

@@ -1,9 +1,9 @@
-/* Matrix products by cuBLAS and convolutions by cuDNN: optional kernels with different bits, which
- * are the same every time on one kind of GPU: cuBLAS without atomics and TF32, with a workspace of
- * fixed size; cuDNN's algorithms that add in a fixed order, without TF32.
+/* Matrix products by cuBLAS and convolutions by cuDNN. Their bits differ from ours but are the same
+ * every time on one kind of GPU: cuBLAS without atomics and TF32, with a workspace of fixed size;
+ * cuDNN's algorithms that add in a fixed order, without TF32.
  *
- * A device has one handle of each library. The descriptors of a convolution are created when a plan
- * first asks for it, and kept until the device is closed. */
+ * Descriptors of a convolution are created when a plan first asks for it, and kept until the device
+ * is closed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,8 +57,6 @@ static ls_status cudnn_failed(const ls_cuda_opened *d, const char *what, int err
             return failed(d, doing, error_);                                                                           \
     } while (0)
 
-/* ---- Opening ---- */
-
 static int open_cublas(const ls_cuda_opened *d, ls_vendor *v)
 {
     const ls_cublas *b = &v->libraries->cublas;
@@ -91,8 +89,8 @@ ls_status ls_vendor_open(ls_cuda_opened *d)
     const ls_vendor_libraries *found = ls_vendor_get();
     if (found->problem[0])
         return ls_fail(LS_ERR_UNSUPPORTED,
-                       "%s: kernels of the vendor are wanted, and %s; LOCKSTEP_CUDA_PATH may name folders; without "
-                       "them kernels are our own",
+                       "%s: the vendor's kernels are requested, but %s; name the folders in LOCKSTEP_CUDA_PATH, "
+                       "or use the library's own kernels",
                        d->what->name, found->problem);
     d->vendor = calloc(1, sizeof(*d->vendor));
     if (!d->vendor)
@@ -154,8 +152,6 @@ void ls_vendor_describe(const ls_cuda_device *device, size_t limit, ls_text *tex
     if (ls_gpu_workspace_limit(limit) < ls_gpu_workspace_limit(0))
         ls_text_add(text, ", workspaces of up to %zu KiB", ls_gpu_workspace_limit(limit) >> 10);
 }
-
-/* ---- Convolutions that cuDNN knows ---- */
 
 static size_t bucket_of(const ls_gpu_call *call)
 {
@@ -296,8 +292,6 @@ ls_status ls_vendor_ask(void *device, ls_gpu_call *call, bool *can)
     return LS_OK;
 }
 
-/* ---- Calls ---- */
-
 static void *at_place(ls_memory_place place)
 {
     return (char *)place.memory + place.offset;
@@ -335,7 +329,6 @@ static int multiply(const ls_vendor *v, const ls_gpu_matrices *m, const float *a
                                       a_row, &beta, out, (int)m->n);
 }
 
-/* One matrix for each index of the last leading axis. */
 static int multiply_each(const ls_vendor *v, const ls_gpu_matrices *m, const float *a, const float *b, float *out)
 {
     static const float one = 1, zero = 0;
@@ -388,7 +381,7 @@ ls_status ls_vendor_call(void *device, const ls_gpu_call *call, const ls_memory_
     }
     const convolution *c = find(d->vendor, call);
     if (!c || !c->can)
-        return ls_fail(LS_ERR_INTERNAL, "%s: a convolution that cuDNN was not asked for", d->what->name);
+        return ls_fail(LS_ERR_INTERNAL, "%s: cuDNN was not asked about this convolution", d->what->name);
     VENDOR_TRY(d, cudnn_failed, "a convolution", convolve(d->vendor, c, at));
     return LS_OK;
 }

@@ -1,7 +1,6 @@
 /* Chains: consecutive elementwise steps become one kernel, and values that only they read are never
  * stored. Its source is generated from the functions of chain.cl, so each number is computed as by
- * its own kernel. A step's output may reuse the memory of an earlier value; a chain that would
- * overwrite a value it still reads is not built. */
+ * its own kernel. A chain that would overwrite a value it still reads is not built. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@ static const char *const names[] = {
 #undef NAME
 };
 
-/* Function of chain.cl; -1: none. */
 static int function_of(const ls_tensor *node)
 {
     const char *op = ls_tensor_op(node);
@@ -82,7 +80,6 @@ static int value_of(const ls_program *program, const ls_gpu_chain_steps *c, int 
     return -1;
 }
 
-/* Returns false if the step does not belong to the chain. */
 static bool add_step(const ls_program *program, ls_gpu_chain_steps *c)
 {
     int number = c->first + c->count, inputs = c->inputs;
@@ -201,14 +198,12 @@ int ls_gpu_find_chain(const ls_program *program, int first, ls_gpu_chain_steps *
     return 1;
 }
 
-/* ---- Tails ---- */
-
 static size_t bytes_of(const ls_program *program, const ls_program_slot *slot)
 {
     return slot->unit * (size_t)(slot->per_sample ? program->samples : 1);
 }
 
-static bool lie_apart(const ls_program *program, const ls_program_slot *a, const ls_program_slot *b)
+static bool are_disjoint(const ls_program *program, const ls_program_slot *a, const ls_program_slot *b)
 {
     return a->room != b->room || a->offset + bytes_of(program, a) <= b->offset ||
            b->offset + bytes_of(program, b) <= a->offset;
@@ -224,10 +219,10 @@ static bool is_whole(const ls_program *program, const ls_gpu_chain_steps *c)
             return false;
     for (int i = 0; i < first->node->input_count; i++) {
         bool in_place = first->node->op == LS_OP_batch_norm && i == 0 && first->in[0].offset == last->out.offset;
-        if (!lie_apart(program, &first->in[i], &last->out) && !in_place)
+        if (!are_disjoint(program, &first->in[i], &last->out) && !in_place)
             return false;
     }
-    return !c->biased || lie_apart(program, &first[1].in[c->bias], &last->out);
+    return !c->biased || are_disjoint(program, &first[1].in[c->bias], &last->out);
 }
 
 /* Input of `add` that is a bias: one number for each element of the last axis of the other input,
@@ -284,8 +279,6 @@ int ls_gpu_find_tail(const ls_program *program, int first, bool library, ls_gpu_
     return c->count > 1 && is_whole(program, c) ? c->count : 1;
 }
 
-/* ---- Source ---- */
-
 char *ls_gpu_chain_source(const ls_gpu_chain_steps *chain)
 {
     ls_text body = { 0 };
@@ -295,8 +288,6 @@ char *ls_gpu_chain_source(const ls_gpu_chain_steps *chain)
     ls_text_free(&body);
     return text;
 }
-
-/* ---- Launches ---- */
 
 static void set_attributes(ls_gpu_chain *p, int k, const ls_tensor *node)
 {

@@ -24,13 +24,13 @@ typedef struct ls_gpu_chain_steps {
  * none. */
 int ls_gpu_find_chain(const ls_program *program, int first, ls_gpu_chain_steps *chain);
 
-/* Source of the chain's module. The caller frees it. NULL: no memory. */
+/* The caller frees it. NULL: no memory. */
 char *ls_gpu_chain_source(const ls_gpu_chain_steps *chain);
 
-/* Finds steps that the kernel of the first step can also do, so that intermediate values are not
- * stored: bias and ReLU after a convolution or product, ReLU after a batch norm, its gradient after
- * that of a max pool. Returns the number of steps; 1: none. library: a vendor's library does
- * convolutions and products, without such additions. */
+/* Finds steps that the kernel of the first step can also do: bias and ReLU after a convolution or
+ * product, ReLU after a batch norm, its gradient after that of a max pool. Returns the number of
+ * steps; 1: none. library: a vendor's library does convolutions and products, without such
+ * additions. */
 int ls_gpu_find_tail(const ls_program *program, int first, bool library, ls_gpu_chain_steps *chain);
 
 ls_status ls_gpu_lower_tail(ls_gpu_lowering *l, const ls_program *program, const ls_gpu_chain_steps *chain,

@@ -1,7 +1,7 @@
 /* Data errors that programs found, and checks for finite values (device.h). */
 #include "backend/gpu/device.h"
 
-ls_status ls_gpu_tell_faults(device *d)
+ls_status ls_gpu_report_faults(device *d)
 {
     static const ls_gpu_fault none[MOST_LANES];
     size_t bytes = (size_t)d->pending_lanes * sizeof(*none);
@@ -19,27 +19,24 @@ ls_status ls_gpu_tell_faults(device *d)
     return ls_gpu_fault_status(fault, &d->pending[fault->step / STEPS_MOST]->steps[fault->step % STEPS_MOST]);
 }
 
-void ls_gpu_ask_later(device *d, const ls_program *program, int lanes)
+void ls_gpu_check_later(device *d, const ls_program *program, int lanes)
 {
     d->pending_lanes = d->pending_count == 0 || lanes > d->pending_lanes ? lanes : d->pending_lanes;
     d->pending[d->pending_count++] = program;
 }
 
-void ls_gpu_ask_no_more(device *d, const ls_program *program)
+void ls_gpu_forget_checks(device *d, const ls_program *program)
 {
     for (int i = 0; i < d->pending_count; i++)
         if (d->pending[i] == program)
-            (void)ls_gpu_tell_faults(d);
+            (void)ls_gpu_report_faults(d);
 }
-
-/* ---- Finite values ---- */
 
 static bool is_real(const ls_finite_call *call)
 {
     return (call->dtype == LS_F32 || call->dtype == LS_F64) && call->count > 0;
 }
 
-/* Work items that check a value, with one flag each. */
 static size_t flags_of(const ls_finite_call *call)
 {
     int64_t wanted = (call->count + 63) / 64;
@@ -86,7 +83,7 @@ ls_status ls_gpu_are_finite(void *device_, const ls_finite_call *list, int count
     size_t flags = 0;
     int first = 0;
     LS_TRY(ls_gpu_send_waiting(d));
-    LS_TRY(ls_gpu_tell_faults(d));
+    LS_TRY(ls_gpu_report_faults(d));
     for (int i = 0; i < count; i++) {
         if (flags + flags_of(&list[i]) > FLAGS) {
             LS_TRY(check_some(d, list + first, i - first, flags, out + first));

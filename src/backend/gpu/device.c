@@ -4,8 +4,6 @@
 
 #include "backend/gpu/device.h"
 
-/* ---- Opening ---- */
-
 void ls_gpu_close(void *device_)
 {
     device *d = device_;
@@ -55,8 +53,6 @@ ls_status ls_gpu_open(const ls_gpu_opening *opening, void **out)
     return LS_OK;
 }
 
-/* ---- Memory ---- */
-
 ls_status ls_gpu_alloc(void *device_, size_t bytes, void **memory)
 {
     device *d = device_;
@@ -83,7 +79,7 @@ ls_status ls_gpu_download(void *device_, void *memory, size_t offset, void *to, 
 {
     device *d = device_;
     LS_TRY(ls_gpu_send_waiting(d));
-    LS_TRY(ls_gpu_tell_faults(d));
+    LS_TRY(ls_gpu_report_faults(d));
     return d->driver->read(d->own_device, memory, offset, to, bytes);
 }
 
@@ -138,5 +134,5 @@ ls_status ls_gpu_sync(void *device_)
     device *d = device_;
     LS_TRY(ls_gpu_send_waiting(d));
     LS_TRY(d->driver->finish(d->own_device));
-    return ls_gpu_tell_faults(d);
+    return ls_gpu_report_faults(d);
 }

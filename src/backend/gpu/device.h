@@ -64,7 +64,7 @@ typedef struct pieces {
 typedef enum together_kind { ALONE, JOINS, UPDATES } together_kind;
 typedef struct together {
     together_kind kind;     /* of the last pending launch */
-    const void *updates_of; /* plan */
+    const void *updates_of; /* their plan */
     int count;
     pieces read, written;
 } together;
@@ -81,7 +81,7 @@ typedef struct device {
     ls_gpu_kernels *kernels;
     ls_gpu_record *record; /* launches to submit */
     bool waits;            /* `record` has launches that are not queued yet */
-    together last;         /* of them */
+    together last;         /* the last pending launch */
     void *own;             /* faults, zeros and flags of `finite` */
     void *table;           /* tables of launches, as large as the largest so far */
     size_t table_bytes;
@@ -150,13 +150,13 @@ ls_status ls_gpu_begin_together(device *d, next_together next);
 
 /* ---- checks.c ---- */
 
-/* ask_later registers a program whose lanes may find data errors; ask_no_more precedes its
+/* check_later registers a program whose lanes may find data errors; forget_checks precedes its
  * destruction. */
-void ls_gpu_ask_later(device *d, const ls_program *program, int lanes);
-void ls_gpu_ask_no_more(device *d, const ls_program *program);
+void ls_gpu_check_later(device *d, const ls_program *program, int lanes);
+void ls_gpu_forget_checks(device *d, const ls_program *program);
 
 /* Fails with the first lane's error if programs have found errors in their data since the last
  * check. */
-ls_status ls_gpu_tell_faults(device *d);
+ls_status ls_gpu_report_faults(device *d);
 
 #endif

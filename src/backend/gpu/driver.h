@@ -1,7 +1,6 @@
 /* A device that runs the kernels of src/backend/gpu. A driver (OpenCL, CUDA) is a small table of
- * functions: memory, one in-order queue, kernels. The rest is shared: device.h and its files
- * implement lockstep/backend.h on top of a driver; kernels.c compiles modules on first use and
- * caches them on disk. */
+ * functions: memory, one in-order queue, kernels. device.h and its files implement
+ * lockstep/backend.h on top of it. */
 #ifndef LS_BACKEND_GPU_DRIVER_H
 #define LS_BACKEND_GPU_DRIVER_H
 
@@ -129,7 +128,6 @@ typedef struct ls_gpu_recorded {
 ls_gpu_record *ls_gpu_record_create(void); /* NULL: no memory */
 void ls_gpu_record_destroy(ls_gpu_record *record);
 
-/* Begins an empty list for at most `lanes` lanes. */
 void ls_gpu_record_begin(ls_gpu_record *record, int lanes);
 /* record_more continues the list with a new part; record_drop removes that part; record_step begins
  * a step of all lanes, record_lane the next lane of the step. */
@@ -155,7 +153,6 @@ ls_status ls_gpu_record_save(const ls_gpu_record *record, ls_gpu_saved *to);
 ls_status ls_gpu_record_again(ls_gpu_record *record, const ls_gpu_saved *from);
 void ls_gpu_saved_free(ls_gpu_saved *saved);
 
-/* In order, and their common table. */
 const ls_gpu_recorded *ls_gpu_record_list(const ls_gpu_record *record, int *count);
 const void *ls_gpu_record_table(const ls_gpu_record *record, size_t *bytes);
 
@@ -169,8 +166,7 @@ typedef struct ls_gpu_kernels ls_gpu_kernels;
 ls_gpu_kernels *ls_gpu_kernels_create(const ls_gpu_opening *opening); /* NULL: no memory */
 void ls_gpu_kernels_destroy(ls_gpu_kernels *kernels);
 
-/* Finds a kernel and compiles it if necessary. *first: it is requested for the first time under any
- * name. */
+/* Compiles the kernel if necessary. *first: it is requested for the first time under any name. */
 ls_status ls_gpu_kernel(ls_gpu_kernels *kernels, ls_gpu_module module, const char *name, ls_gpu_kernel_of *out,
                         bool *first);
 

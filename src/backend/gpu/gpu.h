@@ -1,8 +1,8 @@
-/* What all devices with the kernels of src/backend/gpu share: the kernels' source, and the lowering
- * of a program's steps to launches, which a backend executes in order.
+/* The source of the kernels of src/backend/gpu, and the lowering of a program's steps to launches,
+ * which a backend executes in order.
  *
  * Results have the bits of docs/bits.md for all tile shapes and work group sizes: sums are split
- * only at the blocks of that page; a second kernel adds the partial sums in order. */
+ * only at its blocks; a second kernel adds the partial sums in order. */
 #ifndef LS_BACKEND_GPU_GPU_H
 #define LS_BACKEND_GPU_GPU_H
 
@@ -45,7 +45,7 @@ typedef struct ls_gpu_found {
 } ls_gpu_found;
 ls_gpu_found ls_gpu_find_kernel(const char *name, ls_gpu_module module);
 
-/* The whole source of a module, prelude first. The caller frees it. NULL: no memory. */
+/* Source of a module, prelude first. The caller frees it. NULL: no memory. */
 char *ls_gpu_source(ls_gpu_module module);
 
 /* With texts before and after it. */
@@ -82,8 +82,7 @@ typedef struct ls_gpu_matrices {
     ls_gpu_walk leading;
 } ls_gpu_matrices;
 
-/* Zeroed before it is filled in, because calls are compared bytewise. The workspace is the last
- * place. */
+/* Must be zeroed first, because calls are compared bytewise. The workspace is the last place. */
 typedef struct ls_gpu_call {
     i64 kind; /* ls_gpu_call_kind */
     size_t workspace;
@@ -98,7 +97,7 @@ typedef struct ls_gpu_call {
  * the algorithms and so the bits. */
 size_t ls_gpu_workspace_limit(size_t limit);
 
-/* *can: the library accepts a call within call->workspace, which becomes what it needs. */
+/* Sets *can if the library accepts a call within call->workspace, which becomes what it needs. */
 typedef ls_status ls_gpu_asker(void *user, ls_gpu_call *call, bool *can);
 
 /* ---- Launches ---- */
@@ -110,7 +109,7 @@ typedef struct ls_gpu_launch {
     int places;
     const void *numbers; /* a struct of calls.h */
     size_t size;
-    int64_t items[2]; /* of the grid */
+    int64_t items[2]; /* along the grid's axes */
     bool heavy;       /* much work per item */
     bool is_call;     /* `numbers` is an ls_gpu_call */
 } ls_gpu_launch;
@@ -119,7 +118,7 @@ typedef ls_status ls_gpu_launcher(void *user, const ls_gpu_launch *launch);
 
 enum { LS_GPU_MADE_SWAPPED = 1, LS_GPU_MADE_KERNEL = 2 };
 
-/* For running steps, or only for finding out what they need. */
+/* Settings for running steps, or only for finding out what they need. */
 typedef struct ls_gpu_lowering {
     const ls_gpu_tuning *tuning;
     ls_gpu_launcher *launch;
@@ -139,9 +138,9 @@ typedef struct ls_gpu_lowering {
     /* Results for all lanes that earlier lanes computed in this step (LS_GPU_MADE_...). NULL:
      * none. */
     unsigned *made;
-    int step;    /* being lowered */
+    int step;    /* step being lowered */
     bool checks; /* out: the data may be invalid; check `fault` */
-    bool random; /* out: depends on the number of the run */
+    bool random; /* out: results depend on the run's number */
 } ls_gpu_lowering;
 
 /* rounded: the device rounds float division and square root correctly. */

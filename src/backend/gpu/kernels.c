@@ -95,15 +95,13 @@ void ls_gpu_kernels_destroy(ls_gpu_kernels *k)
     free(k);
 }
 
-/* ---- On disk ---- */
-
 /* LOCKSTEP_CACHE, or `lockstep` in the user's cache. "": no cache. */
 static void folder(char out[PATH_MAX])
 {
-    const char *said = getenv("LOCKSTEP_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *chosen = getenv("LOCKSTEP_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     out[0] = '\0';
-    if (said)
-        snprintf(out, PATH_MAX, "%s", said);
+    if (chosen)
+        snprintf(out, PATH_MAX, "%s", chosen);
     else if (cache && cache[0] == '/')
         snprintf(out, PATH_MAX, "%s/lockstep", cache);
     else if (home && home[0] == '/')
@@ -168,8 +166,6 @@ void ls_gpu_kernels_keep(ls_gpu_kernels *k)
     for (size_t i = 0; i < k->count; i++)
         keep(k, k->chains[i].module);
 }
-
-/* ---- Compiling ---- */
 
 static ls_status need_module(ls_gpu_kernels *k, module *m, const char *name)
 {

@@ -1,7 +1,6 @@
 /* Merges the launches of several lanes, whose steps are lowered one after another. A launch of the
  * same kernel on the same memory is merged with that of earlier lanes if it comes after the launch
- * that this lane joined last, which keeps each lane's launches in order. Lanes of two sizes
- * sometimes have different launches. */
+ * that this lane joined last, which keeps each lane's launches in order. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

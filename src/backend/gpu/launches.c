@@ -35,7 +35,8 @@ ls_status ls_gpu_need_table(device *d, size_t bytes)
     if (bytes <= d->table_bytes)
         return LS_OK;
     bytes = bytes > 2 * d->table_bytes ? bytes : 2 * d->table_bytes;
-    LS_TRY(ls_fail_within(d->driver->alloc(d->own_device, bytes, &larger), "%zu bytes for launches", bytes));
+    LS_TRY(
+        ls_fail_within(d->driver->alloc(d->own_device, bytes, &larger), "no memory for %zu bytes of launches", bytes));
     d->driver->finish(d->own_device); /* queued work may still read the old table */
     if (d->table)
         d->driver->free(d->own_device, d->table);

@@ -67,8 +67,6 @@ ls_status ls_gpu_launch_on(ls_gpu_lowering *l, ls_gpu_module module, const char 
     return l->launch(l->user, &launch);
 }
 
-/* ---- Walks ---- */
-
 void ls_gpu_broadcast_strides(const ls_shape *shape, const ls_shape *over, int64_t strides[LS_MAX_RANK])
 {
     ls_ref_broadcast_strides(shape, over, strides);
@@ -172,8 +170,6 @@ ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s)
     }
     return LS_OK;
 }
-
-/* ---- Elementwise ---- */
 
 static const char *typed(char name[48], const char *op, ls_dtype dtype, const char *how)
 {
@@ -287,8 +283,6 @@ static ls_status select_from(lowering *x)
     return LAUNCH(x, LS_GPU_ELEMENTWISE, name, &p, p.n, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), ls_gpu_in(x, 2), x->out);
 }
 
-/* ---- Moves ---- */
-
 ls_status ls_gpu_fill(lowering *x, ls_memory_place at, ls_dtype dtype, int64_t count, double value)
 {
     char name[48];
@@ -314,7 +308,7 @@ ls_status ls_gpu_copy(lowering *x, size_t width, const ls_shape *shape, ls_memor
     return LAUNCH(x, LS_GPU_MOVES, name, &p, p.n, 1, to, from);
 }
 
-/* Element (i, j, ...) of the output is element start + i strides[0] + ... of the input. */
+/* Element (i, j, ...) of the output is the input's at start + i strides[0] + ... */
 static ls_status copy_view(lowering *x, int64_t start, const int64_t *strides)
 {
     int64_t dense[LS_MAX_RANK] = { 0 };
@@ -323,7 +317,7 @@ static ls_status copy_view(lowering *x, int64_t start, const int64_t *strides)
                        strides);
 }
 
-/* Element (i, j, ...) of input k goes to element start + i strides[0] + ... of the output. */
+/* Element (i, j, ...) of input k goes to start + i strides[0] + ... */
 static ls_status copy_into(lowering *x, int k, int64_t start, const int64_t *strides)
 {
     int64_t dense[LS_MAX_RANK] = { 0 };
@@ -631,8 +625,6 @@ ls_status ls_gpu_finite(ls_gpu_lowering *l, ls_dtype dtype, ls_memory_place from
     return ls_gpu_launch_on(l, LS_GPU_SUMS, dtype == LS_F64 ? "finite_f64" : "finite_f32", &p, sizeof(p), p.count, 1,
                             false, 2, place);
 }
-
-/* ---- Faults ---- */
 
 ls_status ls_gpu_fault_status(const ls_gpu_fault *fault, const ls_program_step *step)
 {

@@ -26,9 +26,7 @@ static ls_status call(lowering *x, const char *name, ls_gpu_call *c, size_t kept
     return x->l->launch(x->l->user, &launch);
 }
 
-/* ---- Convolution ---- */
-
-/* Libraries pad both sides equally: does `pad` on both give the same number of windows? */
+/* Whether padding both sides by `pad`, as libraries do, gives the same number of windows. */
 static bool fits(int64_t size, int64_t window, int64_t dilation, int64_t stride, int64_t pad, int64_t out)
 {
     int64_t room = size + 2 * pad - ((window - 1) * dilation + 1);
@@ -147,8 +145,6 @@ ls_status ls_gpu_library_conv(lowering *x, ls_gpu_call_kind kind, const ls_gpu_w
     LS_TRY(call_conv(x, &c, v, around));
     return makes_images ? copy_images(x, v, p, images, around, true) : LS_OK;
 }
-
-/* ---- Matrix product ---- */
 
 /* Into one matrix with more rows or, for a sum, a larger k. */
 static void fold(ls_gpu_matrices *m)

@@ -46,8 +46,6 @@ static const char *with_columns(const lowering *x, const char *name, int64_t col
     return out;
 }
 
-/* ---- Convolution ---- */
-
 static bool is_padded(const lowering *x)
 {
     const int64_t *pad = x->node->attr.window.pad;
@@ -189,9 +187,6 @@ ls_status ls_gpu_conv2d_grad_kernel(lowering *x)
     return ls_gpu_sum_blocks(x, &s);
 }
 
-/* ---- Matrix product ---- */
-
-/* Array 0 of the walk is a, 1 is b. */
 static ls_shape walk_leading(const ls_shape in[2], ls_gpu_walk *walk)
 {
     ls_shape lead[2] = { in[0], in[1] };
@@ -301,9 +296,6 @@ ls_status ls_gpu_matmul(lowering *x)
                         ls_gpu_in(x, 0), b, x->out, x->biased ? x->bias : x->out);
 }
 
-/* ---- Pools ---- */
-
-/* Work items that handle several columns of a row and a vector of channels each. */
 static int64_t runs(const lowering *x, const ls_gpu_window *v, int64_t height, int64_t width)
 {
     int64_t vector = x->l->tuning->vector;

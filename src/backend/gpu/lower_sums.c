@@ -7,8 +7,6 @@
 /* gather's gradient: up to here each position compares with all others */
 #define FEW_POSITIONS 1024
 
-/* ---- Reductions over axes ---- */
-
 /* Walks over the kept and the reduced axes. */
 static void split_axes(const lowering *x, const ls_shape *shape, ls_gpu_walk *kept, ls_gpu_walk *gone)
 {
@@ -103,8 +101,6 @@ ls_status ls_gpu_reduce_extreme(lowering *x)
                   ls_gpu_in(x, 0), x->out);
 }
 
-/* ---- Batch norm ---- */
-
 static ls_gpu_norm norm_of(const lowering *x, int input)
 {
     ls_shape shape = ls_gpu_in_shape(x, input);
@@ -185,8 +181,6 @@ ls_status ls_gpu_norm_grad_input(lowering *x)
                   statistics, ls_gpu_in(x, 3), x->out);
 }
 
-/* ---- Softmax and indexing ---- */
-
 /* `shape` as [outer, n, inner] around an axis. */
 static ls_gpu_rows rows_of(const ls_shape *shape, int axis)
 {
@@ -209,7 +203,6 @@ ls_status ls_gpu_argmax(lowering *x)
     return LAUNCH(x, LS_GPU_SUMS, "argmax_f32", &p, p.outer * p.inner, 1, ls_gpu_in(x, 0), x->out);
 }
 
-/* An index outside 0..size-1 is a fault. */
 static ls_status check_indices(lowering *x, int input, int64_t size, int kind)
 {
     ls_shape shape = ls_gpu_in_shape(x, input);
@@ -310,8 +303,6 @@ ls_status ls_gpu_one_hot(lowering *x)
     return LAUNCH(x, LS_GPU_MOVES, "one_hot_f32", &p, p.n * p.size, 1, ls_gpu_in(x, 0), x->out);
 }
 
-/* ---- Random numbers ---- */
-
 static ls_gpu_random random_of(const lowering *x, ls_random_purpose purpose)
 {
     const ls_attrs *attr = &x->node->attr;
@@ -345,8 +336,6 @@ ls_status ls_gpu_uniform(lowering *x)
     ls_gpu_random p = random_of(x, LS_RANDOM_OP);
     return LAUNCH(x, LS_GPU_RANDOM, "random_uniform", &p, (p.each + 3) / 4, p.samples, x->out);
 }
-
-/* ---- Updates ---- */
 
 static const char *rule_kernel(ls_apply_rule rule)
 {

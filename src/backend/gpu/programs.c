@@ -35,15 +35,12 @@ typedef struct plan {
     bool updates; /* only updates */
 } plan;
 
-/* ---- Compiling ---- */
-
 /* Launches the kernel with nothing to do, because drivers finish compiling at the first launch. */
 static ls_status warm_launch(void *user, const ls_gpu_launch *launch)
 {
     device *d = user;
     ls_gpu_kernel_of kernel;
     bool first;
-    /* Shown after a second. */
     ls_work_report("compiling kernels for", d->name, 0, 0);
     LS_TRY(ls_gpu_record_add(d->record, (ls_gpu_kernel_of){ .which = -1 }, launch, 0));
     if (launch->is_call)
@@ -216,7 +213,6 @@ static bool is_update(const ls_program_step *s)
     return whole;
 }
 
-/* Only updates of whole values. */
 static bool has_updates(const ls_program *program)
 {
     bool all = program->step_count > 0;
@@ -229,7 +225,7 @@ ls_status ls_gpu_plan_create(void *device_, const ls_program *program, void **ou
 {
     device *d = device_;
     if (program->step_count >= STEPS_MOST || program->lanes > MOST_LANES)
-        return ls_fail(LS_ERR_UNSUPPORTED, "a program of %d steps for %d lanes", program->step_count, program->lanes);
+        return ls_fail(LS_ERR_UNSUPPORTED, "a program has %d steps for %d lanes", program->step_count, program->lanes);
     plan *p = calloc(1, sizeof(*p));
     if (!p)
         return ls_fail(LS_ERR_MEMORY, "no memory for a program of %d steps", program->step_count);
@@ -257,7 +253,7 @@ void ls_gpu_plan_destroy(void *device_, void *plan_)
     plan *p = plan_;
     (void)ls_gpu_send_waiting(d);
     d->driver->finish(d->own_device);
-    ls_gpu_ask_no_more(d, &p->program);
+    ls_gpu_forget_checks(d, &p->program);
     ls_gpu_saved_free(&p->last.launches);
     free(p->last.runs);
     free(p->chains);
@@ -297,7 +293,6 @@ static ls_status save_last(device *d, plan *p, const ls_program_run *runs, int c
     return LS_OK;
 }
 
-/* *needs: bytes of scratch per lane. */
 static ls_status lower_lanes(device *d, plan *p, const ls_program_run *runs, int count, bool *checks, size_t *needs,
                              size_t *shared)
 {
@@ -376,10 +371,10 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
     size_t needs = 0, shared = 0;
     bool checks = false;
     if (count > p->program.lanes)
-        return ls_fail(LS_ERR_INVALID, "%d lanes of a program for %d", count, p->program.lanes);
+        return ls_fail(LS_ERR_INVALID, "%d lanes of a program that was made for %d", count, p->program.lanes);
     if (d->pending_count == PENDING) {
         LS_TRY(ls_gpu_send_waiting(d));
-        LS_TRY(ls_gpu_tell_faults(d));
+        LS_TRY(ls_gpu_report_faults(d));
     }
     LS_TRY(ls_gpu_end_launches(d, record_lanes(d, p, runs, count, &checks, &needs, &shared)));
     if (needs > p->scratch || shared > p->shared || scratch_bytes(p) + p->shared > d->scratch_bytes) {
@@ -387,12 +382,12 @@ ls_status ls_gpu_plan_run_lanes(void *device_, void *plan_, const ls_program_run
         d->last.kind = ALONE;
         p->last.count = 0;
         return ls_fail(LS_ERR_INTERNAL,
-                       "%s: kernels need %zu bytes of scratch memory a lane and %zu of all: %zu, %zu were "
-                       "planned, %zu are there",
+                       "%s: kernels need %zu bytes of scratch memory per lane and %zu for all lanes: %zu and %zu were "
+                       "planned, %zu are available",
                        d->name, needs, shared, p->scratch, p->shared, d->scratch_bytes);
     }
     if (checks)
-        ls_gpu_ask_later(d, &p->program, count);
+        ls_gpu_check_later(d, &p->program, count);
     if (count == 1)
         return LS_OK;
     LS_TRY(ls_gpu_send_launches(d));

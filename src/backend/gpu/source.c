@@ -37,10 +37,9 @@ static const struct module {
     [LS_GPU_DEEPER] = { "deeper", { COMMON_PARTS } },
 };
 
-/* A driver compiles a whole module and first reads its own built-in functions: one module of few
+/* Drivers compile whole modules and first read their own built-in functions: one module of few
  * kernels takes a fraction of the time of eight with 400. LS_GPU_COMMON has the kernels of a small
- * network, LS_GPU_DEEPER what others most often need in addition (batch norm, separate ReLU, widths
- * that are not a multiple of two vectors). */
+ * network, LS_GPU_DEEPER what others most often need in addition. */
 /* clang-format off */
 #define COMMON_KERNELS(X)                                                                                              \
     X(small) X(conv2d_wide) X(conv2d_grad_kernel_wide)                                                                 \

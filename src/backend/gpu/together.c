@@ -54,8 +54,6 @@ ls_status ls_gpu_begin_together(device *d, next_together next)
     return LS_OK;
 }
 
-/* ---- Joins ---- */
-
 ls_status ls_gpu_join_lanes_on(void *device_, const ls_join_lanes_call *call)
 {
     device *d = device_;

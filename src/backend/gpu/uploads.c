@@ -42,13 +42,11 @@ ls_status ls_gpu_next_stage(device *d, size_t bytes, stage **out)
         s->bytes = host_alloc(d, bytes);
         s->room = s->bytes ? bytes : 0;
         if (!s->bytes)
-            return ls_fail(LS_ERR_MEMORY, "no host memory for %zu bytes on their way to %s", bytes, d->name);
+            return ls_fail(LS_ERR_MEMORY, "no host memory to upload %zu bytes to %s", bytes, d->name);
     }
     *out = s;
     return LS_OK;
 }
-
-/* ---- Small pieces ---- */
 
 /* Keeps the list of pieces, which the caller still reads. */
 void ls_gpu_empty_inbox(inbox *in)

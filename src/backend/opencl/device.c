@@ -1,4 +1,4 @@
-/* The driver functions that backend/gpu/driver.h needs, and the table of the backend. */
+/* The functions of backend/gpu/driver.h, and the table of the backend. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,6 @@ static ls_status failed(const device *d, const char *what, int32_t error)
         if (cl_error_ != LS_CL_SUCCESS)                                                                                \
             return failed(d, what, cl_error_);                                                                         \
     } while (0)
-
-/* ---- Memory, and the queue ---- */
 
 static void cl_close(void *device_)
 {
@@ -110,20 +108,18 @@ static ls_status cl_finish(void *device_)
     return LS_OK;
 }
 
-/* ---- Kernels ---- */
-
 /* Fails with the compiler's first message. */
 static ls_status compiler_failed(const device *d, ls_cl_program program, const char *name, int32_t error)
 {
-    char said[400] = "", why[64], *log = NULL;
+    char message[400] = "", why[64], *log = NULL;
     size_t bytes = 0;
     if (d->cl->GetProgramBuildInfo(program, d->what->id, LS_CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == LS_CL_SUCCESS &&
         bytes > 0 && bytes < MOST_LOG && (log = calloc(1, bytes + 1)) &&
         d->cl->GetProgramBuildInfo(program, d->what->id, LS_CL_PROGRAM_BUILD_LOG, bytes, log, NULL) == LS_CL_SUCCESS)
-        snprintf(said, sizeof(said), ": %.390s", log);
+        snprintf(message, sizeof(message), ": %.390s", log);
     free(log);
     return ls_fail(LS_ERR_DEVICE, "%s: the kernels of %s do not compile: %s%s", d->what->name, name,
-                   ls_opencl_error(error, why), said);
+                   ls_opencl_error(error, why), message);
 }
 
 static ls_status cl_compile(void *device_, const char *source, const char *name, void **out)
@@ -133,7 +129,8 @@ static ls_status cl_compile(void *device_, const char *source, const char *name,
     char why[64];
     ls_cl_program program = d->cl->CreateProgramWithSource(d->what->context, 1, &source, NULL, &error);
     if (!program)
-        return ls_fail(LS_ERR_DEVICE, "%s: no program for %s: %s", d->what->name, name, ls_opencl_error(error, why));
+        return ls_fail(LS_ERR_DEVICE, "%s: cannot create a program for %s: %s", d->what->name, name,
+                       ls_opencl_error(error, why));
     error = d->cl->BuildProgram(program, 1, &d->what->id, d->options, NULL, NULL);
     if (error != LS_CL_SUCCESS) {
         ls_status status = compiler_failed(d, program, name, error);
@@ -238,8 +235,6 @@ static const ls_gpu_driver driver = {
     .release_kernel = cl_release_kernel,
     .launch = cl_launch,
 };
-
-/* ---- The table ---- */
 
 static int opencl_probe(void *user)
 {

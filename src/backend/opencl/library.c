@@ -90,9 +90,9 @@ static void describe(ls_opencl_device *d, const char *platform)
  * is not used. */
 static uint32_t wanted_parts(void)
 {
-    const char *said = getenv("LOCKSTEP_OPENCL_PARTS");
+    const char *value = getenv("LOCKSTEP_OPENCL_PARTS");
     int64_t parts = 1;
-    if (said && said[0] && (!ls_parse_i64(said, &parts) || parts < 0 || parts > MOST_PARTS))
+    if (value && value[0] && (!ls_parse_i64(value, &parts) || parts < 0 || parts > MOST_PARTS))
         return 0;
     return (uint32_t)parts;
 }
@@ -152,14 +152,14 @@ static void look(void)
 {
     ls_cl_platform platforms[MOST_PLATFORMS];
     uint32_t count = 0;
-    const char *said = getenv("LOCKSTEP_OPENCL_PARTS");
+    const char *value = getenv("LOCKSTEP_OPENCL_PARTS");
     if (wanted_parts() == 0) {
-        snprintf(found.problem, sizeof(found.problem), "left alone: LOCKSTEP_OPENCL_PARTS is %.40s%s", said,
-                 strcmp(said, "0") == 0 ? "" : "; expected a number from 0 to 64");
+        snprintf(found.problem, sizeof(found.problem), "not used: LOCKSTEP_OPENCL_PARTS is %.40s%s", value,
+                 strcmp(value, "0") == 0 ? "" : "; expected a number from 0 to 64");
         return;
     }
     if (access(CPUS, F_OK) != 0) { /* PoCL would abort this process */
-        snprintf(found.problem, sizeof(found.problem), "left alone: there is no " CPUS ", and PoCL aborts without it");
+        snprintf(found.problem, sizeof(found.problem), "not used: there is no " CPUS ", and PoCL aborts without it");
         return;
     }
     if (!load())
@@ -169,7 +169,7 @@ static void look(void)
     for (uint32_t i = 0; i < count && i < MOST_PLATFORMS; i++)
         look_at_platform(platforms[i]);
     if (found.count == 0)
-        snprintf(found.problem, sizeof(found.problem), "OpenCL is there, but has no device that compiles kernels");
+        snprintf(found.problem, sizeof(found.problem), "OpenCL has no device that compiles kernels");
 }
 
 /* ---- Is it worth a look? ---- */
@@ -187,7 +187,7 @@ static bool names_pocl(const char *folder, const char *file)
 
 bool ls_opencl_is_expected(void)
 {
-    const char *said = getenv("OCL_ICD_VENDORS"), *folder = said && said[0] ? said : "/etc/OpenCL/vendors";
+    const char *value = getenv("OCL_ICD_VENDORS"), *folder = value && value[0] ? value : "/etc/OpenCL/vendors";
     bool expected = false;
     DIR *list = opendir(folder);
     for (struct dirent *entry; list && !expected && (entry = readdir(list));) {
@@ -198,8 +198,6 @@ bool ls_opencl_is_expected(void)
         closedir(list);
     return expected;
 }
-
-/* ---- What there is ---- */
 
 void ls_opencl_describe(ls_text *lines)
 {

@@ -1,5 +1,5 @@
-/* OpenCL devices. library.c loads libOpenCL and lists devices; device.c implements the driver
- * functions that src/backend/gpu needs. */
+/* OpenCL devices. library.c loads libOpenCL and lists devices; device.c implements
+ * backend/gpu/driver.h. */
 #ifndef LS_BACKEND_OPENCL_OPENCL_H
 #define LS_BACKEND_OPENCL_OPENCL_H
 
@@ -37,10 +37,8 @@ bool ls_opencl_is_expected(void);
 
 extern const ls_backend ls_opencl_backend;
 
-/* One line per platform: what was found, or why nothing was. */
 void ls_opencl_describe(ls_text *lines);
 
-/* "CL_OUT_OF_RESOURCES (-5)" */
 const char *ls_opencl_error(int32_t error, char text[64]);
 
 #endif

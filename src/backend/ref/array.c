@@ -19,8 +19,6 @@ void ls_ref_samples(const ls_ref_call *call, int64_t *samples, int64_t *each)
     *each = ls_ref_extent(shape, split ? 1 : 0, shape->rank);
 }
 
-/* ---- Walks ---- */
-
 void ls_ref_walk_begin(ls_ref_walk *walk, const ls_shape *shape)
 {
     memset(walk, 0, sizeof *walk);
@@ -122,8 +120,6 @@ void ls_ref_walk_broadcast(ls_ref_walk *walk, const ls_shape *over, const ls_ref
         ls_ref_walk_add(walk, 0, strides);
     }
 }
-
-/* ---- Elements ---- */
 
 int64_t ls_ref_to_integer(double value, int64_t low, int64_t high)
 {

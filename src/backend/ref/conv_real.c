@@ -54,8 +54,6 @@ static int64_t place(const conv *v, int axis, int64_t x, int64_t k, int64_t plac
     return from / v->stride[axis];
 }
 
-/* ---- Forward ---- */
-
 /* Output channels first .. first+count-1 of one group at (image, y, x). */
 static void convolve(const conv *v, const real *in, const real *kernel, const int64_t at[3], int64_t first,
                      int64_t count, real *out)
@@ -97,8 +95,6 @@ ls_status LS_REF(conv2d)(const ls_ref_call *call)
     }
     return LS_OK;
 }
-
-/* ---- Gradient of the input ---- */
 
 /* Input channels first .. first+count-1 of one group at (image, h, w), from every window that
  * covers them, in order. */
@@ -143,9 +139,7 @@ ls_status LS_REF(conv2d_grad_input)(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* ---- Gradient of the kernel ---- */
-
-/* Some input and some output channels of one group, for one cell of the kernel. */
+/* Channels of one group, for one cell of the kernel. */
 typedef struct kernel_tile {
     int64_t i, j;      /* the cell */
     int64_t in, ins;   /* first and count, within the group */

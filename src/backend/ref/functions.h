@@ -2,10 +2,9 @@
  * the kernels round once to `real`.
  *
  * float32: these functions define the results (docs/bits.md). Each line is a sequence of separate
- * operations in double, none fused; the vector kernels (backend/cpu/simd_math.inc) give the same
- * bits. Errors are far below a float's last place, infinities and NaN are handled, and a subnormal
- * float is a normal double. float64: base/math.h, with different formulas where possible; used to
- * check float32. */
+ * operations in double, none fused; backend/cpu/simd_math.inc gives the same bits. Errors are far
+ * below a float's last place; a subnormal float is a normal double. float64: base/math.h, with
+ * different formulas where possible; used to check float32. */
 #ifndef LS_BACKEND_REF_FUNCTIONS_H
 #define LS_BACKEND_REF_FUNCTIONS_H
 

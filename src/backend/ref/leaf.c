@@ -13,8 +13,6 @@ ls_status ls_ref_count(const ls_ref_call *call)
     return LS_OK;
 }
 
-/* ---- Copies ---- */
-
 ls_status ls_ref_assign(const ls_ref_call *call)
 {
     return ls_ref_copy(call, 0);

@@ -44,8 +44,6 @@ ls_status ls_ref_reshape(const ls_ref_call *call)
     return ls_ref_copy(call, 0);
 }
 
-/* ---- Views of the input ---- */
-
 /* Element (i, j, ...) of the output is the input's at start + i strides[0] + j strides[1] + ... */
 static ls_status copy_view(const ls_ref_call *call, int64_t start, const int64_t strides[LS_MAX_RANK])
 {
@@ -84,8 +82,6 @@ ls_status ls_ref_slice(const ls_ref_call *call)
     }
     return copy_view(call, start, strides);
 }
-
-/* ---- The input into part of the output ---- */
 
 /* Element (i, j, ...) of the input goes to start + i strides[0] + j strides[1] + ... of the
  * output. */
@@ -139,8 +135,6 @@ ls_status ls_ref_concat(const ls_ref_call *call)
     }
     return LS_OK;
 }
-
-/* ---- By index, by condition ---- */
 
 /* in: x [outer, size, inner], indices [n]; out [outer, n, inner] */
 ls_status ls_ref_gather(const ls_ref_call *call)

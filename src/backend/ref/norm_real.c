@@ -1,6 +1,6 @@
 /* Batch normalization over all axes but the last (docs/bits.md). The moments are plain sums in
  * double, [2,C], so that lanes add up to the batch: elements, then their squares. Values derived
- * from them are rounded to `real` before they are applied to a pixel. */
+ * from them are rounded to `real`. */
 #include "backend/blocks.h"
 #include "backend/ref/array.h"
 #include "backend/ref/real.h"
@@ -116,8 +116,6 @@ ls_status LS_REF(batch_norm_grad_moments)(const ls_ref_call *call)
     sum_blocks(call, &v, call->in[1].data, call->in[0].data, call->in[2].data);
     return LS_OK;
 }
-
-/* ---- Pixel by pixel ---- */
 
 /* in: x [...,C], moments f64 [2,C], gamma [C], beta [C] */
 ls_status LS_REF(batch_norm)(const ls_ref_call *call)

@@ -67,8 +67,6 @@ static box box_seeing(const pool *v, int64_t h, int64_t w)
     return b;
 }
 
-/* ---- Maximum ---- */
-
 /* in: x */
 ls_status LS_REF(max_pool2d)(const ls_ref_call *call)
 {
@@ -121,8 +119,6 @@ ls_status LS_REF(max_pool2d_grad)(const ls_ref_call *call)
     }
     return LS_OK;
 }
-
-/* ---- Average ---- */
 
 static double divisor(const pool *v, int64_t y, int64_t x)
 {

@@ -33,9 +33,10 @@ ls_status ls_reference_run(const ls_tensor *node, const ls_program_run *run, con
     LS_OWN_FP_MODE;
     ls_ref_array few[FEW], *arrays = few;
     if (ls_tensor_is_error(node) || !out || !run || (node->input_count > 0 && !in))
-        return ls_fail(LS_ERR_INVALID, "ls_reference_run: a node, its arrays and a run are needed");
+        return ls_fail(LS_ERR_INVALID, "ls_reference_run: the node, its arrays or the run are NULL");
     if (ls_node_is_given(node))
-        return ls_fail(LS_ERR_UNSUPPORTED, "ls_reference_run: %s is not computed", ls_tensor_op(node));
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_reference_run: %s has no kernel; the run supplies its value",
+                       ls_tensor_op(node));
     if (node->input_count > FEW && !(arrays = calloc((size_t)node->input_count, sizeof(*arrays))))
         return ls_fail(LS_ERR_MEMORY, "ls_reference_run: no memory for %d inputs", node->input_count);
     for (int i = 0; i < node->input_count; i++)
@@ -56,8 +57,6 @@ ls_status ls_reference_run(const ls_tensor *node, const ls_program_run *run, con
         free(arrays);
     return status;
 }
-
-/* ---- Joins ---- */
 
 /* `wide`: an unsigned type for integers, so that sums wrap around. is_nan: one of the two is NaN;
  * for maximum and minimum. */

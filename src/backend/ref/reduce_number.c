@@ -51,7 +51,6 @@ static ls_status each_tile(const ls_ref_call *call, tile_function *reduce)
     return LS_OK;
 }
 
-/* Whether `out` holds the result of earlier samples of the lane. */
 static bool goes_on(const ls_ref_call *call)
 {
     return call->node->use == LS_USE_REDUCES && call->from_lane > 0;
@@ -196,8 +195,6 @@ ls_status LS_REF(reduce_sum)(const ls_ref_call *call)
 #endif
     return each_tile(call, tile_sum);
 }
-
-/* ---- Places of the largest ---- */
 
 /* in [outer, n, inner], out [outer, inner] */
 ls_status LS_REF(argmax)(const ls_ref_call *call)

@@ -2,8 +2,7 @@
  * for a slice of the batch.
  *
  * *_real.c is compiled for float and double, *_number.c also for int32_t and int64_t, other files
- * once. The column `kernel` of ops.def selects an op's kernels; a missing one fails at link
- * time. */
+ * once; the column `kernel` of ops.def selects. */
 #ifndef LS_BACKEND_REF_H
 #define LS_BACKEND_REF_H
 

@@ -1,8 +1,6 @@
 /* The table of reference kernels, generated from ops.def; a missing kernel fails at link time. */
 #include "backend/ref/ref.h"
 
-/* ---- Declarations ---- */
-
 #define DECLARE_NONE(id)
 #define DECLARE_BYTES(id) ls_status ls_ref_##id(const ls_ref_call *call);
 #define DECLARE_REAL(id)                                                                                               \
@@ -16,8 +14,6 @@
 #define OP(id, inputs, attributes, batch, kernel, shape, gradient, flops, traits) DECLARE_##kernel(id)
 #include "graph/ops.def"
 #undef OP
-
-/* ---- The table ---- */
 
 typedef struct row {
     const char *name;
@@ -54,7 +50,7 @@ ls_status ls_ref_run(const ls_ref_call *call)
 {
     const ls_tensor *node = call->node;
     if ((unsigned)node->op >= LS_OP_COUNT)
-        return ls_fail(LS_ERR_INTERNAL, "op %u has no kernel: it is in no table", (unsigned)node->op);
+        return ls_fail(LS_ERR_INTERNAL, "op %u has no kernel: there is no such op", (unsigned)node->op);
     const row *op = &table[node->op];
     ls_dtype dtype = node->input_count > 0 ? call->in[0].dtype : call->out.dtype;
     ls_ref_kernel kernel = (unsigned)dtype < LS_DTYPE_COUNT ? op->kernel[dtype] : NULL;

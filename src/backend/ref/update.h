@@ -1,5 +1,4 @@
-/* Scalars of an update rule (graph/apply.def) in the variable's type, for the reference and the
- * vector kernels. */
+/* Scalars of an update rule (graph/apply.def) in the variable's type. */
 #ifndef LS_BACKEND_REF_UPDATE_H
 #define LS_BACKEND_REF_UPDATE_H
 
