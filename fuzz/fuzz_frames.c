@@ -116,7 +116,7 @@ static void check_exchange(ls_mesh *mesh, uint64_t tag, unsigned char (*data)[BY
     ls_piece pieces[] = { { 0, all, data[0], BYTES }, { 1, all, data[1], BYTES }, { 2, 1, data[2], BYTES } };
     fuzz_status(ls_mesh_exchange(&mesh->peers, tag, "fuzz", pieces, 3));
     for (int i = 0; i < 3; i++)
-        FUZZ_CHECK(data[i][BYTES] == 0xee, "a byte behind piece %d was written", i);
+        FUZZ_CHECK(data[i][BYTES] == 0xee, "a byte after piece %d was written", i);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

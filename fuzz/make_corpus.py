@@ -55,20 +55,20 @@ def opening(version=1, kind=1, number=1, sender=2, to=3, address=bytes(18), job=
     return b"\0" + head + address + bytes(2) + hashlib.sha256(job).digest()[:20]
 
 
-def door_seeds():
+def handshake_seeds():
     mapped = bytes(10) + b"\xff\xff\x0a\x00\x00\x01" + struct.pack(">H", 2222)
-    seed("door", "call", opening(address=mapped))
-    seed("door", "ask-ipv6", opening(kind=2, address=bytes.fromhex("20010db8") + bytes(11) + b"\1" + struct.pack(">H", 1)))
-    seed("door", "other-job", opening(job=b"other"))
-    seed("door", "other-version", opening(version=2))
-    seed("door", "large-rank", opening(sender=0xFFFFFFFF))
-    seed("door", "short", opening()[:40])
-    seed("door", "http", b"\0GET / HTTP/1.1\r\nHost: worker\r\n\r\n" + bytes(40))
-    seed("door", "reply", b"\1LOCKSTEP" + struct.pack(">HHI", 1, 0, 0))
-    seed("door", "reply-other-version", b"\1LOCKSTEP" + struct.pack(">HHI", 9, 2, 0))
-    seed("door", "address", b"\x0210.0.0.1:2222")
-    seed("door", "address-ipv6", b"\x02[2001:db8::1]:65535")
-    seed("door", "address-name", b"\x02host.example:0")
+    seed("handshake", "call", opening(address=mapped))
+    seed("handshake", "ask-ipv6", opening(kind=2, address=bytes.fromhex("20010db8") + bytes(11) + b"\1" + struct.pack(">H", 1)))
+    seed("handshake", "other-job", opening(job=b"other"))
+    seed("handshake", "other-version", opening(version=2))
+    seed("handshake", "large-rank", opening(sender=0xFFFFFFFF))
+    seed("handshake", "short", opening()[:40])
+    seed("handshake", "http", b"\0GET / HTTP/1.1\r\nHost: worker\r\n\r\n" + bytes(40))
+    seed("handshake", "reply", b"\1LOCKSTEP" + struct.pack(">HHI", 1, 0, 0))
+    seed("handshake", "reply-other-version", b"\1LOCKSTEP" + struct.pack(">HHI", 9, 2, 0))
+    seed("handshake", "address", b"\x0210.0.0.1:2222")
+    seed("handshake", "address-ipv6", b"\x02[2001:db8::1]:65535")
+    seed("handshake", "address-name", b"\x02host.example:0")
 
 
 def frame_seeds():
@@ -252,7 +252,7 @@ def record_seeds():
     lines("no-job", {key: v for key, v in head.items() if key != "job"})
     whole = "".join(record_line(v) for v in [head] + three)
     seed("record", "torn", whole[:-30])
-    seed("record", "zeros-behind", whole + "\0" * 40)
+    seed("record", "zeros-after", whole + "\0" * 40)
     seed("record", "damaged", whole.replace('"read":[0,3]', '"read":[0,4]'))
     seed("record", "empty", "")
 
@@ -322,6 +322,6 @@ def program_seeds():
     seed("model", "linear", bytes([0, 2, 31, 5]))
 
 
-for make in (idx_seeds, door_seeds, frame_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
+for make in (idx_seeds, handshake_seeds, frame_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
              record_seeds, keras_seeds, text_seeds, program_seeds):
     make()

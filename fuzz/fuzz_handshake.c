@@ -1,6 +1,6 @@
-/* The first bytes at a worker's door, and a door's answer to them, which anybody may have sent; and the text of
- * addresses, which comes from files and variables. What is taken for a worker is one: every number is within its range,
- * and the bytes are those that a worker would send. */
+/* The first bytes that a listener reads, and its answer to them, both of which any process may send; and the text of
+ * addresses, which comes from files and variables. An opening that is accepted is a worker's: every number is within
+ * its range, and the bytes are those that a worker would send. */
 #include "fabric/transport/address.h"
 #include "fabric/transport/preamble.h"
 #include "fuzz.h"
