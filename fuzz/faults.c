@@ -104,7 +104,7 @@ static bool is_in(const range *ranges, int count, const void *address)
     return false;
 }
 
-/* jansson's reader takes no notice when its buffer cannot grow, and reads on behind the end of its text: what it
+/* jansson's reader takes no notice when its buffer cannot grow, and reads past the end of its text: what it
  * allocates is spared. */
 static _Thread_local int reading_json;
 

@@ -1,4 +1,4 @@
-/* The preamble of a caller and the reply to it, which anybody may have sent; and the text of addresses, which comes
+/* The preamble of a caller and the reply to it, which any process may send; and the text of addresses, which comes
  * from files and variables. A preamble that is accepted is one: every number is in its range, and the bytes are those
  * that a worker would send. */
 #include "fabric/transport/address.h"

@@ -15,7 +15,7 @@ static void check(const ls_record *r, size_t size)
     int64_t version = r->head.version;
     for (size_t i = 0; i < r->count; i++) {
         const ls_record_push *p = &r->pushes[i];
-        FUZZ_CHECK(p->version == version + 1, "version %lld behind %lld", (long long)p->version, (long long)version);
+        FUZZ_CHECK(p->version == version + 1, "version %lld after %lld", (long long)p->version, (long long)version);
         FUZZ_CHECK(p->read[r->head.server] >= r->head.version && p->read[r->head.server] <= version, "read too new");
         FUZZ_CHECK(p->batch >= 0 && p->epoch >= 0 && p->run >= 0 && p->worker >= 0, "a number below 0");
         version += p->sha256[0] != '\0';
@@ -28,7 +28,7 @@ static void go_on(const char *path, const ls_record *r)
     ls_record_writer writer = LS_RECORD_CLOSED;
     ls_record again;
     FUZZ_CHECK(fuzz_status(ls_record_continue(&writer, path, &r->head, -1)), "%s", ls_last_error());
-    FUZZ_CHECK(writer.version == r->version, "goes on behind %lld", (long long)writer.version);
+    FUZZ_CHECK(writer.version == r->version, "continues after %lld", (long long)writer.version);
     int64_t read[LS_MAX_SERVERS] = { 0 };
     read[r->head.server] = r->version;
     ls_record_push push = { .version = r->version + 1, .read = read, .rate = 1 };

@@ -252,7 +252,7 @@ def record_seeds():
     lines("no-job", {key: v for key, v in head.items() if key != "job"})
     whole = "".join(record_line(v) for v in [head] + three)
     seed("record", "torn", whole[:-30])
-    seed("record", "zeros-behind", whole + "\0" * 40)
+    seed("record", "zeros-after", whole + "\0" * 40)
     seed("record", "damaged", whole.replace('"read":[0,3]', '"read":[0,4]'))
     seed("record", "empty", "")
 

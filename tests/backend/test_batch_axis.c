@@ -2,7 +2,7 @@
  * tried as constants, as per-sample inputs and as gathered batches, in all combinations. With constants alone it is the
  * whole computation, which has no batch axis: any other combination must have its values and gradients, or be refused
  * with a message that names an op. What is expected when all are per-sample, and when all are gathered, is in the row.
- * How leaves are written ("N,3"): support.h.
+ * How leaves are written ("N,3"): graph_cases.h.
  *
  * test_opencl_axis.c is this file with an OpenCL device in float32 (ON_OPENCL), which has the CPU's bits as well. */
 #include <setjmp.h>
@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "graph/rules.h"
+#include "graph_cases.h"
 #include "skip.h"
-#include "support.h"
 
 #ifdef ON_OPENCL
 #include "opencl.h"

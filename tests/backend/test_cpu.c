@@ -1,7 +1,7 @@
 /* The CPU device against the reference device, bit for bit: every expression of the tables of expressions, in float32,
  * forward and backward, under every way of cutting the batch; then random graphs. Guards after every value detect a
  * kernel that writes too far. One instruction set, the best or LOCKSTEP_ISA's; single ops at random shapes on all of
- * them: test_reference_bits.c. Read on at right_on_the_cpu. How rows are written: support.h.
+ * them: test_reference_bits.c. Read on at right_on_the_cpu. How rows are written: graph_cases.h.
  *
  * test_opencl_graphs.c is this file with two OpenCL devices in the place of the CPU's (ON_OPENCL), of which random
  * graphs are cut finely over all, the CPU among them. */
@@ -127,19 +127,6 @@ static ls_runs *apply_setting(ls_graph *graph, const setting *how)
     return runs;
 }
 
-static void keep_value(side *s, size_t i)
-{
-    ls_array value;
-    int64_t count = 0;
-    assert_int_equal(ls_value(s->fetch[i], &value), LS_OK);
-    ls_shape_count(&value.shape, 0, &count);
-    s->bytes[i] = (size_t)count * ls_dtype_bytes(value.dtype);
-    s->value[i] = malloc(s->bytes[i] + 1);
-    assert_non_null(s->value[i]);
-    if (s->bytes[i])
-        memcpy(s->value[i], value.data, s->bytes[i]);
-}
-
 /* how NULL: again, by the plan that is there. */
 static void side_run(side *s, const setting *how)
 {
@@ -150,7 +137,7 @@ static void side_run(side *s, const setting *how)
     if (s->status != LS_OK)
         return;
     for (size_t i = 0; i < s->count; i++)
-        keep_value(s, i);
+        s->value[i] = test_copy_value(s->fetch[i], &s->bytes[i]);
     if (s->t.ctx == cpu)
         note_kernels(ls_executor_plan(runs->cached[0].executor));
 }
@@ -531,7 +518,7 @@ static void updates_in_place_show_at_the_end(void **state)
 }
 
 /* The gradient of a ReLU may use its output, but not that of a node which is made, and so computed, later. */
-static void a_relu_behind_the_gradient_is_not_awaited(void **state)
+static void a_relu_after_the_gradient_is_not_awaited(void **state)
 {
     (void)state;
     side s;
@@ -1161,7 +1148,7 @@ int main(void)
     if (IS_CPU) { /* these depend on its kernels, and on how it cuts */
         TEST_SUITE_ADD(large_kernels_are_right);
         TEST_SUITE_ADD(large_samples_are_right);
-        TEST_SUITE_ADD(a_relu_behind_the_gradient_is_not_awaited);
+        TEST_SUITE_ADD(a_relu_after_the_gradient_is_not_awaited);
         TEST_SUITE_ADD(every_op_has_its_kernel);
     }
     int failed = test_suite_run(IS_CPU ? "cpu" : "opencl");

@@ -16,30 +16,12 @@
 #include <unistd.h>
 
 #include "backend/cuda/cuda.h"
-#include "cuda.h"
+#include "cuda_fixture.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "other_kind.h"
-#include "skip.h"
 
-static bool there;
-static cuda_controls standin;
 static const other_kind cuda = { "cuda:0", "cuda:1", "cuda:0-1", cuda_open };
-
-#define NEED_STAND_IN                                                                                                  \
-    if (!there)                                                                                                        \
-    SKIP("no stand-in for CUDA: make test builds it")
-
-/* After every test. */
-static int nothing_is_left(void **state)
-{
-    (void)state;
-    if (there && (standin.held() != 0 || standin.misuses() != 0)) {
-        print_error("%d things of CUDA's are still held, %d calls were wrong\n", standin.held(), standin.misuses());
-        return -1;
-    }
-    return 0;
-}
 
 /* ---- Bits, copies, messages ---- */
 
@@ -115,7 +97,7 @@ static void scratch_memory_in_use_is_replaced(void **state)
     other_replaces_scratch_memory_in_use(&cuda);
 }
 
-static void a_wrong_label_is_told_as_on_the_cpu(void **state)
+static void a_wrong_label_is_reported_as_on_the_cpu(void **state)
 {
     (void)state;
     NEED_STAND_IN;
@@ -352,7 +334,7 @@ static void every_call_of_the_driver_may_fail(void **state)
     }
 }
 
-static void a_device_that_does_not_open_is_told(void **state)
+static void a_device_that_does_not_open_is_reported(void **state)
 {
     (void)state;
     NEED_STAND_IN;
@@ -375,7 +357,7 @@ static void a_device_that_does_not_open_is_told(void **state)
 }
 
 /* Without room for scratch memory half as many lanes run at once, with the same bits; other failures are reported. */
-static void memory_that_is_not_there_is_told(void **state)
+static void missing_memory_is_reported(void **state)
 {
     (void)state;
     NEED_STAND_IN;
@@ -404,7 +386,7 @@ static void memory_that_is_not_there_is_told(void **state)
 
 /* At several launches of the sixth step: it fails as a whole and names the device; the weights are those of the fifth;
  * training goes on with the other device, and ends as if nothing had been. */
-static void training_goes_on_without_a_lost_device(void **state)
+static void training_continues_without_a_lost_device(void **state)
 {
     (void)state;
     NEED_STAND_IN;
@@ -551,7 +533,7 @@ int main(void)
         TEST(trainings_have_the_cpu_s_bits),
         TEST(layers_on_both_have_the_cpu_s_bits),
         TEST(a_steady_step_moves_no_weights),
-        TEST(a_wrong_label_is_told_as_on_the_cpu),
+        TEST(a_wrong_label_is_reported_as_on_the_cpu),
         TEST(what_waits_keeps_its_order),
         TEST(joins_apart_are_one_launch),
         TEST(a_run_again_is_no_run_before),
@@ -560,9 +542,9 @@ int main(void)
         TEST(a_reference_context_has_the_cpu_alone),
         TEST(wrong_arithmetic_has_a_bit_class_of_its_own),
         TEST(every_call_of_the_driver_may_fail),
-        TEST(a_device_that_does_not_open_is_told),
-        TEST(memory_that_is_not_there_is_told),
-        TEST(training_goes_on_without_a_lost_device),
+        TEST(a_device_that_does_not_open_is_reported),
+        TEST(missing_memory_is_reported),
+        TEST(training_continues_without_a_lost_device),
         TEST(a_memory_limit_holds),
         TEST(the_thread_s_context_is_left_alone),
         TEST(kernels_are_kept_on_disk),

@@ -14,29 +14,11 @@
 #include <string.h>
 
 #include "backend/gpu/gpu.h"
-#include "cuda.h"
+#include "cuda_fixture.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "networks.h"
 #include "other_kind.h"
-#include "skip.h"
-
-static bool there;
-static cuda_controls standin;
-
-#define NEED_STAND_IN                                                                                                  \
-    if (!there)                                                                                                        \
-    SKIP("no stand-in for CUDA: make test builds it")
-
-static int nothing_is_left(void **state)
-{
-    (void)state;
-    if (there && (standin.held() != 0 || standin.misuses() != 0)) {
-        print_error("%d things of CUDA's are still held, %d calls were wrong\n", standin.held(), standin.misuses());
-        return -1;
-    }
-    return 0;
-}
 
 static ls_context *open_with(ls_kernels kernels, const char *devices)
 {
@@ -412,7 +394,7 @@ static void every_call_of_the_libraries_may_fail(void **state)
 }
 
 /* In the middle of a step: reported by the library, or by a wait for the device. */
-static void a_lost_device_is_told(void **state)
+static void a_lost_device_is_reported(void **state)
 {
     (void)state;
     NEED_STAND_IN;
@@ -511,7 +493,7 @@ static void a_limit_that_decides_bits_is_in_their_class(void **state)
 }
 
 /* A product whose workspace has no room beside the variables: told with the op, the bytes and the limit. */
-static void a_workspace_without_room_is_told(void **state)
+static void a_workspace_without_room_is_reported(void **state)
 {
     (void)state;
     NEED_STAND_IN;
@@ -569,10 +551,10 @@ int main(void)
         TEST(kernels_are_chosen_by_option_and_environment),
         TEST(a_mix_of_kernels_is_refused),
         TEST(every_call_of_the_libraries_may_fail),
-        TEST(a_lost_device_is_told),
+        TEST(a_lost_device_is_reported),
         TEST(a_workspace_that_does_not_fit_is_not_taken),
         TEST(a_limit_that_decides_bits_is_in_their_class),
-        TEST(a_workspace_without_room_is_told),
+        TEST(a_workspace_without_room_is_reported),
         TEST(a_lane_is_a_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,7 +156,7 @@ static ls_context *all(void)
 }
 
 /* Beside a CPU, and beside a device of another kind. */
-static void training_goes_on_without_a_lost_device(void **state)
+static void training_continues_without_a_lost_device(void **state)
 {
     (void)state;
     NEED("cuda");
@@ -230,7 +230,7 @@ int main(void)
         TEST(kinds_train_together),
         TEST(parts_of_a_device_train_together),
         TEST(gpus_are_those_of_cuda_then_those_of_opencl),
-        TEST(training_goes_on_without_a_lost_device),
+        TEST(training_continues_without_a_lost_device),
         TEST(an_overflow_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,7 +101,7 @@ static void scratch_memory_in_use_is_replaced(void **state)
     other_replaces_scratch_memory_in_use(&opencl);
 }
 
-static void a_wrong_label_is_told_as_on_the_cpu(void **state)
+static void a_wrong_label_is_reported_as_on_the_cpu(void **state)
 {
     (void)state;
     NEED_OPENCL;
@@ -313,7 +313,7 @@ int main(void)
         cmocka_unit_test(scratch_memory_counts),
         cmocka_unit_test(fewer_lanes_run_at_once_for_scratch_memory),
         cmocka_unit_test(scratch_memory_in_use_is_replaced),
-        cmocka_unit_test(a_wrong_label_is_told_as_on_the_cpu),
+        cmocka_unit_test(a_wrong_label_is_reported_as_on_the_cpu),
         cmocka_unit_test(what_waits_keeps_its_order),
         cmocka_unit_test(joins_apart_are_one_launch),
         cmocka_unit_test(a_run_again_is_no_run_before),

@@ -247,20 +247,6 @@ static void copy_numbers(side *to, const side *from)
         memcpy(to->t.leaf[i].data, from->t.leaf[i].data, from->t.leaf[i].count * ls_dtype_bytes(from->t.leaf[i].dtype));
 }
 
-static void keep_value(side *s, size_t i)
-{
-    ls_array value;
-    int64_t count = 0;
-    assert_int_equal(ls_value(s->fetch[i], &value), LS_OK);
-    ls_shape_count(&value.shape, 0, &count);
-    s->bytes[i] = (size_t)count * ls_dtype_bytes(value.dtype);
-    free(s->value[i]);
-    s->value[i] = malloc(s->bytes[i] + 1);
-    assert_non_null(s->value[i]);
-    if (s->bytes[i])
-        memcpy(s->value[i], value.data, s->bytes[i]);
-}
-
 /* No product in float32 is left to the reference kernels: they are a hundred times slower. */
 static void check_kernels(const plan *p, ls_runs *runs)
 {
@@ -284,8 +270,10 @@ static ls_status side_run(side *s, const cut *how)
     runs->settings.plan =
         (ls_plan_options){ .lanes = how->lanes, .micro = how->micro, .unfused = how->unfused, .guards = true };
     LS_TRY(test_run(&s->t, s->fetch, s->count));
-    for (size_t i = 0; i < s->count; i++)
-        keep_value(s, i);
+    for (size_t i = 0; i < s->count; i++) {
+        free(s->value[i]);
+        s->value[i] = test_copy_value(s->fetch[i], &s->bytes[i]);
+    }
     return LS_OK;
 }
 

@@ -651,7 +651,7 @@ static void sums_over_pixels(void **state)
 }
 
 /* A chain that is cut anywhere goes on exactly, and so do those of blocks that are summed together. */
-static void chains_go_on(void **state)
+static void chains_continue(void **state)
 {
     (void)state;
     enum { POSITIONS = 300 };
@@ -1084,7 +1084,7 @@ int main(void)
         cmocka_unit_test(joins_of_nothing_and_of_infinity),
         cmocka_unit_test(joins_of_other_types),
         cmocka_unit_test(sums_over_pixels),
-        cmocka_unit_test(chains_go_on),
+        cmocka_unit_test(chains_continue),
         cmocka_unit_test(variance_of_data_far_from_zero),
         cmocka_unit_test(batch_norm_forward),
         cmocka_unit_test(batch_norm_backward),

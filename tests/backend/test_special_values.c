@@ -2,7 +2,7 @@
  * tables of expressions, planned and fused, forward and backward, with one such number put into one of its inputs or
  * into the cotangent. A NaN must be NaN on both sides, anything else the same bits: what a kernel hides (a ReLU that
  * turns NaN into 0) or spreads (padding multiplied by an infinite weight) is seen here. Once for each instruction set.
- * Rows: support.h. */
+ * Rows: graph_cases.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

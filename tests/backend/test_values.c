@@ -16,9 +16,9 @@
 #include <jansson.h>
 
 #include "graph/node.h"
+#include "graph_cases.h"
 #include "lockstep.h"
 #include "skip.h"
-#include "support.h"
 
 #ifndef LS_TEST_DATA
 #define LS_TEST_DATA "tests/reference"

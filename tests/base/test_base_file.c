@@ -272,7 +272,7 @@ static void links_to_nothing_are_followed(void **state)
     assert_int_equal(ls_file_write("", "x", 1), LS_ERR_NOT_FOUND);
 }
 
-static void what_could_not_be_written_is_told_before(void **state)
+static void unwritable_outputs_are_reported_before(void **state)
 {
     (void)state;
     char longest[512];
@@ -365,7 +365,7 @@ int main(void)
         TEST(left_temporaries_are_cleaned),
         TEST(writers_do_not_clean_each_other_away),
         TEST(links_to_nothing_are_followed),
-        TEST(what_could_not_be_written_is_told_before),
+        TEST(unwritable_outputs_are_reported_before),
         TEST(mode_and_links_stay),
         TEST(a_device_stays_a_device),
         TEST(a_bare_name_is_in_the_working_folder),

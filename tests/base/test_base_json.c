@@ -202,7 +202,7 @@ static int read_within(size_t more, const char *text, size_t bytes)
 }
 
 /* A long word, in every room from too small to large enough: read, or no memory; never a crash. */
-static void no_room_for_a_long_word_is_told(void **state)
+static void no_room_for_a_long_word_is_reported(void **state)
 {
     (void)state;
     if (SANITIZED)
@@ -235,7 +235,7 @@ int main(void)
         cmocka_unit_test(bad_text_names_its_place),        cmocka_unit_test(a_file_is_read_and_its_errors_name_it),
         cmocka_unit_test(values_of_the_right_type),        cmocka_unit_test(optional_members_keep_the_default),
         cmocka_unit_test(wrong_types_name_path_and_value), cmocka_unit_test(unknown_keys_name_the_nearest),
-        cmocka_unit_test(no_room_for_a_long_word_is_told),
+        cmocka_unit_test(no_room_for_a_long_word_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -340,7 +340,7 @@ static void many_choices_go_into_the_help(void **state)
     ls_options_free(&o);
 }
 
-static void current_values_say_where_they_come_from(void **state)
+static void current_values_have_their_sources(void **state)
 {
     (void)state;
     setenv("LOCKSTEP_BATCH_SIZE", "128", 1);
@@ -483,7 +483,7 @@ int main(void)
         TEST(unknown_variables_are_refused),
         TEST(the_help_is_aligned_and_wrapped),
         TEST(many_choices_go_into_the_help),
-        TEST(current_values_say_where_they_come_from),
+        TEST(current_values_have_their_sources),
         TEST(bad_tables_are_found_when_added),
         TEST(ranges_of_whole_numbers_are_exact),
         TEST(given_flags_are_handed_on),

@@ -35,7 +35,7 @@ static void published_known_answers(void **state)
 }
 
 /* A key is two words of a block whose counter is the purpose of the stream. */
-static void a_key_is_what_the_header_says(void **state)
+static void a_key_is_as_the_header_defines_it(void **state)
 {
     (void)state;
     ls_philox_key seed = { { 0x9abcdef0, 0x12345678 } };
@@ -142,7 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_known_answers),
-        cmocka_unit_test(a_key_is_what_the_header_says),
+        cmocka_unit_test(a_key_is_as_the_header_defines_it),
         cmocka_unit_test(every_part_of_a_stream_s_name_matters),
         cmocka_unit_test(unit_numbers_stay_below_one),
         cmocka_unit_test(normal_numbers_at_the_ends),

@@ -44,7 +44,7 @@ static void a_message_may_contain_the_last_one(void **state)
     assert_string_equal(ls_last_error(), "outer of inner, again inner");
 }
 
-static void a_long_message_is_cut_and_says_so(void **state)
+static void a_long_message_is_cut_visibly(void **state)
 {
     (void)state;
     char text[5000];
@@ -60,7 +60,7 @@ static void a_long_message_is_cut_and_says_so(void **state)
     assert_int_equal(strlen(ls_last_error()), length);
 }
 
-static void a_failure_says_where_it_was(void **state)
+static void a_failure_names_its_place(void **state)
 {
     (void)state;
     ls_fail(LS_ERR_DATA, "inner");
@@ -336,8 +336,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(last_error_belongs_to_its_thread),
         cmocka_unit_test(a_message_may_contain_the_last_one),
-        cmocka_unit_test(a_long_message_is_cut_and_says_so),
-        cmocka_unit_test(a_failure_says_where_it_was),
+        cmocka_unit_test(a_long_message_is_cut_visibly),
+        cmocka_unit_test(a_failure_names_its_place),
         cmocka_unit_test(a_failure_is_kept_and_given),
         cmocka_unit_test(try_passes_a_failure_up),
         cmocka_unit_test(every_status_has_its_name),

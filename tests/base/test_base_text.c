@@ -49,7 +49,7 @@ static void an_empty_text_can_be_taken(void **state)
     free(taken);
 }
 
-static void a_text_without_memory_says_so_at_the_end(void **state)
+static void a_text_without_memory_fails_at_the_end(void **state)
 {
     (void)state;
     ls_text text = { 0 };
@@ -342,7 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_grows),
         cmocka_unit_test(an_empty_text_can_be_taken),
-        cmocka_unit_test(a_text_without_memory_says_so_at_the_end),
+        cmocka_unit_test(a_text_without_memory_fails_at_the_end),
         cmocka_unit_test(json_strings_are_escaped),
         cmocka_unit_test(whole_numbers),
         cmocka_unit_test(real_numbers),

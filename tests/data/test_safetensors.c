@@ -382,7 +382,7 @@ static void *feed_a_pipe(void *arg)
     return NULL;
 }
 
-static void a_pipe_is_as_good_as_a_file(void **state)
+static void a_pipe_works_like_a_file(void **state)
 {
     (void)state;
     static const size_t lengths[] = { GOLDEN, GOLDEN - 1, GOLDEN + 1, 300, 4 };
@@ -518,7 +518,7 @@ static void *few_allocations(size_t bytes)
 }
 
 /* Without memory for its header a file is not written, and the error is not that a name is not UTF-8. */
-static void no_memory_is_told_as_such(void **state)
+static void no_memory_is_reported_as_such(void **state)
 {
     (void)state;
     const char *path = in_folder("w");
@@ -663,12 +663,12 @@ int main(void)
         TEST(wrong_sizes_of_the_header),
         TEST(a_bool_is_0_or_1),
         TEST(empty_tensors_take_no_place),
-        TEST(a_pipe_is_as_good_as_a_file),
+        TEST(a_pipe_works_like_a_file),
         TEST(a_file_cut_anywhere_is_refused),
         TEST(a_changed_byte_does_no_harm),
         TEST(a_changed_number_does_no_harm),
         TEST(what_cannot_be_written_is_refused),
-        TEST(no_memory_is_told_as_such),
+        TEST(no_memory_is_reported_as_such),
         TEST(a_failed_write_leaves_the_old_file),
         TEST(writing_replaces_like_any_file_here),
         TEST(npy_files_are_numpys),

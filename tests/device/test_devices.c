@@ -112,7 +112,7 @@ static void names_are_read_before_cpu_devices_are_made(void **state)
     machine_close(&m);
 }
 
-static void workers_and_their_cores_are_told(void **state)
+static void workers_and_their_cores_are_reported(void **state)
 {
     (void)state;
     machine m;
@@ -139,7 +139,7 @@ static void workers_and_their_cores_are_told(void **state)
     machine_close(&m);
 }
 
-static void lists_say_what_is_known(void **state)
+static void lists_have_all_known_names(void **state)
 {
     (void)state;
     machine m;
@@ -222,7 +222,7 @@ static void the_last_word_on_visibility_counts(void **state)
     machine_close(&m);
 }
 
-static void bad_names_say_what_is_wrong(void **state)
+static void errors_of_bad_names_have_the_reason(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -282,7 +282,7 @@ static void what_the_environment_hides_stays_hidden(void **state)
     machine_close(&m);
 }
 
-static void a_bad_environment_is_told(void **state)
+static void a_bad_environment_is_reported(void **state)
 {
     (void)state;
     static const char *const bad[] = { "gpu:3", "gpu", "0", "gpu:0;gpu:1", "cpu:0[99999]" };
@@ -808,14 +808,14 @@ int main(void)
         cmocka_unit_test(physical_devices_are_listed_by_kind),
         cmocka_unit_test(logical_devices_are_listed_by_kind),
         cmocka_unit_test(names_are_read_before_cpu_devices_are_made),
-        cmocka_unit_test(workers_and_their_cores_are_told),
-        cmocka_unit_test(lists_say_what_is_known),
+        cmocka_unit_test(workers_and_their_cores_are_reported),
+        cmocka_unit_test(lists_have_all_known_names),
         cmocka_unit_test(only_visible_devices_are_used),
         cmocka_unit_test(the_last_word_on_visibility_counts),
-        cmocka_unit_test(bad_names_say_what_is_wrong),
+        cmocka_unit_test(errors_of_bad_names_have_the_reason),
         cmocka_unit_test(the_environment_hides_devices),
         cmocka_unit_test(what_the_environment_hides_stays_hidden),
-        cmocka_unit_test(a_bad_environment_is_told),
+        cmocka_unit_test(a_bad_environment_is_reported),
         cmocka_unit_test(cores_of_the_cpu_may_be_chosen),
         cmocka_unit_test(cores_are_chosen_anew_or_not_at_all),
         cmocka_unit_test(cores_that_the_environment_hides_stay_hidden),

@@ -803,7 +803,7 @@ static void the_nth_call_fails(void **state)
     close_bed(&x);
 }
 
-static void late_failures_are_told_later(void **state)
+static void late_failures_are_reported_later(void **state)
 {
     (void)state;
     static const struct {
@@ -1079,7 +1079,7 @@ int main(void)
         cmocka_unit_test(copies_go_between_devices),
         cmocka_unit_test(copies_come_at_their_place),
         cmocka_unit_test(the_nth_call_fails),
-        cmocka_unit_test(late_failures_are_told_later),
+        cmocka_unit_test(late_failures_are_reported_later),
         cmocka_unit_test(kernels_errors_name_their_node),
         cmocka_unit_test(calls_and_bytes_are_counted),
         cmocka_unit_test(wrong_bytes_are_noticed),

@@ -296,14 +296,14 @@ static int lose_one(int rank, int size, void *user)
     return 0;
 }
 
-static void the_others_go_on_when_one_is_killed(void **state)
+static void the_others_continue_when_one_is_killed(void **state)
 {
     (void)state;
     int how = KILLED;
     run_workers(lose_one, 4, &how, (int[]){ 0, 128 + SIGKILL, 0, 0 });
 }
 
-static void the_others_go_on_when_one_leaves(void **state)
+static void the_others_continue_when_one_leaves(void **state)
 {
     (void)state;
     int how = LEAVES;
@@ -311,7 +311,7 @@ static void the_others_go_on_when_one_leaves(void **state)
 }
 
 /* Its connection is open, and says nothing. */
-static void the_others_go_on_without_a_stopped_one(void **state)
+static void the_others_continue_without_a_stopped_one(void **state)
 {
     (void)state;
     int how = STOPPED;
@@ -444,7 +444,7 @@ static int meet_wrongly(int rank, int size, void *user)
     return 0;
 }
 
-static void differences_at_the_door_are_told_to_both(void **state)
+static void both_sides_report_differences_in_the_handshake(void **state)
 {
     (void)state;
     for (int how = OTHER_BITS; how <= TWICE; how++)
@@ -554,7 +554,7 @@ static int meet_among_strangers(int rank, int size, void *user)
     return 0;
 }
 
-static void strangers_are_dropped_and_the_others_meet(void **state)
+static void unknown_peers_are_dropped_and_the_others_meet(void **state)
 {
     (void)state;
     run_workers(meet_among_strangers, 4, NULL, NULL);
@@ -950,11 +950,12 @@ static void only_our_own_variables_count_by_themselves(void **state)
 #define EACH(name)                                                                                                     \
     CASE(pieces_of_all_sizes_pass, name), CASE(large_pieces_pass_each_other, name),                                    \
         CASE(what_is_posted_goes_beside_exchanges, name), CASE(many_pieces_go_in_one_exchange, name),                  \
-        CASE(the_others_go_on_when_one_is_killed, name), CASE(the_others_go_on_when_one_leaves, name),                 \
-        CASE(the_others_go_on_without_a_stopped_one, name), CASE(other_calls_and_wrong_frames_are_errors, name),       \
+        CASE(the_others_continue_when_one_is_killed, name), CASE(the_others_continue_when_one_leaves, name),           \
+        CASE(the_others_continue_without_a_stopped_one, name), CASE(other_calls_and_wrong_frames_are_errors, name),    \
         CASE(one_that_was_held_up_may_be_silent_for_longer, name),                                                     \
-        CASE(other_calls_and_wrong_frames_are_errors, name), CASE(differences_at_the_door_are_told_to_both, name),     \
-        CASE(strangers_are_dropped_and_the_others_meet, name), CASE(other_users_are_not_let_in, name)
+        CASE(other_calls_and_wrong_frames_are_errors, name),                                                           \
+        CASE(both_sides_report_differences_in_the_handshake, name),                                                    \
+        CASE(unknown_peers_are_dropped_and_the_others_meet, name), CASE(other_users_are_not_let_in, name)
 
 int main(void)
 {

@@ -338,7 +338,7 @@ static void meet_as_job(void)
     WANT(!is_there(in_runtime()));
 }
 
-static void foreign_listeners_are_nobody(void **state)
+static void foreign_listeners_are_ignored(void **state)
 {
     t = *state;
     clear();
@@ -461,7 +461,7 @@ static void make_many_stale_files(void)
     }
 }
 
-static void stale_files_block_nobody(void **state)
+static void stale_files_do_not_block(void **state)
 {
     t = *state;
     clear();
@@ -583,10 +583,10 @@ int main(void)
         BOTH(abstract_names_are_not_used),
         BOTH(squatters_are_reported_and_ignored),
         BOTH(the_message_names_every_folder),
-        BOTH(foreign_listeners_are_nobody),
+        BOTH(foreign_listeners_are_ignored),
         BOTH(links_are_replaced),
         BOTH(links_lead_to_no_other_job),
-        BOTH(stale_files_block_nobody),
+        BOTH(stale_files_do_not_block),
         BOTH(full_folders_are_passed_over),
         BOTH(long_paths_are_passed_over),
         BOTH(workers_look_in_all_folders),

@@ -209,7 +209,7 @@ static void call_wrongly(int how)
     t->close(p.worker[0]);
 }
 
-static void only_memory_of_ours_is_taken(void **state)
+static void only_our_own_memory_is_accepted(void **state)
 {
     (void)state;
     int before = dup(0);
@@ -227,7 +227,7 @@ int main(void)
         cmocka_unit_test(impossible_places_end_the_line),
         cmocka_unit_test(places_that_lie_give_bytes),
         cmocka_unit_test(bytes_on_the_socket_are_no_bytes_of_the_line),
-        cmocka_unit_test(only_memory_of_ours_is_taken),
+        cmocka_unit_test(only_our_own_memory_is_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

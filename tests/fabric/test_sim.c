@@ -384,7 +384,7 @@ static void who_vanished_is_only_silent(void **state)
     }
 }
 
-static void a_late_worker_is_waited_for(void **state)
+static void workers_wait_for_a_late_one(void **state)
 {
     (void)state;
     world w;
@@ -512,7 +512,7 @@ int main(void)
         cmocka_unit_test(a_stopped_worker_wakes_later),
         cmocka_unit_test(of_a_cut_line_a_part_arrives),
         cmocka_unit_test(who_vanished_is_only_silent),
-        cmocka_unit_test(a_late_worker_is_waited_for),
+        cmocka_unit_test(workers_wait_for_a_late_one),
         cmocka_unit_test(mistakes_are_found),
         cmocka_unit_test(only_workers_of_a_world_have_it),
     };

@@ -344,7 +344,7 @@ static size_t fill_up(pair *p, int me, size_t from, ls_status *status)
 }
 
 /* Bytes written before hanging up arrive, also when the other side's bytes were never read. */
-static void what_was_said_before_hanging_up_arrives(void **state)
+static void bytes_sent_before_hanging_up_arrive(void **state)
 {
     ls_status status;
     for (int unread = 0; unread < 2; unread++) {
@@ -590,7 +590,7 @@ static void keys_are_made_once_and_for_one_user(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void without_a_key_or_a_place_nobody_meets(void **state)
+static void without_a_key_or_an_address_no_workers_meet(void **state)
 {
     const ls_transport_table *t = *state;
     ls_transport *transport = NULL;
@@ -645,7 +645,7 @@ static bool door_says(const ls_transport_table *t, ls_transport *door, const cha
     return t->refused(door, why, sizeof(why)) && strstr(why, part) && !t->refused(door, why, sizeof(why));
 }
 
-static void other_keys_and_jobs_are_told_on_both_sides(void **state)
+static void other_keys_and_jobs_are_reported_on_both_sides(void **state)
 {
     const ls_transport_table *t = *state;
     int port = free_port();
@@ -721,7 +721,7 @@ static ssize_t say_raw(const ls_transport_table *t, ls_transport *door, int port
     return n == 0 ? (ssize_t)got : -1;
 }
 
-static void strangers_come_no_further_than_64_bytes(void **state)
+static void unknown_peers_send_at_most_64_bytes(void **state)
 {
     const ls_transport_table *t = *state;
     int port = free_port(), version;
@@ -776,7 +776,7 @@ static void *be_impostor(void *user)
     return NULL;
 }
 
-static void other_versions_and_other_programs_are_told_by_the_caller(void **state)
+static void other_versions_and_other_programs_are_reported_by_the_caller(void **state)
 {
     static const struct {
         unsigned char version, code;
@@ -1134,7 +1134,7 @@ static void localhost_is_loopback_without_a_resolver(void **state)
 
 #define EACH(t)                                                                                                        \
     cmocka_unit_test_prestate(bytes_pass_both_ways, (void *)(t)),                                                      \
-        cmocka_unit_test_prestate(what_was_said_before_hanging_up_arrives, (void *)(t)),                               \
+        cmocka_unit_test_prestate(bytes_sent_before_hanging_up_arrive, (void *)(t)),                                   \
         cmocka_unit_test_prestate(what_was_taken_arrives_by_itself, (void *)(t)),                                      \
         cmocka_unit_test_prestate(last_words_are_heard_by_who_only_writes, (void *)(t)),                               \
         cmocka_unit_test_prestate(a_killed_worker_ends_its_lines, (void *)(t)),                                        \
@@ -1167,10 +1167,10 @@ int main(void)
         EACH(&ls_transport_shm),
         EACH(&ls_transport_unix),
         cmocka_unit_test(keys_are_made_once_and_for_one_user),
-        TCP(without_a_key_or_a_place_nobody_meets),
-        TCP(other_keys_and_jobs_are_told_on_both_sides),
-        TCP(strangers_come_no_further_than_64_bytes),
-        TCP(other_versions_and_other_programs_are_told_by_the_caller),
+        TCP(without_a_key_or_an_address_no_workers_meet),
+        TCP(other_keys_and_jobs_are_reported_on_both_sides),
+        TCP(unknown_peers_send_at_most_64_bytes),
+        TCP(other_versions_and_other_programs_are_reported_by_the_caller),
         TCP(a_changed_opening_is_noticed),
         TCP(silent_callers_make_room),
         TCP(thousands_of_connections_change_nothing),

@@ -588,7 +588,7 @@ static bool has_point(point p, int rank)
     return p != IN_JOINING && (rank == 0 || (p != HALF_COMMIT && p != IN_CHECKPOINT));
 }
 
-static void a_killed_worker_is_done_without(void **state)
+static void the_others_continue_without_a_killed_worker(void **state)
 {
     static const char *const transports[] = { NULL, "unix", "tcp" };
     (void)state;
@@ -646,7 +646,7 @@ static void with_parameter_servers(void **state)
             .strikes = { { BEFORE_SEND, pairs[i][0], 2, SIGKILL }, { BETWEEN_SENDS, pairs[i][1], 1, SIGKILL } } });
 }
 
-static void a_stopped_worker_is_done_without(void **state)
+static void the_others_continue_without_a_stopped_worker(void **state)
 {
     (void)state;
     learn(SMALL);
@@ -702,10 +702,10 @@ int main(void)
     if (outcomes == MAP_FAILED)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_worker_is_done_without),
+        cmocka_unit_test(the_others_continue_without_a_killed_worker),
         cmocka_unit_test(two_at_once),
         cmocka_unit_test(with_parameter_servers),
-        cmocka_unit_test(a_stopped_worker_is_done_without),
+        cmocka_unit_test(the_others_continue_without_a_stopped_worker),
         cmocka_unit_test(while_a_worker_joins),
         cmocka_unit_test(at_every_level_of_resnet18),
     };

@@ -522,7 +522,7 @@ static void survivors_have_the_bits_of_one_process(void **state)
 }
 
 /* Connections are reset and routes are gone at any moment: both ways or one way, for a while or for ever. */
-static void at_most_one_side_of_a_split_goes_on(void **state)
+static void at_most_one_side_of_a_split_continues(void **state)
 {
     (void)state;
     uint64_t first = number_of("LS_SPLIT", number_of("LS_FIRST_SCHEDULE", 0)), hash;
@@ -537,7 +537,7 @@ static void at_most_one_side_of_a_split_goes_on(void **state)
 
 /* On one machine a worker that was stopped finds closed connections, and may have missed the announcement: its peers
  * filled the small window with heartbeats. It must not take them for dead and go on alone. */
-static void a_stopped_worker_does_not_go_on_alone(void **state)
+static void a_stopped_worker_does_not_continue_alone(void **state)
 {
     (void)state;
     uint64_t only = number_of("LS_STOPPED", 0);
@@ -584,8 +584,8 @@ static void two_processes_of_one_rank_begin_no_two_jobs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(survivors_have_the_bits_of_one_process),
-                                        cmocka_unit_test(at_most_one_side_of_a_split_goes_on),
-                                        cmocka_unit_test(a_stopped_worker_does_not_go_on_alone),
+                                        cmocka_unit_test(at_most_one_side_of_a_split_continues),
+                                        cmocka_unit_test(a_stopped_worker_does_not_continue_alone),
                                         cmocka_unit_test(two_processes_of_one_rank_begin_no_two_jobs) };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

@@ -100,7 +100,7 @@ static void all_fail(trouble t)
         fail_msg("%s", ls_last_error());
 }
 
-static void a_part_of_a_gradient_that_is_not_finite_is_told_to_all(void **state)
+static void all_workers_get_the_error_of_a_gradient_that_is_not_finite(void **state)
 {
     (void)state;
     all_fail(
@@ -124,7 +124,7 @@ static void a_weight_with_another_bit_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_part_of_a_gradient_that_is_not_finite_is_told_to_all),
+        cmocka_unit_test(all_workers_get_the_error_of_a_gradient_that_is_not_finite),
         cmocka_unit_test(random_numbers_of_another_run_are_noticed),
         cmocka_unit_test(a_weight_with_another_bit_is_noticed),
     };

@@ -1,6 +1,6 @@
 /* Gradients of every op against central differences in float64, elementwise, signed, with a random cotangent. The table
  * of expressions.c serves first and second derivatives, variables, constants and per-sample inputs. The coverage test
- * at the end fails when an op of ops.def has no row. How leaves are written ("N,7"): support.h. */
+ * at the end fails when an op of ops.def has no row. How leaves are written ("N,7"): graph_cases.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -547,7 +547,7 @@ static void the_loss_and_inner_tensors_have_gradients(void **state)
     test_graph_close(&t);
 }
 
-static void integers_and_strangers_are_refused(void **state)
+static void integers_and_unknown_tensors_are_refused(void **state)
 {
     (void)state;
     test_graph t, other;
@@ -609,7 +609,7 @@ int main(void)
     TEST_SUITE_ADD(a_variable_off_the_path_has_none_or_zeros);
     TEST_SUITE_ADD(uses_accumulate_also_through_diamonds);
     TEST_SUITE_ADD(the_loss_and_inner_tensors_have_gradients);
-    TEST_SUITE_ADD(integers_and_strangers_are_refused);
+    TEST_SUITE_ADD(integers_and_unknown_tensors_are_refused);
     TEST_SUITE_ADD(dropout_s_rate_has_no_gradient);
     TEST_SUITE_ADD(a_chain_of_ten_thousand_nodes);
     return test_suite_run("gradients");

@@ -109,7 +109,7 @@ static void a_wrong_name_leaves_no_variable(void **state)
 
 /* ---- Asking ---- */
 
-static void tensors_say_what_they_are(void **state)
+static void tensors_describe_themselves(void **state)
 {
     (void)state;
     ls_tensor *x = ls_op_input(g, "x", LS_U8, LS_SHAPE(LS_BATCH, 28, 28, 1)), *real = ls_op_cast(x, LS_F64);
@@ -364,7 +364,7 @@ int main(void)
         WITH_GRAPH(name_scopes_close_on_return_and_break),
         WITH_GRAPH(thousands_of_names),
         WITH_GRAPH(a_wrong_name_leaves_no_variable),
-        WITH_GRAPH(tensors_say_what_they_are),
+        WITH_GRAPH(tensors_describe_themselves),
         WITH_GRAPH(nodes_are_counted),
         WITH_GRAPH(flops_of_known_ops),
         WITH_GRAPH(text_dump),

@@ -18,9 +18,9 @@
 #include "check.h"
 #include "data/safetensors.h"
 #include "folder.h"
+#include "graph_cases.h"
 #include "lockstep.h"
 #include "skip.h"
-#include "support.h"
 
 #define REFERENCE "tests/reference/keras/"
 

@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "check.h"
+#include "graph_cases.h"
 #include "lockstep.h"
 #include "nn/keras.h"
 #include "nn/layer.h"
-#include "support.h"
 
 #define INIT(...) .kernel_initializer = { .kind = __VA_ARGS__ }
 
@@ -395,7 +395,7 @@ typedef struct error_row {
     const char *words; /* separated by |, all of them in the message */
 } error_row;
 
-static void a_wrong_spec_is_told_layer_option_and_value(void **state)
+static void the_error_of_a_wrong_spec_has_layer_option_and_value(void **state)
 {
     (void)state;
     const error_row error_rows[] = {
@@ -508,7 +508,7 @@ int main(void)
         cmocka_unit_test(initial_values_have_their_distribution),
         cmocka_unit_test(orthogonal_kernels_are),
         cmocka_unit_test(a_seed_of_its_own_is_all_that_counts),
-        cmocka_unit_test(a_wrong_spec_is_told_layer_option_and_value),
+        cmocka_unit_test(the_error_of_a_wrong_spec_has_layer_option_and_value),
     };
     return cmocka_run_group_tests_name("layers", tests, open_context, close_context);
 }

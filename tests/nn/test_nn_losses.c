@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "support.h"
+#include "graph_cases.h"
 #include "training.h"
 
 #define TOLERANCE 2e-6

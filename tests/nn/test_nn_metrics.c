@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "support.h"
+#include "graph_cases.h"
 #include "training.h"
 
 #define TOLERANCE 2e-6 /* Keras adds in float32 */
@@ -156,7 +156,7 @@ static void metrics_are_those_of_keras(void **state)
 }
 
 /* Each kind of case has some whose results are not all alike: a metric that always said 0 or 1 would not pass. */
-static void results_tell_metrics_apart(void **state)
+static void results_distinguish_metrics(void **state)
 {
     (void)state;
     json_t *cases = training_read("metrics");
@@ -338,7 +338,7 @@ static void wrong_calls_are_refused(void **state)
 int main(void)
 {
     TEST_SUITE_ADD(metrics_are_those_of_keras);
-    TEST_SUITE_ADD(results_tell_metrics_apart);
+    TEST_SUITE_ADD(results_distinguish_metrics);
     TEST_SUITE_ADD(sums_are_equal_on_any_devices);
     TEST_SUITE_ADD(strange_scores_are_misses);
     TEST_SUITE_ADD(edges_of_areas);

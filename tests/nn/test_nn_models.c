@@ -16,8 +16,8 @@
 #include "check.h"
 #include "data/safetensors.h"
 #include "folder.h"
+#include "graph_cases.h"
 #include "lockstep.h"
-#include "support.h"
 
 /* Fails unless the call gives `status` and a message with all of `words`, separated by |. */
 #define REFUSED(call, status, words) refused(call, status, words, __LINE__)
@@ -669,7 +669,7 @@ static void the_summary_is_keras_s(void **state)
     ls_model_destroy(m);
 }
 
-static void the_summary_of_a_graph_says_what_is_connected(void **state)
+static void the_summary_of_a_graph_has_its_connections(void **state)
 {
     (void)state;
     ls_model *m;
@@ -833,7 +833,7 @@ int main(void)
         cmocka_unit_test(built_in_models_take_sizes_and_classes),
         cmocka_unit_test(built_in_models_refuse_other_sizes),
         cmocka_unit_test(the_summary_is_keras_s),
-        cmocka_unit_test(the_summary_of_a_graph_says_what_is_connected),
+        cmocka_unit_test(the_summary_of_a_graph_has_its_connections),
         cmocka_unit_test(weights_go_to_a_file_and_come_back),
         cmocka_unit_test(weights_of_another_type_are_refused),
         cmocka_unit_test(the_hash_is_over_trainable_variables_first),

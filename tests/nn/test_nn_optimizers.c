@@ -13,7 +13,7 @@
 
 #include "base/sha256.h"
 #include "check.h"
-#include "support.h"
+#include "graph_cases.h"
 #include "training.h"
 
 /* Keras computes 1 - beta^t in float32: after few steps it is off by some 1e-5 of itself. */

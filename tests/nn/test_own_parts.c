@@ -98,7 +98,7 @@ static void layers_and_variables_draw_the_same(void **state)
     ls_context_close(ctx);
 }
 
-static void wrong_initializers_are_told(void **state)
+static void wrong_initializers_are_reported(void **state)
 {
     (void)state;
     ls_context *ctx = open_context(1);
@@ -249,7 +249,7 @@ static void wrong(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, 
     outputs[0] = ls_op_mul(outputs[0], w);
 }
 
-static void wrong_weights_are_told(void **state)
+static void wrong_weights_are_reported(void **state)
 {
     (void)state;
     static const char *const words[] = { "a layer (Dense) has this name",
@@ -342,7 +342,7 @@ static ls_tensor *whole(ls_tensor *targets, ls_tensor *predictions, void *user)
     return ls_op_reduce_mean(absolute(targets, predictions, user), LS_ALL_AXES, false);
 }
 
-static void wrong_functions_are_told(void **state)
+static void wrong_functions_are_reported(void **state)
 {
     (void)state;
     ls_context *ctx = open_context(1);
@@ -372,12 +372,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variables_begin_as_asked),
         cmocka_unit_test(layers_and_variables_draw_the_same),
-        cmocka_unit_test(wrong_initializers_are_told),
+        cmocka_unit_test(wrong_initializers_are_reported),
         cmocka_unit_test(a_model_has_weights_of_its_own),
         cmocka_unit_test(weights_of_ones_own_are_regularised),
-        cmocka_unit_test(wrong_weights_are_told),
+        cmocka_unit_test(wrong_weights_are_reported),
         cmocka_unit_test(own_losses_and_metrics_are_as_good),
-        cmocka_unit_test(wrong_functions_are_told),
+        cmocka_unit_test(wrong_functions_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

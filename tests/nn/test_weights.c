@@ -555,7 +555,7 @@ static void endings_and_contents_must_agree(void **state)
     ls_model_destroy(model);
 }
 
-static void a_layout_that_does_not_fit_is_told(void **state)
+static void a_layout_that_does_not_fit_is_reported(void **state)
 {
     (void)state;
     ls_model *model = torch_cnn(), *pads;
@@ -672,7 +672,7 @@ static void assert_diff(const float a[3], const float b[3], const char *words)
     free(text);
 }
 
-static void differences_are_told(void **state)
+static void differences_are_reported(void **state)
 {
     (void)state;
     const float nan1 = NAN, one[] = { 1, 2, 3 };
@@ -774,11 +774,11 @@ int main(void)
         TEST(hdf5_files_cut_short_are_refused),
         TEST(archives_that_are_no_kerass_are_refused),
         TEST(endings_and_contents_must_agree),
-        TEST(a_layout_that_does_not_fit_is_told),
+        TEST(a_layout_that_does_not_fit_is_reported),
         TEST(an_archive_cut_anywhere_is_refused),
         TEST(members_over_each_other_are_refused),
         TEST(archives_that_are_no_weights_are_refused),
-        TEST(differences_are_told),
+        TEST(differences_are_reported),
         TEST(names_shapes_and_types_are_compared),
         TEST(layouts_are_compared_through_a_model),
     };

@@ -360,7 +360,7 @@ static void gradients_go_where_their_tensors_are(void **state)
 
 /* ---- Tables and colours ---- */
 
-static void the_table_says_why(void **state)
+static void the_table_has_the_reasons(void **state)
 {
     (void)state;
     static const struct {
@@ -645,7 +645,7 @@ int main(void)
         cmocka_unit_test(scopes_belong_to_their_graph),
         cmocka_unit_test(a_bad_name_is_the_graphs_error),
         cmocka_unit_test(gradients_go_where_their_tensors_are),
-        cmocka_unit_test(the_table_says_why),
+        cmocka_unit_test(the_table_has_the_reasons),
         cmocka_unit_test(devices_are_colours_of_the_picture),
         cmocka_unit_test(a_group_is_never_cut),
         cmocka_unit_test(nothing_is_copied_where_nothing_must),

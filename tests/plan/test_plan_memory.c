@@ -14,7 +14,7 @@
 
 #include "base/size.h"
 #include "bed.h"
-#include "check.h"
+#include "machine.h"
 #include "run/compile.h"
 #include "sanitized.h"
 #include "skip.h"
@@ -258,7 +258,7 @@ static void values_do_not_overlap(void **state)
 }
 
 /* Guards after every value detect a kernel that writes too far, and change no bit. */
-static void no_kernel_writes_behind_its_output(void **state)
+static void no_kernel_writes_past_its_output(void **state)
 {
     (void)state;
     for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
@@ -351,16 +351,6 @@ static void bytes_printed_are_bytes_allocated(void **state)
 
 /* ---- Memory stays flat ---- */
 
-static long resident_bytes(void)
-{
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%*d %ld", &pages), 1);
-    fclose(file);
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
 static void a_thousand_steps_leave_memory_flat(void **state)
 {
     (void)state;
@@ -368,7 +358,7 @@ static void a_thousand_steps_leave_memory_flat(void **state)
         SKIP("sanitizers keep memory");
     for (network_kind kind = 0; kind < NETWORK_KINDS; kind++) {
         lab l;
-        long after_ten = 0;
+        size_t after_ten = 0;
         open_lab(&l, kind, &(ls_context_options){ .threads = 2 });
         for (uint64_t i = 0; i < 1000; i++) {
             if (network_step(&l.n, i % 5 == 4 ? 7 : 32, i % 8) != LS_OK)
@@ -376,10 +366,10 @@ static void a_thousand_steps_leave_memory_flat(void **state)
             if (i != 9)
                 continue;
             malloc_trim(0); /* memory freed before would hide a leak */
-            after_ten = resident_bytes();
+            after_ten = machine_resident();
         }
         malloc_trim(0);
-        long grown = resident_bytes() - after_ten;
+        long grown = (long)machine_resident() - (long)after_ten;
         if (grown > 1 << 20)
             fail_msg("%s: %ld bytes more after 1,000 steps than after 10", network_name(kind), grown);
         close_lab(&l);
@@ -390,7 +380,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_do_not_overlap),
-        cmocka_unit_test(no_kernel_writes_behind_its_output),
+        cmocka_unit_test(no_kernel_writes_past_its_output),
         cmocka_unit_test(siblings_are_joined_early),
         cmocka_unit_test(bytes_printed_are_bytes_allocated),
         cmocka_unit_test(a_thousand_steps_leave_memory_flat),

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support.h"
+#include "graph_cases.h"
 
 #define BATCH 8
 
@@ -114,7 +114,7 @@ static void less_than_a_million_flops_are_not_worth_a_line(void **state)
 }
 
 /* Runs again, and plans of another batch size, have nothing new to say. */
-static void a_graph_says_each_line_once(void **state)
+static void a_graph_prints_each_line_once(void **state)
 {
     (void)state;
     test_graph t;
@@ -158,7 +158,7 @@ int main(void)
         cmocka_unit_test(the_share_is_by_flops),
         cmocka_unit_test(a_share_of_5_percent_is_not_worth_a_line),
         cmocka_unit_test(less_than_a_million_flops_are_not_worth_a_line),
-        cmocka_unit_test(a_graph_says_each_line_once),
+        cmocka_unit_test(a_graph_prints_each_line_once),
         cmocka_unit_test(fast_plans_do_not_warn),
         cmocka_unit_test(a_context_that_asked_for_reference_kernels_does_not_warn),
     };

@@ -26,6 +26,7 @@
 #include "base/philox.h"
 #include "check.h"
 #include "networks.h"
+#include "run_self.h"
 #include "sanitized.h"
 
 #define STEPS (SANITIZED ? 2 : 3)
@@ -394,48 +395,20 @@ static ls_status hash_all(char text[HASHES])
     return LS_OK;
 }
 
-/* This program again, with LOCKSTEP_ISA set or (NULL) not; what it prints. */
-static void run_self(const char *isa, char text[HASHES])
-{
-    int ends[2], status = 0;
-    size_t length = 0;
-    assert_int_equal(pipe(ends), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        dup2(ends[1], 1);
-        close(ends[0]);
-        close(ends[1]);
-        if (isa)
-            setenv("LOCKSTEP_ISA", isa, 1);
-        else
-            unsetenv("LOCKSTEP_ISA");
-        execl("/proc/self/exe", "test_bits", "--hash", (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    for (ssize_t got; length < HASHES - 1 && (got = read(ends[0], text + length, HASHES - 1 - length)) > 0;)
-        length += (size_t)got;
-    text[length] = '\0';
-    close(ends[0]);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("LOCKSTEP_ISA=%s: status %d: %s", isa ? isa : "(unset)", status, text);
-}
-
 static void bits_do_not_depend_on_the_instruction_set(void **state)
 {
     (void)state;
     static const char *const settings[] = { NULL, "base", "avx2", "avx512" };
-    char expected[HASHES], text[HASHES];
+    char expected[HASHES];
     assert_int_equal(hash_all(expected), LS_OK);
     assert_int_equal(strlen(expected), HASHES - 1);
     for (size_t i = 0; i < LENGTH(settings); i++) {
         if (settings[i] && !ls_simd_named(settings[i]))
             continue; /* this CPU cannot */
-        run_self(settings[i], text);
+        char *text = run_self("--hash", settings[i], false);
         if (strcmp(text, expected) != 0)
             fail_msg("LOCKSTEP_ISA=%s:\n%s\nhere:\n%s", settings[i] ? settings[i] : "(unset)", text, expected);
+        free(text);
     }
 }
 

@@ -243,7 +243,7 @@ static void constants_are_brought_again(void **state)
 }
 
 /* Work that fails after a call that fails at once: the next run reports neither. */
-static void failures_are_told_to_their_own_run(void **state)
+static void failures_are_reported_to_their_own_run(void **state)
 {
     (void)state;
     static const gpu_call calls[] = { GPU_RUN, GPU_DOWNLOAD };
@@ -269,7 +269,7 @@ int main(void)
         cmocka_unit_test(dropout_and_its_constants_survive_failures),
         cmocka_unit_test(two_failures_end_one_run),
         cmocka_unit_test(constants_are_brought_again),
-        cmocka_unit_test(failures_are_told_to_their_own_run),
+        cmocka_unit_test(failures_are_reported_to_their_own_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -250,7 +250,7 @@ static void *train(void *argument)
     return NULL;
 }
 
-static void failures_of_two_graphs_are_told_apart(void **state)
+static void failures_of_two_graphs_are_kept_apart(void **state)
 {
     (void)state;
     static const gpu_call calls[] = { GPU_UPLOAD, GPU_RUN, GPU_JOIN };
@@ -284,7 +284,7 @@ int main(void)
         cmocka_unit_test(a_frozen_part_is_copied_once),
         cmocka_unit_test(vectors_that_cannot_grow_come_back),
         cmocka_unit_test(a_fetched_update_is_the_new_value),
-        cmocka_unit_test(failures_of_two_graphs_are_told_apart),
+        cmocka_unit_test(failures_of_two_graphs_are_kept_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

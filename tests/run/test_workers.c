@@ -564,7 +564,7 @@ static void a_signal_to_one_ends_all_at_one_step(void **state)
 }
 
 /* Two workers that are asked for different things: both get an error, none waits. */
-static void different_jobs_are_told(void **state)
+static void different_jobs_are_reported(void **state)
 {
     (void)state;
     static const job jobs[] = { { PLAIN, .lanes = 8 }, { PLAIN, .lanes = 4 } };
@@ -593,7 +593,7 @@ int main(void)
         cmocka_unit_test(audits_change_no_bit),
         cmocka_unit_test(a_wrong_bit_is_found_by_audits),
         cmocka_unit_test(a_signal_to_one_ends_all_at_one_step),
-        cmocka_unit_test(different_jobs_are_told),
+        cmocka_unit_test(different_jobs_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

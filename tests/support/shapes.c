@@ -61,7 +61,7 @@ static box draw_box(test_draws *d, int least_rank, int most)
     return b;
 }
 
-/* prefix as in support.h's specs; `skip` axes are left out in front, axes of `ones` are 1. */
+/* prefix as in graph_cases.h's specs; `skip` axes are left out in front, axes of `ones` are 1. */
 static const char *spec_of(const box *b, const char *prefix, int skip, unsigned ones, char *out, size_t room)
 {
     int at = snprintf(out, room, "%s", prefix ? prefix : "");

@@ -1,10 +1,10 @@
 /* Expressions of one op, or of a few that are fused, at random shapes: every choice is drawn from a seed, so that
- * several devices get the same. Leaves are made as in support.h. */
+ * several devices get the same. Leaves are made as in graph_cases.h. */
 #ifndef TESTS_SHAPES_H
 #define TESTS_SHAPES_H
 
 #include "base/philox.h"
-#include "support.h"
+#include "graph_cases.h"
 
 typedef struct test_draws {
     ls_philox_key key;

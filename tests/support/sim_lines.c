@@ -1,5 +1,5 @@
-/* The simulated transport: doors and lines of a simulated world. Bytes of a line arrive in order, those of different
- * lines as chance has it. */
+/* The simulated transport: listeners and lines of a simulated world. Bytes of a line arrive in order, those of
+ * different lines as chance has it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,8 +66,8 @@ static double caller_at(const ls_transport *transport)
     double first = INFINITY;
     for (size_t i = 0; i < sim->wire_count; i++) {
         const ls_sim_wire *wire = sim->wires[i];
-        if (wire->door == transport)
-            first = sooner(first, arrival(&wire->ends[1], wire->knocks));
+        if (wire->listener == transport)
+            first = sooner(first, arrival(&wire->ends[1], wire->call_arrives));
     }
     return first;
 }
@@ -222,14 +222,14 @@ void ls_sim_cut_across(ls_sim *sim, uint32_t side)
 }
 
 /* A connection to a listener that is closed ends. */
-static void close_door(ls_sim *sim, ls_transport *door, bool silently)
+static void close_listener(ls_sim *sim, ls_transport *listener, bool silently)
 {
-    door->open = false;
+    listener->open = false;
     for (size_t i = 0; i < sim->wire_count; i++) {
         ls_sim_wire *wire = sim->wires[i];
-        if (wire->door != door)
+        if (wire->listener != listener)
             continue;
-        wire->door = NULL;
+        wire->listener = NULL;
         if (silently) {
             wire->ends[0].gives_up = sim->now + CONNECT_LIMIT;
             continue;
@@ -253,10 +253,10 @@ void ls_sim_end_lines(ls_sim_worker *w, bool silently)
                 close_end(end);
             }
         }
-    for (size_t i = 0; i < sim->door_count; i++)
-        if (sim->doors[i]->worker == w && sim->doors[i]->open) {
-            close_door(sim, sim->doors[i], silently);
-            sim->doors[i]->open = silently; /* no error reports its absence */
+    for (size_t i = 0; i < sim->listener_count; i++)
+        if (sim->listeners[i]->worker == w && sim->listeners[i]->open) {
+            close_listener(sim, sim->listeners[i], silently);
+            sim->listeners[i]->open = silently; /* no error reports its absence */
         }
 }
 
@@ -272,8 +272,8 @@ ls_status ls_sim_check_end(ls_sim_worker *w)
                 return ls_sim_blame(w, "it ended and left line %d with worker %d, which was not hung up",
                                     sim->wires[i]->number, sim->wires[i]->ends[!side].worker->number);
         }
-    for (size_t i = 0; i < sim->door_count; i++)
-        if (sim->doors[i]->worker == w && sim->doors[i]->open)
+    for (size_t i = 0; i < sim->listener_count; i++)
+        if (sim->listeners[i]->worker == w && sim->listeners[i]->open)
             return ls_sim_blame(w, "it ended and left its transport open");
     return LS_OK;
 }
@@ -285,13 +285,13 @@ void ls_sim_free_lines(ls_sim *sim)
         empty_way(&sim->wires[i]->ways[1]);
         free(sim->wires[i]);
     }
-    for (size_t i = 0; i < sim->door_count; i++)
-        free(sim->doors[i]);
+    for (size_t i = 0; i < sim->listener_count; i++)
+        free(sim->listeners[i]);
     free(sim->wires);
-    free(sim->doors);
+    free(sim->listeners);
 }
 
-/* ---- The transport: doors ---- */
+/* ---- The transport: listeners ---- */
 
 /* The contexts of a worker are counted here: those of all simulated workers are in one process. */
 static ls_status sim_open(const ls_cluster_options *options, int number, ls_transport **out)
@@ -302,12 +302,12 @@ static ls_status sim_open(const ls_cluster_options *options, int number, ls_tran
         return ls_fail(LS_ERR_STATE, "transport sim: this thread is no worker of a simulated world");
     ls_sim *sim = w->sim;
     LS_TRY(ls_sim_enter(w));
-    LS_TRY(ls_grow(&sim->doors, sim->door_count, &sim->door_room, sizeof(*sim->doors)));
+    LS_TRY(ls_grow(&sim->listeners, sim->listener_count, &sim->listener_room, sizeof(*sim->listeners)));
     ls_transport *t = calloc(1, sizeof(*t));
     if (!t)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a simulated door");
+        return ls_fail(LS_ERR_MEMORY, "no memory for a simulated listener");
     *t = (ls_transport){ &ls_transport_sim, w, options->rank, w->clusters++, true };
-    sim->doors[sim->door_count++] = t;
+    sim->listeners[sim->listener_count++] = t;
     ls_sim_note(w, "opens", NULL, (size_t)options->rank);
     *out = t;
     return LS_OK;
@@ -328,19 +328,19 @@ static void sim_close(ls_transport *t)
             }
         }
     ls_sim_note(w, "closes", NULL, 0);
-    close_door(w->sim, t, false);
+    close_listener(w->sim, t, false);
 }
 
 /* The newest listener is that of the worker that returned. */
-static ls_transport *find_door(const ls_sim *sim, int rank, int number)
+static ls_transport *find_listener(const ls_sim *sim, int rank, int number)
 {
-    for (size_t i = sim->door_count; i-- > 0;)
-        if (sim->doors[i]->rank == rank && sim->doors[i]->number == number && sim->doors[i]->open)
-            return sim->doors[i];
+    for (size_t i = sim->listener_count; i-- > 0;)
+        if (sim->listeners[i]->rank == rank && sim->listeners[i]->number == number && sim->listeners[i]->open)
+            return sim->listeners[i];
     return NULL;
 }
 
-static ls_status make_wire(ls_transport *caller, ls_transport *door, ls_sim_wire **out)
+static ls_status make_wire(ls_transport *caller, ls_transport *listener, ls_sim_wire **out)
 {
     ls_sim *sim = caller->worker->sim;
     LS_TRY(ls_grow(&sim->wires, sim->wire_count, &sim->wire_room, sizeof(*sim->wires)));
@@ -349,12 +349,12 @@ static ls_status make_wire(ls_transport *caller, ls_transport *door, ls_sim_wire
         return ls_fail(LS_ERR_MEMORY, "no memory for a simulated line");
     wire->number = (int)sim->wire_count;
     for (int s = 0; s < 2; s++) {
-        ls_transport *t = s ? door : caller;
+        ls_transport *t = s ? listener : caller;
         wire->ends[s] =
             (ls_connection){ &ls_transport_sim, t, wire, t->worker, .side = s, .in_use = s == 0, .gives_up = INFINITY };
         wire->ways[s].ends = INFINITY;
     }
-    wire->knocks = wire->ways[0].last = sim->now + ls_sim_delay(sim);
+    wire->call_arrives = wire->ways[0].last = sim->now + ls_sim_delay(sim);
     sim->wires[sim->wire_count++] = wire;
     *out = wire;
     return LS_OK;
@@ -365,18 +365,18 @@ static ls_status sim_call(ls_transport *t, int rank, ls_connection **out)
     ls_sim_worker *w = t->worker;
     ls_sim *sim = w->sim;
     LS_TRY(ls_sim_enter(w));
-    ls_transport *door = find_door(sim, rank, t->number);
-    if (!door) {
+    ls_transport *listener = find_listener(sim, rank, t->number);
+    if (!listener) {
         ls_sim_note(w, "calls, and nobody is there", NULL, (size_t)rank);
         *out = NULL;
         return LS_OK;
     }
-    if (door->worker == w)
+    if (listener->worker == w)
         return ls_sim_blame(w, "it calls itself, rank %d", rank);
     ls_sim_wire *wire;
-    LS_TRY(make_wire(t, door, &wire));
-    if (arrival(&wire->ends[1], wire->knocks) <= sim->now + CONNECT_LIMIT)
-        wire->door = door;
+    LS_TRY(make_wire(t, listener, &wire));
+    if (arrival(&wire->ends[1], wire->call_arrives) <= sim->now + CONNECT_LIMIT)
+        wire->listener = listener;
     else
         wire->ends[0].gives_up = sim->now + CONNECT_LIMIT;
     *out = &wire->ends[0];
@@ -394,11 +394,12 @@ static ls_status sim_answer(ls_transport *t, ls_connection **out)
     LS_TRY(ls_sim_enter(w));
     for (size_t i = 0; i < sim->wire_count; i++) {
         ls_sim_wire *wire = sim->wires[i];
-        if (wire->door == t && arrival(&wire->ends[1], wire->knocks) <= sim->now && ls_sim_random(sim, ++count) == 0)
+        if (wire->listener == t && arrival(&wire->ends[1], wire->call_arrives) <= sim->now &&
+            ls_sim_random(sim, ++count) == 0)
             found = &wire->ends[1];
     }
     if (found) {
-        found->wire->door = NULL;
+        found->wire->listener = NULL;
         found->in_use = true;
     }
     ls_sim_note(w, found ? "answers" : "looks for callers", found, 0);

@@ -45,8 +45,8 @@ typedef struct ls_sim_wire {
     int number;
     ls_connection ends[2]; /* the caller; the answering worker */
     ls_sim_way ways[2];
-    ls_transport *door; /* the listener it calls; NULL: it was answered, or the listener is closed */
-    double knocks;      /* when */
+    ls_transport *listener; /* the listener it calls; NULL: it was answered, or the listener is closed */
+    double call_arrives;    /* the time */
 } ls_sim_wire;
 
 struct ls_transport {
@@ -101,8 +101,8 @@ struct ls_sim {
     size_t split_count, split_room;
     ls_sim_wire **wires;
     size_t wire_count, wire_room;
-    ls_transport **doors;
-    size_t door_count, door_room;
+    ls_transport **listeners;
+    size_t listener_count, listener_room;
     bool ran;
     ls_error over; /* status LS_OK: it goes on */
     ls_text story;

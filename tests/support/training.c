@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "support.h"
+#include "graph_cases.h"
 
 json_t *training_read(const char *name)
 {

@@ -199,7 +199,7 @@ static void write_pushes(ls_journal *j, int64_t from, int64_t to)
     }
 }
 
-static void a_server_comes_back(void **state)
+static void a_server_returns(void **state)
 {
     (void)state;
     const char *id = "0123456789abcdef0123456789abcdef";
@@ -364,7 +364,7 @@ static void another_job_is_refused(void **state)
 }
 
 /* Bytes that mean nothing at the door, of any length, and the job goes on. */
-static void strangers_say_nothing(void **state)
+static void silent_unknown_peers_are_dropped(void **state)
 {
     (void)state;
     ls_cluster_options a = process_of(0, "unix"), b = process_of(1, "unix");
@@ -469,13 +469,13 @@ int main(void)
         cmocka_unit_test(no_gradient_is_too_late),
         cmocka_unit_test(lost_workers_are_not_waited_for),
         cmocka_unit_test(each_batch_is_dealt_once),
-        cmocka_unit_test(a_server_comes_back),
+        cmocka_unit_test(a_server_returns),
         cmocka_unit_test(batches_are_applied_once),
         { "letters come whole over unix", letters_come_whole, NULL, NULL, "unix" },
         { "letters come whole over shm", letters_come_whole, NULL, NULL, "shm" },
         { "another job is refused over unix", another_job_is_refused, NULL, NULL, "unix" },
         { "another job is refused over shm", another_job_is_refused, NULL, NULL, "shm" },
-        cmocka_unit_test(strangers_say_nothing),
+        cmocka_unit_test(silent_unknown_peers_are_dropped),
         cmocka_unit_test(the_silent_are_lost),
         { "the last letter is read over unix", the_last_letter_is_read, NULL, NULL, "unix" },
         { "the last letter is read over shm", the_last_letter_is_read, NULL, NULL, "shm" },

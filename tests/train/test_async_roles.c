@@ -256,7 +256,7 @@ static void take(const play *p, int64_t number, int64_t ordinal)
 
 /* With overlap a worker that has to read batch 0 again is reading batch 1 meanwhile: it computes from the versions that
  * it reports, in either order. A gradient here is a weight times a constant. */
-static void a_worker_computes_from_what_it_says(void **state)
+static void a_worker_computes_from_the_versions_it_reports(void **state)
 {
     (void)state;
     play p = { .size = 4, .servers = 2, .rank = 1, .overlap = true };
@@ -293,7 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_answers_all_that_have_one_batch),
-        cmocka_unit_test(a_worker_computes_from_what_it_says),
+        cmocka_unit_test(a_worker_computes_from_the_versions_it_reports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -494,7 +494,7 @@ static ls_dataset *samples(int64_t from, int64_t count)
                                  ls_array_of(LS_I32, LS_SHAPE(count), kinds + from), .keep = LS_KEEP_BORROWED);
 }
 
-static void the_best_weights_are_restored_and_told(void **state)
+static void the_best_weights_are_restored_and_reported(void **state)
 {
     (void)state;
     ls_context *ctx = open_context(NULL, NULL);
@@ -865,7 +865,7 @@ static ls_status save_at_end(void *user, ls_model *model, const ls_logs *logs, b
 }
 
 /* Saved after the epoch that early stopping ended: the job is done, unless there is more patience. */
-static void training_that_was_stopped_does_not_go_on(void **state)
+static void training_that_was_stopped_does_not_continue(void **state)
 {
     (void)state;
     saver s = { .loads = false };
@@ -929,7 +929,7 @@ int main(void)
         cmocka_unit_test(moments_come_in_keras_s_order),
         cmocka_unit_test(a_failure_in_a_test_is_the_call_s),
         cmocka_unit_test(wrong_specs_are_refused),
-        cmocka_unit_test(the_best_weights_are_restored_and_told),
+        cmocka_unit_test(the_best_weights_are_restored_and_reported),
         cmocka_unit_test(a_nan_is_never_better),
         cmocka_unit_test(a_full_disk_is_a_warning),
         cmocka_unit_test(a_scheduler_is_asked_each_epoch),
@@ -939,7 +939,7 @@ int main(void)
         cmocka_unit_test(a_resumed_run_ends_as_the_other),
         cmocka_unit_test(an_appended_log_has_no_epoch_twice),
         cmocka_unit_test(a_signal_restores_nothing),
-        cmocka_unit_test(training_that_was_stopped_does_not_go_on),
+        cmocka_unit_test(training_that_was_stopped_does_not_continue),
         cmocka_unit_test(a_state_that_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

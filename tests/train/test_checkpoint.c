@@ -291,7 +291,7 @@ static void resume_from_every_step(const way *at)
     assert_int_equal(remove_tree(folder), 0);
 }
 
-static void a_run_goes_on_from_any_step_on_any_devices(void **state)
+static void a_run_resumes_from_any_step_on_any_devices(void **state)
 {
     (void)state;
     const way ways[] = {
@@ -337,7 +337,7 @@ static void files_are_canonical(void **state)
 /* ---- Saved by fit ---- */
 
 /* Stopped in mid-epoch, gone on from what fit saved, twice; and more epochs than were planned at first. */
-static void fit_saves_and_goes_on(void **state)
+static void fit_saves_and_resumes(void **state)
 {
     (void)state;
     static watcher whole, parts;
@@ -373,7 +373,7 @@ static void fit_saves_and_goes_on(void **state)
 }
 
 /* A run that fails is also saved, with the state of callbacks. */
-static void a_run_that_fails_can_go_on(void **state)
+static void a_run_that_fails_can_resume(void **state)
 {
     (void)state;
     static watcher whole, parts;
@@ -637,10 +637,10 @@ int main(void)
     samples_fill_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(a_run_goes_on_from_any_step_on_any_devices),
+        TEST(a_run_resumes_from_any_step_on_any_devices),
         TEST(files_are_canonical),
-        TEST(fit_saves_and_goes_on),
-        TEST(a_run_that_fails_can_go_on),
+        TEST(fit_saves_and_resumes),
+        TEST(a_run_that_fails_can_resume),
         TEST(stop_in_validation),
         TEST(old_ones_go_the_best_stays),
         TEST(all_may_stay),

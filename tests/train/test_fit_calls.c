@@ -56,7 +56,7 @@ static ls_model *classifier(ls_context *ctx, ls_optimizer optimizer)
 
 /* ---- Arrays, and options of predict ---- */
 
-static void arrays_are_as_good_as_datasets(void **state)
+static void arrays_work_like_datasets(void **state)
 {
     (void)state;
     ls_context *ctx = open_two_cpus();
@@ -85,7 +85,7 @@ static void arrays_are_as_good_as_datasets(void **state)
     ls_context_close(ctx);
 }
 
-static void predictions_tell_progress_and_refuse_nonsense(void **state)
+static void predictions_show_progress_and_refuse_nonsense(void **state)
 {
     (void)state;
     ls_context *ctx = open_two_cpus();
@@ -435,8 +435,8 @@ int main(void)
 {
     make_data();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_are_as_good_as_datasets),
-        cmocka_unit_test(predictions_tell_progress_and_refuse_nonsense),
+        cmocka_unit_test(arrays_work_like_datasets),
+        cmocka_unit_test(predictions_show_progress_and_refuse_nonsense),
         cmocka_unit_test(steps_by_hand_are_those_of_fit),
         cmocka_unit_test(batches_may_be_of_several_kinds),
         cmocka_unit_test(a_step_inside_a_fit_is_refused),

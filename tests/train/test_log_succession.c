@@ -188,7 +188,7 @@ static void a_log_that_cannot_be_seen(void **state)
     ls_text_free(&last);
 }
 
-static void a_checkpoint_is_told_by_who_wrote_it(void **state)
+static void a_checkpoint_is_reported_by_its_writer(void **state)
 {
     fixture *f = *state;
     ls_text whole = { 0 };
@@ -280,7 +280,7 @@ int main(void)
         TEST(more_records_than_are_kept),
         TEST(the_log_of_another_run),
         TEST(a_log_that_cannot_be_seen),
-        TEST(a_checkpoint_is_told_by_who_wrote_it),
+        TEST(a_checkpoint_is_reported_by_its_writer),
         TEST(one_that_wakes_writes_nothing),
         TEST(one_that_wakes_after_the_end_writes_nothing),
     };

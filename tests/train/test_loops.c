@@ -370,7 +370,7 @@ static void wrong_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user
     }
 }
 
-static void wrong_steps_are_told(void **state)
+static void wrong_steps_are_reported(void **state)
 {
     (void)state;
     machine m;
@@ -641,7 +641,7 @@ int main(void)
         cmocka_unit_test(average_loss_by_global_batch_size),
         cmocka_unit_test(learning_rates_follow_a_schedule_by_hand),
         cmocka_unit_test(steps_are_traced_once_for_a_kind_of_data),
-        cmocka_unit_test(wrong_steps_are_told),
+        cmocka_unit_test(wrong_steps_are_reported),
         cmocka_unit_test(steps_end_with_what_was_compiled),
         cmocka_unit_test(steps_give_what_was_asked_for),
         cmocka_unit_test(replicas_can_be_looked_at),

@@ -434,7 +434,7 @@ static void change(int server, const char *from, const char *to, const char *beh
     free(text);
 }
 
-static void what_cannot_be_is_told(void **state)
+static void impossible_settings_are_reported(void **state)
 {
     (void)state;
     char hash[65], path[PATH_MAX], *text = NULL;
@@ -537,7 +537,7 @@ static void told(ls_status status, const char *part)
         fail_msg("%s: '%s'; expected '%s'", ls_status_name(status), ls_last_error(), part);
 }
 
-static void bad_schedules_are_told(void **state)
+static void bad_schedules_are_reported(void **state)
 {
     (void)state;
     /* clang-format off */
@@ -595,8 +595,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_schedule_can_be_replayed),
-        cmocka_unit_test(what_cannot_be_is_told),
-        cmocka_unit_test(bad_schedules_are_told),
+        cmocka_unit_test(impossible_settings_are_reported),
+        cmocka_unit_test(bad_schedules_are_reported),
         cmocka_unit_test(calls_are_checked),
     };
     return cmocka_run_group_tests_name("replay", tests, prepare, clean_up);

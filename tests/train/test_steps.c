@@ -99,7 +99,7 @@ static void an_epoch_is_its_own_pass(void **state)
 }
 
 /* Passes of 3 batches, epochs of 2 or 4 steps: passes go on from epoch to epoch. */
-static void epochs_of_some_steps_go_on_with_the_pass(void **state)
+static void epochs_of_some_steps_continue_the_pass(void **state)
 {
     (void)state;
     record r = { .count = 0 };
@@ -224,7 +224,7 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
 }
 
 /* A weight that is not finite before a step, moving statistics among them, is reported, and nothing is changed. */
-static void a_weight_that_is_not_finite_is_told(void **state)
+static void a_weight_that_is_not_finite_is_reported(void **state)
 {
     (void)state;
     const float bad[] = { NAN, INFINITY, -INFINITY };
@@ -268,10 +268,10 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_epoch_is_its_own_pass),
-        cmocka_unit_test(epochs_of_some_steps_go_on_with_the_pass),
+        cmocka_unit_test(epochs_of_some_steps_continue_the_pass),
         cmocka_unit_test(weights_of_classes_and_samples_multiply),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
-        cmocka_unit_test(a_weight_that_is_not_finite_is_told),
+        cmocka_unit_test(a_weight_that_is_not_finite_is_reported),
     };
     return cmocka_run_group_tests_name("steps", tests, NULL, NULL);
 }

@@ -444,7 +444,7 @@ static void data_parallel_updates_on_one_device(void **state)
 }
 
 /* Stages of lanes that meet in mid-step wait for each other: that is said. */
-static void meetings_of_a_pipeline_are_told(void **state)
+static void meetings_of_a_pipeline_are_reported(void **state)
 {
     (void)state;
     for (int by_lane = 0; by_lane < 2; by_lane++) {
@@ -497,7 +497,7 @@ static void replicas_are_counted(void **state)
 }
 
 /* Lanes follow the shares; a device without any is possible. */
-static void work_is_split_as_it_is_said(void **state)
+static void work_is_split_as_requested(void **state)
 {
     (void)state;
     static const struct {
@@ -583,9 +583,9 @@ int main(void)
         cmocka_unit_test(all_reduces_join_where_they_say),
         cmocka_unit_test(lanes_without_samples_move_nothing),
         cmocka_unit_test(data_parallel_updates_on_one_device),
-        cmocka_unit_test(meetings_of_a_pipeline_are_told),
+        cmocka_unit_test(meetings_of_a_pipeline_are_reported),
         cmocka_unit_test(replicas_are_counted),
-        cmocka_unit_test(work_is_split_as_it_is_said),
+        cmocka_unit_test(work_is_split_as_requested),
         cmocka_unit_test(shares_follow_the_speed_of_devices),
         cmocka_unit_test(what_cannot_be_is_refused),
     };

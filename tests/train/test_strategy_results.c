@@ -195,7 +195,7 @@ static void fit_evaluate_predict(bed *b, const who *w, told *out)
     free(predicted.data);
 }
 
-static void all_that_is_told_is_the_same(void **state)
+static void all_reports_are_the_same(void **state)
 {
     (void)state;
     same_everywhere(fit_evaluate_predict);
@@ -336,7 +336,7 @@ static void what_is_not_finite_leaves_all_devices_at_one_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_that_is_told_is_the_same),
+        cmocka_unit_test(all_reports_are_the_same),
         cmocka_unit_test(an_early_stop_leaves_all_devices_at_one_step),
         cmocka_unit_test(what_is_not_finite_leaves_all_devices_at_one_step),
     };

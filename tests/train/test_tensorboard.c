@@ -399,7 +399,7 @@ static void a_full_disk_leaves_whole_events(void **state)
     json_decref(found);
 }
 
-static void a_folder_that_cannot_be_made_is_told_first(void **state)
+static void a_folder_that_cannot_be_made_is_reported_first(void **state)
 {
     (void)state;
     char path[256];
@@ -422,10 +422,14 @@ static void a_folder_that_cannot_be_made_is_told_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checksums_are_castagnoli_s),      cmocka_unit_test(tags_and_steps_are_keras_s),
-        cmocka_unit_test(values_are_those_of_the_history), cmocka_unit_test(an_evaluation_is_logged_alone),
-        cmocka_unit_test(a_resumed_run_has_one_log),       cmocka_unit_test(a_damaged_state_is_refused),
-        cmocka_unit_test(a_full_disk_leaves_whole_events), cmocka_unit_test(a_folder_that_cannot_be_made_is_told_first),
+        cmocka_unit_test(checksums_are_castagnoli_s),
+        cmocka_unit_test(tags_and_steps_are_keras_s),
+        cmocka_unit_test(values_are_those_of_the_history),
+        cmocka_unit_test(an_evaluation_is_logged_alone),
+        cmocka_unit_test(a_resumed_run_has_one_log),
+        cmocka_unit_test(a_damaged_state_is_refused),
+        cmocka_unit_test(a_full_disk_leaves_whole_events),
+        cmocka_unit_test(a_folder_that_cannot_be_made_is_reported_first),
     };
     return cmocka_run_group_tests(tests, set_up, remove_folder);
 }

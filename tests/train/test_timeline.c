@@ -240,7 +240,7 @@ static void lanes_are_where_the_strategy_says(void **state)
     }
 }
 
-static void copies_say_what_and_where(void **state)
+static void copies_are_listed_with_their_places(void **state)
 {
     (void)state;
     for (int copies = 0; copies < 2; copies++) {
@@ -371,7 +371,7 @@ static void bits_do_not_depend_on_it(void **state)
 }
 
 /* With room for this number of events, the file has whole steps and reports what it leaves out. */
-static void what_there_is_no_room_for_is_said(void **state)
+static void missing_room_is_reported(void **state)
 {
     (void)state;
     fitted f;
@@ -476,7 +476,7 @@ static void the_log_has_them(void **state)
     close_fitted(&f);
 }
 
-static void stages_tell_their_bubble(void **state)
+static void stages_report_their_bubble(void **state)
 {
     (void)state;
     fitted f;
@@ -526,7 +526,7 @@ static const char *advice(int devices, int workers, double data, int64_t steps, 
     return kept;
 }
 
-static void devices_that_do_not_help_are_told(void **state)
+static void devices_that_do_not_help_are_reported(void **state)
 {
     (void)state;
     /* 10 seconds; each device works for 2: a single one would take 4 */
@@ -562,17 +562,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_task_is_on_its_row),
         cmocka_unit_test(lanes_are_where_the_strategy_says),
-        cmocka_unit_test(copies_say_what_and_where),
+        cmocka_unit_test(copies_are_listed_with_their_places),
         cmocka_unit_test(every_way_to_join_is_there),
         cmocka_unit_test(some_steps_alone),
         cmocka_unit_test(whatever_ends_it_the_file_is_written),
         cmocka_unit_test(a_file_that_cannot_be_written),
         cmocka_unit_test(bits_do_not_depend_on_it),
-        cmocka_unit_test(what_there_is_no_room_for_is_said),
+        cmocka_unit_test(missing_room_is_reported),
         cmocka_unit_test(times_of_devices_add_up),
         cmocka_unit_test(the_log_has_them),
-        cmocka_unit_test(stages_tell_their_bubble),
-        cmocka_unit_test(devices_that_do_not_help_are_told),
+        cmocka_unit_test(stages_report_their_bubble),
+        cmocka_unit_test(devices_that_do_not_help_are_reported),
     };
     return cmocka_run_group_tests(tests, make_data, NULL);
 }

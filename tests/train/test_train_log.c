@@ -352,7 +352,7 @@ static void a_second_fit_starts_where_the_first_ended(void **state)
     close_fixture(&f);
 }
 
-static void a_failure_is_told_in_the_log(void **state)
+static void a_failure_is_reported_in_the_log(void **state)
 {
     (void)state;
     fixture f;
@@ -379,7 +379,7 @@ int main(void)
         cmocka_unit_test(a_log_that_cannot_be_opened_does), cmocka_unit_test(an_interrupted_epoch_has_no_validation),
         cmocka_unit_test(times_are_the_epochs_own),         cmocka_unit_test(lanes_and_devices_are_those_used),
         cmocka_unit_test(every_target_has_its_loss),        cmocka_unit_test(a_second_fit_starts_where_the_first_ended),
-        cmocka_unit_test(a_failure_is_told_in_the_log),
+        cmocka_unit_test(a_failure_is_reported_in_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

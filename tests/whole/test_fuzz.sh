@@ -1,10 +1,10 @@
 #!/bin/sh
-# Every fuzz target on its corpus, and on some mutations of it: the same ones every time. `make fuzz` goes on from here.
+# Every fuzz target on its corpus, and on some mutations of it: the same ones every time. `make fuzz` continues from here.
 . "$(dirname "$0")/../support/lib.sh"
 
 # Files and texts are quick; a graph is run five times, a model trained three times.
-for program in $LS_BUILD/fuzz/fuzz_*; do
-    target=${program##*/fuzz_}
+for source in fuzz/fuzz_*.c; do
+    target=$(basename "${source#fuzz/fuzz_}" .c)
     case $target in
     graph | model) runs=60 ;;
     devices) runs=20 ;;
@@ -13,7 +13,7 @@ for program in $LS_BUILD/fuzz/fuzz_*; do
     esac
     [ -z "$SANITIZE" ] || runs=$((runs / 10))
     replay() {
-        (cd "$TMP" && timeout -s KILL 120 "$ROOT/$program" -runs=$runs -timeout=60 "$ROOT/fuzz/corpus/$target")
+        (cd "$TMP" && timeout -s KILL 120 "$ROOT/$LS_BUILD/fuzz/fuzz_$target" -runs=$runs -timeout=60 "$ROOT/fuzz/corpus/$target")
     }
     check "$target" replay
 done

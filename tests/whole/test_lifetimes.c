@@ -229,7 +229,7 @@ static int in_child(ls_context *ctx, ls_model *model, ls_graph *graph, ls_tensor
     return 0;
 }
 
-static void a_forked_child_is_told(void **state)
+static void a_forked_child_gets_an_error(void **state)
 {
     (void)state;
     ls_context *ctx = open_context();
@@ -330,7 +330,7 @@ int main(void)
         cmocka_unit_test(a_callback_fails_as_itself),
         cmocka_unit_test(what_would_end_a_fit_is_refused_inside_it),
         cmocka_unit_test(nothing_is_compiled_in_a_scope_that_ends),
-        cmocka_unit_test(a_forked_child_is_told),
+        cmocka_unit_test(a_forked_child_gets_an_error),
         cmocka_unit_test(a_context_closed_first_ends_with_its_last_graph),
         cmocka_unit_test(a_models_graph_ends_with_the_model),
         cmocka_unit_test(data_outlives_its_handle_while_it_is_read),

@@ -1,7 +1,7 @@
 /* Help for tests of graphs: data, leaves made from a short spec, runs that can be repeated, comparing; and test_case,
  * a row of a table of expressions, with builders that many rows share. Linked into every test program. */
-#ifndef TESTS_SUPPORT_H
-#define TESTS_SUPPORT_H
+#ifndef TESTS_GRAPH_CASES_H
+#define TESTS_GRAPH_CASES_H
 
 #include "graph/node.h"
 #include "lockstep/device.h"
@@ -81,6 +81,9 @@ ls_status test_run(test_graph *t, ls_tensor *const *fetches, size_t count);
 /* The value a tensor holds, as doubles; free() it. */
 double *test_values(ls_tensor *tensor, size_t *count);
 double test_scalar(ls_tensor *tensor);
+
+/* A copy of a fetched value; free() it. */
+void *test_copy_value(ls_tensor *tensor, size_t *bytes);
 
 /* Is there a node of this op in the graph? */
 bool test_has_op(const ls_graph *graph, const char *op);

@@ -1,4 +1,4 @@
-/* Help for tests of graphs: see support.h. */
+/* Help for tests of graphs: see graph_cases.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "base/philox.h"
 #include "graph/rules.h"
-#include "support.h"
+#include "graph_cases.h"
 
 /* ---- Data ---- */
 
@@ -301,6 +301,20 @@ double test_scalar(ls_tensor *tensor)
     if (ls_read_scalar(tensor, &value) != LS_OK)
         fail_msg("no scalar: %s", ls_last_error());
     return value;
+}
+
+void *test_copy_value(ls_tensor *tensor, size_t *bytes)
+{
+    ls_array value;
+    int64_t count = 0;
+    assert_int_equal(ls_value(tensor, &value), LS_OK);
+    ls_shape_count(&value.shape, 0, &count);
+    *bytes = (size_t)count * ls_dtype_bytes(value.dtype);
+    void *copy = malloc(*bytes + 1);
+    assert_non_null(copy);
+    if (*bytes)
+        memcpy(copy, value.data, *bytes);
+    return copy;
 }
 
 bool test_has_op(const ls_graph *graph, const char *op)
