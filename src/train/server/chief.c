@@ -353,7 +353,7 @@ ls_status ls_chief_open(ls_server_session *served, int64_t steps, ls_chief **out
     for (size_t i = 0; i < served->options->callback_count; i++)
         c->watched |= served->options->callbacks[i].on_batch_begin || served->options->callbacks[i].on_batch_end;
     *out = c; /* set on failure, too: closing the chief informs the others */
-    ls_launcher_say_chief(&served->cluster);
+    ls_launcher_report_chief(&served->cluster);
     LS_TRY(ls_job_step(job, &c->start_step));
     return open_chief(c);
 }
