@@ -339,7 +339,8 @@ static int hold_one_up(int rank, int size, void *user)
     WANT(ls_mesh_open(&o, 0, "bits", NULL, &mesh) == LS_OK);
     if (rank == 1)
         raise(SIGSTOP);
-    for (double end = ls_clock_now() + 10; ls_heartbeat_patience(mesh->heartbeat, 1 - rank) < 1 && ls_clock_now() < end;)
+    for (double end = ls_clock_now() + 10;
+         ls_heartbeat_patience(mesh->heartbeat, 1 - rank) < 1 && ls_clock_now() < end;)
         WANT(ls_mesh_turn(mesh, 0.01) == LS_OK);
     WANT(ls_heartbeat_patience(mesh->heartbeat, 1 - rank) >= 1);
     WANT(ls_peers_share(&mesh->peers, 1, "the end", NULL, 0) == LS_OK);

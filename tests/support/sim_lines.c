@@ -101,7 +101,8 @@ void ls_sim_describe_waits(const ls_sim_worker *w, ls_text *out)
         if (!want->connection)
             ls_text_put(out, "a caller");
         else
-            ls_text_add(out, "worker %d (line %d%s%s)", want->connection->wire->ends[!want->connection->side].worker->number,
+            ls_text_add(out, "worker %d (line %d%s%s)",
+                        want->connection->wire->ends[!want->connection->side].worker->number,
                         want->connection->wire->number, want->read ? ", to read" : "", want->write ? ", to write" : "");
     }
 }

@@ -78,12 +78,12 @@ static void meet_again(ls_handshake *hs)
     hs->mark = draw_mark();
 }
 
-void ls_handshake_say_chief(ls_handshake *hs)
+void ls_handshake_report_chief(ls_handshake *hs)
 {
     if (!hs || hs->chief || hs->mesh->peers.members[0] != hs->options->rank)
         return;
     hs->chief = true;
-    ls_launcher_say_chief(hs->options);
+    ls_launcher_report_chief(hs->options);
 }
 
 static ls_status begin(ls_handshake *hs, ls_frame frame)
@@ -92,7 +92,7 @@ static ls_status begin(ls_handshake *hs, ls_frame frame)
     mesh->begun = true;
     mesh->peers.job = frame.hash[0];
     ls_mesh_confirm_members(mesh);
-    ls_handshake_say_chief(hs);
+    ls_handshake_report_chief(hs);
     for (int r = 0; r < mesh->peers.size; r++)
         if (mesh->readies[r].kind == LS_FRAME_MET)
             mesh->readies[r] = (ls_frame){ 0 };
@@ -103,7 +103,7 @@ static ls_status begin(ls_handshake *hs, ls_frame frame)
     return LS_OK;
 }
 
-void ls_handshake_hear(ls_handshake *hs, int rank, const ls_frame *frame)
+void ls_handshake_handle(ls_handshake *hs, int rank, const ls_frame *frame)
 {
     if (!hs || hs->mesh->begun || hs->joins)
         return;
@@ -128,7 +128,7 @@ static bool all_have_met(const ls_handshake *hs, bool *same)
     return all;
 }
 
-static ls_status say_met(ls_handshake *hs)
+static ls_status send_met(ls_handshake *hs)
 {
     if (!hs->met) {
         hs->met = true;
@@ -169,7 +169,7 @@ static ls_status agree(ls_handshake *hs)
     if (is_broken(hs))
         meet_again(hs);
     if (hs->met || ls_handshake_is_complete(hs))
-        LS_TRY(say_met(hs));
+        LS_TRY(send_met(hs));
     if (!hs->met || first_of(hs) != hs->options->rank)
         return LS_OK;
     bool all = all_have_met(hs, &same);

@@ -23,7 +23,7 @@ static ls_hello *call_to(const ls_handshake *hs, int rank, int channel)
     return &hs->hellos.calls[channel * hs->options->size + rank];
 }
 
-static void say(const ls_handshake *hs, ls_hello *h, int channel)
+static void make_hello(const ls_handshake *hs, ls_hello *h, int channel)
 {
     const ls_mesh *mesh = hs->mesh;
     ls_hello_say(&hs->hellos, h);
@@ -76,7 +76,7 @@ static ls_status call_on_all(ls_handshake *hs)
             LS_TRY(ls_hello_call(&hs->hellos, h, r));
             if (!h->at)
                 continue;
-            say(hs, h, channel);
+            make_hello(hs, h, channel);
             if (hs->mesh->begun)
                 h->out.requests = LS_HELLO_RECONNECTS;
         }
@@ -134,7 +134,7 @@ static bool is_same_member(const ls_handshake *hs, const ls_hello *h)
            h->in.hash[0] == hs->marks[rank];
 }
 
-static void hear_reconnected(ls_handshake *hs, ls_hello *h, int rank, int channel)
+static void handle_reconnected(ls_handshake *hs, ls_hello *h, int rank, int channel)
 {
     bool refused = (h->in.requests & LS_HELLO_REFUSES) != 0;
     if (!refused && is_same_member(hs, h) && should_reconnect(hs, rank, channel) && !is_connected(hs, rank, channel))
@@ -144,7 +144,7 @@ static void hear_reconnected(ls_handshake *hs, ls_hello *h, int rank, int channe
 }
 
 /* A failed call is repeated, as is one to a higher rank that has not begun. */
-static ls_status hear_called(ls_handshake *hs, int rank, int channel)
+static ls_status continue_call(ls_handshake *hs, int rank, int channel)
 {
     ls_hello *h = call_to(hs, rank, channel);
     bool done;
@@ -152,7 +152,7 @@ static ls_status hear_called(ls_handshake *hs, int rank, int channel)
         snprintf(hs->why, sizeof(hs->why), "%s", ls_last_error());
         ls_hello_forget(&hs->hellos, h);
     } else if (done && hs->mesh->begun) {
-        hear_reconnected(hs, h, rank, channel);
+        handle_reconnected(hs, h, rank, channel);
     } else if (done) {
         LS_TRY(ls_hello_compare(&hs->hellos, h));
         learn(hs, &h->in);
@@ -215,7 +215,7 @@ static void note_refused(ls_handshake *hs, const ls_hello *h)
 
 /* Sends HELLO before comparing, so that the other side sees the difference, too. A mismatch ends
  * only the connection if the job runs, else the start of the job. */
-static ls_status hear_caller(ls_handshake *hs, int index, bool *gone)
+static ls_status continue_caller(ls_handshake *hs, int index, bool *gone)
 {
     ls_hello *h = &hs->hellos.callers[index];
     bool heard = false;
@@ -228,7 +228,7 @@ static ls_status hear_caller(ls_handshake *hs, int index, bool *gone)
         if (how == WAIT)
             return LS_OK;
         if (!h->speaks) {
-            say(hs, h, h->in.sequence == 1);
+            make_hello(hs, h, h->in.sequence == 1);
             h->out.requests = how == REFUSE ? LS_HELLO_REFUSES : 0;
             if (how == REFUSE)
                 note_refused(hs, h);
@@ -251,7 +251,7 @@ static ls_status hear_caller(ls_handshake *hs, int index, bool *gone)
     return LS_OK;
 }
 
-static ls_status hear_all(ls_handshake *hs)
+static ls_status continue_all(ls_handshake *hs)
 {
     LS_TRY(ls_hello_answer(&hs->hellos));
     for (int channel = 0; channel < hs->channels; channel++)
@@ -259,11 +259,11 @@ static ls_status hear_all(ls_handshake *hs)
             if (hs->mesh->begun && !should_call(hs, r, channel, false))
                 ls_hello_forget(&hs->hellos, call_to(hs, r, channel)); /* no longer needed */
             else if (call_to(hs, r, channel)->at)
-                LS_TRY(hear_called(hs, r, channel));
+                LS_TRY(continue_call(hs, r, channel));
         }
     for (int i = 0; i < hs->hellos.caller_count;) {
         bool gone = false;
-        LS_TRY(hear_caller(hs, i, &gone));
+        LS_TRY(continue_caller(hs, i, &gone));
         i += !gone;
     }
     return LS_OK;
@@ -287,7 +287,7 @@ ls_status ls_handshake_visit(ls_handshake *hs)
         return LS_OK;
     log_refused(hs);
     LS_TRY(call_on_all(hs));
-    return hear_all(hs);
+    return continue_all(hs);
 }
 
 /* ---- Completeness ---- */
@@ -405,5 +405,5 @@ ls_status ls_handshake_turn(ls_handshake *hs)
 {
     LS_TRY(call_on_all(hs));
     LS_TRY(wait_for_callers(hs));
-    return hear_all(hs);
+    return continue_all(hs);
 }

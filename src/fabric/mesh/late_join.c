@@ -15,7 +15,7 @@
 
 /* ---- Members ---- */
 
-static ls_status tell_members(ls_mesh *mesh, int rank)
+static ls_status send_members(ls_mesh *mesh, int rank)
 {
     ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_MEMBERS, "");
     ls_mesh_put_members(mesh, &frame);
@@ -40,13 +40,13 @@ int ls_mesh_find_joining(ls_mesh *mesh)
             continue;
         if (join->tag == mesh->peers.fit && knows_members(mesh, join))
             return r;
-        if (tell_members(mesh, r) != LS_OK) /* its queue is full */
+        if (send_members(mesh, r) != LS_OK) /* its queue is full */
             ls_mesh_hang_up(mesh, r);
     }
     return -1;
 }
 
-void ls_mesh_hear_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
+void ls_mesh_handle_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     if (frame->kind == LS_FRAME_JOIN)
         mesh->joins[rank] = *frame;
@@ -74,7 +74,7 @@ void ls_mesh_start_joining(ls_mesh *mesh, const uint64_t *members, uint32_t gene
     ls_mesh_set_members(mesh, members);
 }
 
-void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
+void ls_mesh_handle_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     ls_peers *p = &mesh->peers;
     if (frame->kind == LS_FRAME_MEMBERS && frame->generation >= p->generation) {

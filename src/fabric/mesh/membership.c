@@ -137,7 +137,7 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
 
 /* Every member forwards an announcement before anything else of that generation. So a STATE of a
  * later generation comes from a faster worker, and is kept until this one has caught up. */
-static void hear_state(ls_mesh *mesh, int rank, const ls_frame *frame)
+static void handle_state(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     if (frame->generation < mesh->peers.generation)
         return;
@@ -158,12 +158,12 @@ void ls_mesh_confirm_members(ls_mesh *mesh)
         ls_set_bit(mesh->confirmed, mesh->peers.members[i]);
 }
 
-ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
+ls_status ls_mesh_handle(ls_mesh *mesh, int rank, const ls_frame *frame)
 {
     char why[LS_FRAME_WHAT];
     bool current = frame->generation == mesh->peers.generation && frame->number == mesh->number;
     if (mesh->peers.joins && frame->kind != LS_FRAME_OVER && frame->kind != LS_FRAME_LEFT) {
-        ls_mesh_hear_while_joining(mesh, rank, frame);
+        ls_mesh_handle_while_joining(mesh, rank, frame);
         return LS_OK;
     }
     switch ((ls_frame_kind)frame->kind) {
@@ -179,7 +179,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
         }
         return LS_OK;
     case LS_FRAME_STATE:
-        hear_state(mesh, rank, frame);
+        handle_state(mesh, rank, frame);
         return LS_OK;
     case LS_FRAME_ANNOUNCE:
         if (frame->generation == mesh->peers.generation + 1) {
@@ -196,7 +196,7 @@ ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame)
         return LS_OK;
     case LS_FRAME_MET:
     case LS_FRAME_BEGIN:
-        ls_handshake_hear(mesh->handshake, rank, frame);
+        ls_handshake_handle(mesh->handshake, rank, frame);
         return LS_OK;
     default:
         return LS_OK;
@@ -444,7 +444,7 @@ static ls_frame state_frame(const ls_mesh *mesh)
 }
 
 /* Silent members get it, too. Replaces an older STATE that is still unsent. */
-static ls_status tell_state(ls_mesh *mesh)
+static ls_status send_state(ls_mesh *mesh)
 {
     ls_frame state = state_frame(mesh);
     for (int i = 0; i < mesh->peers.count; i++) {
@@ -693,7 +693,7 @@ ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *frame, int *ne
     }
     LS_TRY(part_from_others(mesh, frame));
     ls_mesh_set_members(mesh, frame->members);
-    ls_handshake_say_chief(mesh->handshake);
+    ls_handshake_report_chief(mesh->handshake);
     if (p->new_member >= 0 && !ls_peers_has(p, p->new_member))
         p->new_member = -1;
     for (int i = 0; i < p->count; i++) {
@@ -760,7 +760,7 @@ ls_status ls_mesh_regroup(ls_mesh *mesh)
         mesh->reconnects = is_reconnecting(mesh);
         LS_TRY(ls_handshake_visit(mesh->handshake));
         if (mesh->changes != told)
-            LS_TRY(tell_state(mesh));
+            LS_TRY(send_state(mesh));
         told = mesh->changes;
         if (first_left(mesh) == mesh->peers.rank && may_announce(mesh)) {
             LS_TRY(announce(mesh));

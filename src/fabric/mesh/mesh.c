@@ -329,7 +329,7 @@ static void take_joining_head(ls_mesh *mesh, int rank)
     bool asks = link->in.kind == LS_FRAME_JOIN || link->in.kind == LS_FRAME_BEAT;
     expect_head(link);
     if (check_head(mesh, rank) == LS_OK && asks) {
-        ls_mesh_hear_joining(mesh, rank, &link->in);
+        ls_mesh_handle_joining(mesh, rank, &link->in);
         return;
     }
     ls_mesh_hang_up(mesh, rank);
@@ -347,7 +347,7 @@ static ls_status take_head(ls_mesh *mesh, int rank)
     if (link->in.kind == LS_FRAME_PIECES)
         return begin_body(mesh, rank);
     expect_head(link);
-    return ls_mesh_hear(mesh, rank, &link->in);
+    return ls_mesh_handle(mesh, rank, &link->in);
 }
 
 static int list_in(const ls_mesh *mesh, int rank, char *sink, size_t room, struct iovec *parts)

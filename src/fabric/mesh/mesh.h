@@ -152,9 +152,9 @@ void ls_handshake_learn(ls_handshake *handshake, const ls_frame *members);
 bool ls_handshake_has_met(const ls_handshake *handshake, const uint64_t *members);
 bool ls_handshake_launcher_saw_end(const ls_handshake *handshake, int rank);
 /* Handles MET or BEGIN. */
-void ls_handshake_hear(ls_handshake *handshake, int rank, const ls_frame *frame);
+void ls_handshake_handle(ls_handshake *handshake, int rank, const ls_frame *frame);
 /* Tells the launcher once that this worker is the chief. */
-void ls_handshake_say_chief(ls_handshake *handshake);
+void ls_handshake_report_chief(ls_handshake *handshake);
 void ls_handshake_close(ls_handshake *handshake);
 
 /* ---- mesh.c ---- */
@@ -239,7 +239,7 @@ ls_status ls_mesh_forward(ls_mesh *mesh, int rank, ls_frame frame);
 ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *announcement, int *new_member);
 
 /* Handles a frame without a body. */
-ls_status ls_mesh_hear(ls_mesh *mesh, int rank, const ls_frame *frame);
+ls_status ls_mesh_handle(ls_mesh *mesh, int rank, const ls_frame *frame);
 
 /* Keeps the connection. The loss of a member makes the others regroup. */
 void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why);
@@ -270,7 +270,7 @@ ls_status ls_mesh_welcome(ls_peers *peers);
 int ls_mesh_find_joining(ls_mesh *mesh);
 
 /* Handle a frame of a joining worker; as a joining worker, of a member. */
-void ls_mesh_hear_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
-void ls_mesh_hear_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
+void ls_mesh_handle_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
+void ls_mesh_handle_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
 
 #endif

@@ -188,7 +188,7 @@ static ls_status push(ls_messenger *m, int rank)
 
 /* ---- The end of a connection ---- */
 
-static void tell(ls_messenger *m, int rank, int kind, const int64_t *numbers, ls_payload *body, const char *text)
+static void deliver(ls_messenger *m, int rank, int kind, const int64_t *numbers, ls_payload *body, const char *text)
 {
     item *i = calloc(1, sizeof(*i));
     if (!i) {
@@ -222,7 +222,7 @@ static void lose(ls_messenger *m, int rank, const char *why)
     m->reachable[rank] = false;
     clear(&m->out[rank]);
     pthread_mutex_unlock(&m->mutex);
-    tell(m, rank, LS_MESSAGE_LOST, NULL, NULL, why);
+    deliver(m, rank, LS_MESSAGE_LOST, NULL, NULL, why);
 }
 
 /* ---- Receiving ---- */
@@ -249,12 +249,12 @@ static ls_status pull(ls_messenger *m, int rank, bool *whole)
     return LS_OK;
 }
 
-static void hear(ls_messenger *m, int rank)
+static void handle_frame(ls_messenger *m, int rank)
 {
     peer *p = &m->peers[rank];
     p->in_done = 0;
     if (p->in.kind == LS_FRAME_MESSAGE && p->in.tag >= LS_MESSAGE_FIRST && p->in.tag <= INT_MAX) {
-        tell(m, rank, (int)p->in.tag, p->in.numbers, p->body, NULL);
+        deliver(m, rank, (int)p->in.tag, p->in.numbers, p->body, NULL);
         pthread_mutex_lock(&m->mutex);
         m->waiting[rank]++;
         pthread_mutex_unlock(&m->mutex);
@@ -282,7 +282,7 @@ static void move_peer(ls_messenger *m, int rank)
     for (bool whole = true; status == LS_OK && whole && is_heard(m, rank);) {
         status = pull(m, rank, &whole);
         if (status == LS_OK && whole)
-            hear(m, rank);
+            handle_frame(m, rank);
     }
     if (status == LS_OK)
         status = ls_error_give(&ended);
@@ -309,7 +309,7 @@ static void meet(ls_messenger *m, ls_hello *h)
     pthread_mutex_lock(&m->mutex);
     m->reachable[rank] = true;
     pthread_mutex_unlock(&m->mutex);
-    tell(m, rank, LS_MESSAGE_MET, h->in.numbers, NULL, NULL);
+    deliver(m, rank, LS_MESSAGE_MET, h->in.numbers, NULL, NULL);
     *h = (ls_hello){ 0 };
 }
 
@@ -345,7 +345,7 @@ static void move_call(ls_messenger *m, int rank)
             meet(m, h);
         } else {
             m->never[rank] = true;
-            tell(m, rank, LS_MESSAGE_REFUSED, NULL, NULL, ls_last_error());
+            deliver(m, rank, LS_MESSAGE_REFUSED, NULL, NULL, ls_last_error());
         }
     }
     if (status != LS_OK) {

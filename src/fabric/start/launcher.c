@@ -25,7 +25,7 @@ int ls_launcher_open(const ls_cluster_options *options)
     return open_file(options, O_RDONLY);
 }
 
-void ls_launcher_say_chief(const ls_cluster_options *options)
+void ls_launcher_report_chief(const ls_cluster_options *options)
 {
     const char *text = getenv("LOCKSTEP_RESTART");
     int64_t restart = 0;

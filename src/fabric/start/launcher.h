@@ -23,7 +23,7 @@ int ls_launcher_open(const ls_cluster_options *options);
 
 void ls_launcher_read(int fd, uint64_t gone[LS_MAX_CLUSTER / 64]);
 
-void ls_launcher_say_chief(const ls_cluster_options *options);
+void ls_launcher_report_chief(const ls_cluster_options *options);
 
 /* Opens and closes the file. */
 bool ls_launcher_has_seen_end(const ls_cluster_options *options, int rank);

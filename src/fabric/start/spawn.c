@@ -108,7 +108,7 @@ static ls_status start(child *c, pid_t parent, int rank, int count, const char *
 
 /* ---- In the parent ---- */
 
-static ls_status tell_failure(const child *c, int rank, int how)
+static ls_status report_failure(const child *c, int rank, int how)
 {
     ls_error last;
     if (WIFSIGNALED(how))
@@ -152,7 +152,7 @@ static ls_status wait_for_all(child *list, int count, ls_status status)
                 continue;
             list[i].pid = 0;
             status = ended < 0 ? ls_fail(LS_ERR_PEER, "ls_spawn: another part of the program waited for worker %d", i)
-                               : tell_failure(&list[i], i, how);
+                               : report_failure(&list[i], i, how);
             if (status != LS_OK && first.status == LS_OK) {
                 ls_error_keep(&first, status);
                 signal_all(list, count, SIGTERM);

@@ -230,7 +230,7 @@ static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
         *out = list[tcp->known[rank].turn++ % count];
 }
 
-/* ---- The query: queries ---- */
+/* ---- Queries: asking ---- */
 
 static void close_query(ls_tcp *tcp)
 {
@@ -260,7 +260,7 @@ static void put_rank(unsigned char *bytes, uint32_t rank)
 
 static void ask(ls_tcp *tcp, int rank)
 {
-    tcp_known_address *place = &tcp->known[rank];
+    tcp_known_address *known = &tcp->known[rank];
     double now = ls_clock_now();
     if (!tcp->query && now >= tcp->query_again) {
         ls_address there = next_meeting(tcp);
@@ -268,7 +268,7 @@ static void ask(ls_tcp *tcp, int rank)
             close_query(tcp);
         ls_tcp_listener_wake(tcp);
     }
-    if (!tcp->query || place->asked || now < place->ask_again)
+    if (!tcp->query || known->asked || now < known->ask_again)
         return;
     unsigned char bytes[TCP_QUERY_BYTES];
     size_t moved = 0;
@@ -278,28 +278,28 @@ static void ask(ls_tcp *tcp, int rank)
         (moved != 0 && moved != sizeof(bytes)))
         close_query(tcp);
     else
-        place->asked = moved > 0;
+        known->asked = moved > 0;
 }
 
-static void hear_told(ls_tcp *tcp)
+static void take_answer(ls_tcp *tcp)
 {
     uint32_t rank = rank_in(tcp->answer);
     ls_address address;
     tcp->answer_done = 0;
     if (rank >= LS_MAX_CLUSTER)
         return;
-    tcp_known_address *place = &tcp->known[rank];
+    tcp_known_address *known = &tcp->known[rank];
     ls_address_unpack(tcp->answer + 4, &address);
-    place->asked = false;
-    place->ask_again = ls_clock_now() + ASK_AGAIN;
+    known->asked = false;
+    known->ask_again = ls_clock_now() + ASK_AGAIN;
     if (address.bytes > 0) {
-        place->address = address;
-        place->stale = false;
+        known->address = address;
+        known->stale = false;
         tcp->news = true;
     }
 }
 
-static void hear_query(ls_tcp *tcp)
+static void read_answers(ls_tcp *tcp)
 {
     size_t moved = 1;
     while (tcp->query && moved > 0) {
@@ -313,32 +313,32 @@ static void hear_query(ls_tcp *tcp)
         tcp->news |= on_its_way && tcp->query->state == TCP_OPEN; /* queries are possible now */
         tcp->answer_done += moved;
         if (tcp->answer_done == TCP_ANSWER_BYTES)
-            hear_told(tcp);
+            take_answer(tcp);
     }
 }
 
-/* ---- The query: replies ---- */
+/* ---- Queries: replies ---- */
 
 /* These are small: if one does not pass at once, the peer is not reading. */
 static bool answer_one(ls_tcp *tcp, tcp_connection *connection, bool *again)
 {
-    unsigned char asked[TCP_QUERY_BYTES], told[TCP_ANSWER_BYTES] = { 0 };
+    unsigned char query[TCP_QUERY_BYTES], answer[TCP_ANSWER_BYTES] = { 0 };
     size_t moved = 0;
     *again = false;
-    if (ls_tcp_connection_read((ls_connection *)connection, &(struct iovec){ asked, sizeof(asked) }, 1, &moved) !=
+    if (ls_tcp_connection_read((ls_connection *)connection, &(struct iovec){ query, sizeof(query) }, 1, &moved) !=
         LS_OK)
         return false;
     if (moved == 0)
         return true;
-    uint32_t rank = rank_in(asked);
-    if (moved != sizeof(asked) || rank >= LS_MAX_CLUSTER)
+    uint32_t rank = rank_in(query);
+    if (moved != sizeof(query) || rank >= LS_MAX_CLUSTER)
         return false;
-    put_rank(told, rank);
-    ls_address_pack(&tcp->known[rank].address, told + 4);
+    put_rank(answer, rank);
+    ls_address_pack(&tcp->known[rank].address, answer + 4);
     *again = true;
-    return ls_tcp_connection_write((ls_connection *)connection, &(struct iovec){ told, sizeof(told) }, 1, &moved) ==
+    return ls_tcp_connection_write((ls_connection *)connection, &(struct iovec){ answer, sizeof(answer) }, 1, &moved) ==
                LS_OK &&
-           moved == sizeof(told);
+           moved == sizeof(answer);
 }
 
 void ls_tcp_queries_step(ls_tcp *tcp)
@@ -352,7 +352,7 @@ void ls_tcp_queries_step(ls_tcp *tcp)
                 again = false;
             }
     }
-    hear_query(tcp);
+    read_answers(tcp);
 }
 
 /* ---- Rendezvous ---- */
@@ -386,24 +386,24 @@ void ls_tcp_learn(ls_tcp *tcp, const ls_preamble *preamble)
 {
     if (preamble->from >= LS_MAX_CLUSTER || preamble->address.bytes == 0)
         return;
-    tcp_known_address *place = &tcp->known[preamble->from];
-    place->address = preamble->address;
-    place->stale = false;
+    tcp_known_address *known = &tcp->known[preamble->from];
+    known->address = preamble->address;
+    known->stale = false;
     tcp->news = true;
 }
 
 ls_status ls_tcp_find(ls_tcp *tcp, int rank, ls_address *out)
 {
-    tcp_known_address *place = &tcp->known[rank];
+    tcp_known_address *known = &tcp->known[rank];
     *out = (ls_address){ .bytes = 0 };
     if (tcp->folder[0]) {
         find_in_folder(tcp, rank, out);
     } else if (tcp->options.rank > 0 && rank == 0) {
         *out = next_meeting(tcp);
     } else {
-        if (tcp->options.rank > 0 && (place->address.bytes == 0 || place->stale))
+        if (tcp->options.rank > 0 && (known->address.bytes == 0 || known->stale))
             ask(tcp, rank);
-        *out = place->address; /* even a stale one: worker 0 may be lost, and the worker there again */
+        *out = known->address; /* even a stale one: worker 0 may be lost, and the worker there again */
     }
     return LS_OK;
 }

@@ -389,7 +389,7 @@ static void learn_spin(ls_want *wants, int count, double slept)
     }
 }
 
-static void say_sleeps(const ls_want *wants, int count, unsigned sleeps)
+static void set_sleeps(const ls_want *wants, int count, unsigned sleeps)
 {
     for (int i = 0; i < count; i++) {
         const shm_connection *connection = (const shm_connection *)wants[i].connection;
@@ -406,7 +406,7 @@ static ls_status sleep_until(const shm_transport *t, ls_want *wants, int count, 
 {
     struct pollfd polls[LS_MOST_POLLS];
     int ready = 0;
-    say_sleeps(wants, count, 1);
+    set_sleeps(wants, count, 1);
     *any = look(wants, count);
     double begun = ls_clock_now();
     for (int i = 0; i < count; i++) {
@@ -418,7 +418,7 @@ static ls_status sleep_until(const shm_transport *t, ls_want *wants, int count, 
     }
     if (!*any)
         LS_TRY(ls_unix_poll(polls, count, end - begun, &ready));
-    say_sleeps(wants, count, 0);
+    set_sleeps(wants, count, 0);
     for (int i = 0; i < count && ready > 0; i++)
         if (wants[i].connection && polls[i].revents)
             look_at_socket((shm_connection *)wants[i].connection);

@@ -165,7 +165,7 @@ static bool go_saying(tcp_connection *connection)
     return true;
 }
 
-static void hear_reply(tcp_connection *connection)
+static void read_reply(tcp_connection *connection)
 {
     int version;
     switch (ls_reply_read(connection->bytes, &version)) {
@@ -189,7 +189,7 @@ static void hear_reply(tcp_connection *connection)
     }
 }
 
-static void hear_opening(tcp_connection *connection)
+static void read_preamble(tcp_connection *connection)
 {
     memcpy(connection->said, connection->bytes, LS_PREAMBLE_BYTES);
     ls_reply_code code = ls_preamble_check(connection->bytes, &connection->tcp->own, &connection->preamble);
@@ -228,9 +228,9 @@ static bool go_hearing(tcp_connection *connection)
         return true;
     connection->done = 0;
     if (connection->caller)
-        hear_reply(connection);
+        read_reply(connection);
     else
-        hear_opening(connection);
+        read_preamble(connection);
     return true;
 }
 
@@ -274,7 +274,7 @@ short ls_tcp_connection_events(const tcp_connection *connection)
 
 /* ---- Writing ---- */
 
-static ls_status tell_end(const tcp_connection *connection)
+static ls_status report_end(const tcp_connection *connection)
 {
     return ls_fail(LS_ERR_PEER, "%s", connection->why);
 }
@@ -346,7 +346,7 @@ ls_status ls_tcp_connection_write(ls_connection *of, const struct iovec *parts, 
     ls_tcp_connection_step(connection);
     bool flushed = connection->state == TCP_OPEN && ls_tcp_connection_flush(connection);
     if (connection->state == TCP_ENDED || connection->write_failed)
-        return tell_end(connection);
+        return report_end(connection);
     if (flushed && connection->owed) {
         sum = take(&c, NULL, 1);
         connection->owed = sum == 0;
@@ -355,7 +355,7 @@ ls_status ls_tcp_connection_write(ls_connection *of, const struct iovec *parts, 
         sum += connection->record;
         flushed = ls_tcp_connection_flush(connection);
         if (connection->write_failed)
-            return tell_end(connection);
+            return report_end(connection);
         connection->owed = !flushed;
         sum -= connection->owed;
     }
@@ -397,7 +397,7 @@ ls_status ls_tcp_connection_read(ls_connection *of, const struct iovec *parts, i
         if (!read_part(connection, &parts[i], &sum))
             break;
     if (connection->state == TCP_ENDED && sum == 0)
-        return tell_end(connection);
+        return report_end(connection);
     *moved = sum;
     return LS_OK;
 }

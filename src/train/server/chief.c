@@ -343,7 +343,7 @@ ls_status ls_chief_open(ls_server_session *session, int64_t steps, ls_chief **ou
     for (size_t i = 0; i < session->options->callback_count; i++)
         c->watched |= session->options->callbacks[i].on_batch_begin || session->options->callbacks[i].on_batch_end;
     *out = c; /* on failure, too (servers.h) */
-    ls_launcher_say_chief(&session->cluster);
+    ls_launcher_report_chief(&session->cluster);
     LS_TRY(ls_job_step(job, &c->start_step));
     return open_chief(c);
 }
