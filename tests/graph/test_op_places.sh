@@ -1,6 +1,6 @@
 #!/bin/sh
 # docs/adding-an-op.md says truly which files beside ops.def name ops, and how many ops or fusions each lists.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../support/lib.sh"
 
 DOC=docs/adding-an-op.md
 LEAVES='input|variable|constant|count'
