@@ -183,7 +183,7 @@ static void wrong_calls_are_refused(void **state)
     test_refused(ls_loss_value(ls_mean_squared_error(), labels, labels, NULL), "predictions are int64");
     test_refused(ls_loss_value(ls_huber(.from_logits = true), p, p, NULL), "has no option from_logits");
     test_refused(ls_loss_value(ls_mean_squared_error(.delta = 2), p, p, NULL), "has no option delta");
-    test_refused(ls_loss_value(ls_huber(.delta = -2), p, p, NULL), "delta is -2");
+    test_refused(ls_loss_value(ls_huber(.delta = -2), p, p, NULL), "delta must be above 0 (got -2)");
     test_refused(ls_loss_value(ls_huber(.reduction = (ls_reduction)9), p, p, NULL), "no reduction number 9");
     test_refused(ls_loss_value((ls_loss){ .kind = 77 }, p, p, NULL), "no loss number 77");
     test_refused(ls_loss_value((ls_loss){ .kind = LS_LOSS_NONE }, p, p, NULL), "no loss number 0");

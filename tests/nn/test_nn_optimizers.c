@@ -866,7 +866,7 @@ static void wrong_options_are_refused(void **state)
         { ls_adam(.weight_decay = -1), "weight_decay is -1" },
         { ls_adam(.learning_rate = 0.1, .schedule = ls_exponential_decay(0.1, 3, 0.5, false)), "set only one" },
         { ls_adam(.schedule = { .rate = 0.1 }), "set .learning_rate = 0.1" },
-        { ls_adam(.name = "a b"), "\"a b/w/momentum\" is no name" },
+        { ls_adam(.name = "a b"), "\"a b/w/momentum\" is not a valid name" },
         { (ls_optimizer){ .kind = 33 }, "no optimizer number 33" },
         { (ls_optimizer){ .kind = LS_OPTIMIZER_NONE }, "no optimizer number 0" },
     };

@@ -300,7 +300,7 @@ static void going_on_is_checked(void **state)
     open_trained(&t, 1, true, NULL);
     OK(fit(&t, "gpu:0", 3, false));
     FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = 4, .lanes = LANES, .seed = 3, .continue_last = true),
-          LS_ERR_INVALID, "behind step 3 of epoch 1", "batches of 5", "batches of 4");
+          LS_ERR_INVALID, "after step 3 of epoch 1", "batches of 5", "batches of 4");
     FAILS(ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .lanes = LANES, .continue_last = true),
           LS_ERR_INVALID, "seed 3", "seed 0");
     FAILS(

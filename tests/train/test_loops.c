@@ -389,7 +389,7 @@ static void wrong_steps_are_reported(void **state)
         if (kind == 0)
             FAILS(ls_strategy_run(step, &batch, NULL), LS_ERR_INVALID, "tracing the step", "output 0 of 1");
         if (kind == 1)
-            FAILS(ls_strategy_run(step, &batch, NULL), LS_ERR_SHAPE, "written to a variable");
+            FAILS(ls_strategy_run(step, &batch, NULL), LS_ERR_SHAPE, "the value of a variable must be whole");
         if (kind == 2)
             OK(ls_strategy_run(step, &batch, NULL));
         if (kind == 3) {
