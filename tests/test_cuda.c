@@ -234,7 +234,7 @@ static void a_reference_context_has_the_cpu_alone(void **state)
     assert_int_equal(machine_devices(ctx, "CUDA"), 0);
     ls_context_close(ctx);
     OK(ls_context_create(&options, &ctx));
-    FAILS(ls_set_visible_devices(ctx, "cuda:0"), LS_ERR_NOT_FOUND, "CUDA:0", "reference context", "the CPU alone");
+    FAILS(ls_set_visible_devices(ctx, "cuda:0"), LS_ERR_NOT_FOUND, "CUDA:0", "reference context", "only the CPU");
     ls_context_close(ctx);
     setenv("LOCKSTEP_VISIBLE_DEVICES", "cuda:0", 1); /* for the other contexts of the program */
     OK(ls_context_open(&options, &ctx));

@@ -396,7 +396,7 @@ static void wrong_steps_are_told(void **state)
         if (kind == 0)
             FAILS(ls_strategy_run(step, &batch, NULL), LS_ERR_INVALID, "tracing the step", "output 0 of 1");
         if (kind == 1)
-            FAILS(ls_strategy_run(step, &batch, NULL), LS_ERR_SHAPE, "written to a variable");
+            FAILS(ls_strategy_run(step, &batch, NULL), LS_ERR_SHAPE, "value of a variable");
         if (kind == 2)
             OK(ls_strategy_run(step, &batch, NULL));
         if (kind == 3) {

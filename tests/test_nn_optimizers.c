@@ -867,7 +867,7 @@ static void wrong_options_are_refused(void **state)
         { ls_adam(.learning_rate = 0.1, .schedule = ls_exponential_decay(0.1, 3, 0.5, false)),
           "only one can be given" },
         { ls_adam(.schedule = { .rate = 0.1 }), "is written .learning_rate = 0.1" },
-        { ls_adam(.name = "a b"), "\"a b/w/momentum\" is no name" },
+        { ls_adam(.name = "a b"), "\"a b/w/momentum\" is not a valid name" },
         { (ls_optimizer){ .kind = 33 }, "no optimizer number 33" },
         { (ls_optimizer){ .kind = LS_OPTIMIZER_NONE }, "no optimizer number 0" },
     };
