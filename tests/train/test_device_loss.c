@@ -305,7 +305,7 @@ static void going_on_is_checked(void **state)
           LS_ERR_INVALID, "seed 3", "seed 0");
     FAILS(
         ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .lanes = LANES + 1, .seed = 3, .continue_last = true),
-        LS_ERR_INVALID, "other bits");
+        LS_ERR_INVALID, "another number of lanes changes the results");
     FAILS(
         ls_fit(t.model, t.data, .epochs = 2, .batch_size = BATCH, .seed = 3, .continue_last = true, .initial_epoch = 1),
         LS_ERR_INVALID, "initial_epoch");
