@@ -232,9 +232,12 @@ static void no_room_for_a_long_word_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_text_names_its_place),        cmocka_unit_test(a_file_is_read_and_its_errors_name_it),
-        cmocka_unit_test(values_of_the_right_type),        cmocka_unit_test(optional_members_keep_the_default),
-        cmocka_unit_test(wrong_types_name_path_and_value), cmocka_unit_test(unknown_keys_name_the_nearest),
+        cmocka_unit_test(bad_text_names_its_place),
+        cmocka_unit_test(a_file_is_read_and_its_errors_name_it),
+        cmocka_unit_test(values_of_the_right_type),
+        cmocka_unit_test(optional_members_keep_the_default),
+        cmocka_unit_test(wrong_types_name_path_and_value),
+        cmocka_unit_test(unknown_keys_name_the_nearest),
         cmocka_unit_test(no_room_for_a_long_word_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -451,7 +451,8 @@ static void a_run_can_be_explained_first(void **state)
         machine_has(text, l.device[0] == 'c' ? CPU(0) ": needs " : GPU(0) ": needs ");
         machine_has(text, "does not fit");
         assert_false(fit);
-        snprintf(words, sizeof(words), "a batch of %lld would fit, %lld does not\n", (long long)fits, (long long)l.batch);
+        snprintf(words, sizeof(words), "a batch of %lld would fit, %lld does not\n", (long long)fits,
+                 (long long)l.batch);
         machine_has(text, words);
         free(text);
         OK(ls_explain_memory(c.graph, fetches, 2, fits, &fit, &text));

@@ -53,8 +53,9 @@ static ls_status fit(const play *p)
     LS_TRY(ls_compile(model, .optimizer = ls_sgd(.learning_rate = 0.5), .loss = ls_mean_squared_error()));
     ls_dataset *data =
         ls_from_tensor_slices(ls_array_of(LS_F32, LS_SHAPE(8, 1), x), ls_array_of(LS_F32, LS_SHAPE(8, 2), y));
-    ls_status status = ls_fit(model, data, .epochs = 1, .batch_size = 1, .verbose = LS_VERBOSE_SILENT,
-                              .strategy = ls_parameter_server(.staleness = 1, .overlap = p->overlap), .async.journal = "");
+    ls_status status =
+        ls_fit(model, data, .epochs = 1, .batch_size = 1, .verbose = LS_VERBOSE_SILENT,
+               .strategy = ls_parameter_server(.staleness = 1, .overlap = p->overlap), .async.journal = "");
     ls_dataset_destroy(data);
     ls_model_destroy(model);
     ls_context_close(ctx);

@@ -9,8 +9,7 @@
 #include "fabric/mesh/handshake.h"
 #include "fabric/start/launcher.h"
 
-#define MEET_AGAIN  0.5 /* seconds for the others to send MET after a loss before BEGIN */
-#define LOG_MISSING 3.0 /* seconds until the log names the missing workers */
+#define MEET_AGAIN 0.5 /* seconds for the others to send MET after a loss before BEGIN */
 
 /* Returns the worker that sends BEGIN. */
 static int first_of(const ls_handshake *hs)
@@ -295,7 +294,6 @@ static ls_status open_handshake(ls_handshake *hs, int number, const char *about)
     hs->launcher = ls_launcher_open(hs->options);
     hs->asked = mesh->table->now(mesh->transport);
     hs->end = hs->asked + mesh->join_limit;
-    hs->log_at = hs->asked + LOG_MISSING;
     ls_status status = meet_all(hs);
     if (status != LS_OK)
         give_up(hs);

@@ -8,7 +8,6 @@
 #define CALL_AGAIN  0.01 /* seconds until missing workers are called again */
 #define ASK_HIGHER  0.2  /* seconds between calls that ask higher ranks whether the job runs */
 #define LOG_REFUSED 10.0 /* seconds between log lines about refused callers */
-#define LOG_AGAIN   10.0 /* seconds between log lines about missing workers */
 #define LOOK_AGAIN  2.0  /* seconds until a joining worker asks for the members again */
 
 /* ---- Calling and answering ---- */
@@ -328,10 +327,9 @@ static int find_missing(const ls_handshake *hs, ls_text *names)
 static void log_missing(ls_handshake *hs)
 {
     ls_text names = { 0 }, whom = { 0 };
-    double now = hs->mesh->table->now(hs->mesh->transport);
-    if (now < hs->log_at || !hs->mesh->log)
+    double now = hs->mesh->table->now(hs->mesh->transport), since = hs->end - hs->mesh->join_limit;
+    if (!hs->mesh->log || !ls_log_wait_is_due(&hs->log_at, since, now))
         return;
-    hs->log_at = now + LOG_AGAIN;
     int missing = find_missing(hs, &names), size = hs->options->size;
     if (missing > 0)
         ls_text_add(&whom, "worker%s %s of %d", missing == 1 ? "" : "s", ls_text_get(&names), size);
@@ -339,7 +337,7 @@ static void log_missing(ls_handshake *hs)
         ls_text_add(&whom, "all %d workers to connect", size);
     ls_log_write(hs->mesh->log, LS_LOG_WARNING,
                  "worker %d of job \"%s\" has waited %.0f of %g s for %s (LOCKSTEP_JOIN_LIMIT)", hs->options->rank,
-                 hs->options->job, hs->mesh->join_limit - (hs->end - now), hs->mesh->join_limit, ls_text_get(&whom));
+                 hs->options->job, now - since, hs->mesh->join_limit, ls_text_get(&whom));
     ls_text_free(&whom);
     ls_text_free(&names);
 }

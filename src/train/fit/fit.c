@@ -511,7 +511,8 @@ static void close_times(ls_fit_state *f, const ls_error *failure)
     bool writes = f->chief && !ls_peers_is_deposed(ls_fit_context(f)->peers);
     bool written = writes && ls_timeline_write(job->timeline, f->options->trace.path, &kept) == LS_OK;
     if (!written && writes)
-        ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace.path, ls_last_error());
+        ls_log_write(log, LS_LOG_WARNING, "the timeline '%s' was not written: %s", f->options->trace.path,
+                     ls_last_error());
     else if (written && kept < f->step && (f->options->trace.last_step == 0 || kept < f->options->trace.last_step))
         ls_log_write(log, LS_LOG_WARNING,
                      "the timeline '%s' is full after step %" PRId64 " of %" PRId64

@@ -112,7 +112,8 @@ static void open_timeline(ls_fit_state *f)
 {
     const ls_fit_options *o = f->options;
     if (o->trace.path && !f->job->timeline &&
-        ls_timeline_create(ls_model_graph(f->job->model), o->trace.first_step, o->trace.last_step, &f->job->timeline) != LS_OK)
+        ls_timeline_create(ls_model_graph(f->job->model), o->trace.first_step, o->trace.last_step, &f->job->timeline) !=
+            LS_OK)
         ls_log_write(&ls_fit_context(f)->log, LS_LOG_WARNING, "cannot start the timeline '%s': %s", o->trace.path,
                      ls_last_error());
 }
@@ -188,7 +189,8 @@ static ls_status check_continuation(const ls_fit_state *f)
 {
     const ls_job *job = f->job;
     if (f->options->initial_epoch > 0)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: continue_last and initial_epoch cannot be combined: set only one of them");
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_fit: continue_last and initial_epoch cannot be combined: set only one of them");
     if (job->fitted > 0 && job->lanes != f->options->lanes)
         return ls_fail(LS_ERR_INVALID,
                        "ls_fit: cannot continue, because another number of lanes changes the results: the last fit had "

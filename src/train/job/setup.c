@@ -32,7 +32,8 @@ static ls_status check_options(const ls_fit_options *o, const char *call)
                        call);
     if (o->trace.last_step > 0 && o->trace.last_step < o->trace.first_step)
         return ls_fail(LS_ERR_INVALID,
-                       "%s: the timeline ends before it begins: trace.first_step is %" PRId64 ", trace.last_step %" PRId64,
+                       "%s: the timeline ends before it begins: trace.first_step is %" PRId64
+                       ", trace.last_step %" PRId64,
                        call, o->trace.first_step, o->trace.last_step);
     if (o->class_count > 0 && !o->class_weights)
         return ls_fail(LS_ERR_INVALID, "%s: class_weights is NULL but class_count is %zu", call, o->class_count);

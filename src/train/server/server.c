@@ -431,7 +431,8 @@ static ls_status send_have(server *s)
 
 static ls_status begin_run(server *s, const ls_ps_message *message)
 {
-    const char *folder = s->session->options->async.journal ? s->session->options->async.journal : getenv("LOCKSTEP_JOURNAL");
+    const char *folder =
+        s->session->options->async.journal ? s->session->options->async.journal : getenv("LOCKSTEP_JOURNAL");
     const ls_journal_reader reader = { restore_state, restore_push, s };
     bool found = false;
     if (s->id[0] == '\0' && message->body && ls_payload_size(message->body) == LS_RUN_ID - 1) {
