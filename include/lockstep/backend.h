@@ -29,7 +29,7 @@ extern "C" {
 
 /* Memory areas that a program's values are in. Each run gives the address of each area. */
 typedef enum ls_room {
-    LS_ROOM_PLAN,      /* for the program */
+    LS_ROOM_PLAN,      /* whole values, and kept values of all lanes */
     LS_ROOM_LANE,      /* for one lane; kept from program to program */
     LS_ROOM_PARTIALS,  /* for the partial results of one lane's reductions */
     LS_ROOM_STATE,     /* variables and optimizer slots that the run reads */

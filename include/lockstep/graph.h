@@ -57,8 +57,8 @@ typedef struct ls_graph_options {
 
 /* Only one thread at a time may use a graph or its model; different threads may use different
  * graphs. While one thread's call runs, calls of other threads on that graph fail with
- * LS_ERR_STATE: builders return an error tensor, scopes do not open, counts are 0. Callbacks may
- * use the graph of their own thread. ls_tensor_... and queries of a finished model (names,
+ * LS_ERR_STATE: builders return an error tensor, scopes do not open, counts are 0. A callback may
+ * use the graph of the call that runs it. ls_tensor_... and queries of a finished model (names,
  * shapes, variables, counts) are always allowed. */
 
 /* Creates a graph: ls_graph_create(ctx, &graph, .seed = 1). The context must outlive the graph,
@@ -229,7 +229,7 @@ LS_API ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t b
 LS_API ls_status ls_variable_get(const ls_tensor *variable, void *data, size_t bytes);
 
 /* Return a node that writes a variable, and whose value is the new value. All writes of a run
- * appear together when the run has succeeded. */
+ * take effect together when the run has succeeded. */
 LS_API ls_tensor *ls_op_assign(ls_tensor *variable, ls_tensor *value);
 LS_API ls_tensor *ls_op_assign_add(ls_tensor *variable, ls_tensor *delta);
 
@@ -375,7 +375,7 @@ LS_API ls_tensor *ls_op_reduce_min(ls_tensor *x, ls_axes axes, bool keepdims);
 LS_API ls_tensor *ls_op_argmax(ls_tensor *x, int axis);
 /* Returns the k largest values of the last axis, largest first. */
 LS_API ls_tensor *ls_op_top_k(ls_tensor *x, int64_t k);
-/* Returns their indices, i64. */
+/* Returns the indices of the k largest values of the last axis, i64. */
 LS_API ls_tensor *ls_op_top_k_indices(ls_tensor *x, int64_t k);
 LS_API ls_tensor *ls_op_softmax(ls_tensor *x, int axis);
 LS_API ls_tensor *ls_op_log_softmax(ls_tensor *x, int axis);
@@ -390,8 +390,8 @@ typedef enum ls_padding { LS_VALID, LS_SAME, LS_EXPLICIT } ls_padding;
 typedef struct ls_conv2d_op {
     int ls_first;
     ls_tensor *kernel;              /* [H,W,in/groups,out] */
-    int64_t stride[2], dilation[2]; /* 0: 1 */
-    int64_t groups;                 /* default 1; the number of channels: depthwise */
+    int64_t stride[2], dilation[2]; /* default 1 */
+    int64_t groups;                 /* default 1; depthwise: the number of channels */
     ls_padding padding;             /* default LS_VALID */
     int64_t pad[4];                 /* with LS_EXPLICIT: top, bottom, left, right */
 } ls_conv2d_op;
@@ -416,7 +416,7 @@ LS_API ls_tensor *ls_op_global_average_pool2d(ls_tensor *x);
 
 /* ---- Normalisation and dropout ---- */
 
-/* Samples that a batch norm in training takes its statistics from. */
+/* Samples from which a batch norm in training computes its statistics. */
 typedef enum ls_norm_statistics {
     /* The whole batch, as on one device. All lanes synchronize at every norm. */
     LS_PER_BATCH = 0,
@@ -457,8 +457,8 @@ typedef struct ls_layer_norm_op {
                           (ls_layer_norm_op){ .ls_first = 0, LS_AFTER_1_(__VA_ARGS__, ) })
 LS_API ls_tensor *ls_op_layer_norm_with(ls_tensor *x, ls_layer_norm_op options);
 
-/* Returns 0 with probability `rate`, otherwise x / (1 - rate). rate: a scalar of
- * x's type, constant or fed. */
+/* Replaces each element by 0 with probability `rate`, otherwise by x / (1 - rate). `rate` is a
+ * scalar of x's type, constant or fed. */
 LS_API ls_tensor *ls_op_dropout(ls_tensor *x, ls_tensor *rate);
 
 /* ---- Losses ---- */
@@ -467,9 +467,9 @@ LS_API ls_tensor *ls_op_dropout(ls_tensor *x, ls_tensor *rate);
  * reduced over the last axis. The labels of the sparse cross-entropy are integers with one axis
  * less than the scores; other targets have the shape and type of the predictions. */
 typedef enum ls_scores { LS_LOGITS, LS_PROBABILITIES } ls_scores;
-/* The probabilities of a softmax or sigmoid are replaced by its logits. Others are clipped to
- * 1e-7 .. 1 - 1e-7 as in Keras: cross_entropy divides by their sum first, sparse_cross_entropy
- * normalizes again afterwards. */
+/* If the probabilities come from a softmax or sigmoid node, the loss uses that node's logits
+ * instead. Other probabilities are clipped to 1e-7 .. 1 - 1e-7, as in Keras: cross_entropy divides
+ * them by their sum before clipping, sparse_cross_entropy normalizes them after it. */
 LS_API ls_tensor *ls_op_sparse_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind);
 LS_API ls_tensor *ls_op_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind);
 LS_API ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *scores, ls_scores kind);

@@ -16,9 +16,9 @@ typedef struct ls_batch_options {
     ls_array sample_weights;     /* one per sample (default none) */
     const double *class_weights; /* weight of each class, by label (default none) */
     size_t class_count;
-    const ls_array *inputs; /* several features and labels; x and y are then (ls_array){ 0 } */
+    const ls_array *inputs; /* features of a model with several inputs; x is then (ls_array){ 0 } */
     int input_count;
-    const ls_array *targets;
+    const ls_array *targets; /* labels of a model with several outputs; y is then (ls_array){ 0 } */
     int target_count;
     ls_strategy strategy; /* distribution of work (default: mirrored) */
     int lanes;            /* number of lanes (default: chosen from the amount of work) */
@@ -81,9 +81,9 @@ LS_API void ls_loop_step_destroy(ls_loop_step *step);
  * NULL) to the function's tensors with their values of this run; the graph owns them. */
 LS_API ls_status ls_strategy_run(ls_loop_step *step, const ls_element *batch, ls_tensor **outputs);
 
-/* Reduces like tf.distribute's reduce, inside a step or outside in an LS_SCOPE: a per-sample
- * tensor to the sum or mean of its samples; a whole tensor has one value everywhere and is
- * returned. `axis` is reduced too, unless it is LS_NO_AXIS. */
+/* Reduces a tensor like tf.distribute's reduce, inside a step or outside in an LS_SCOPE. Returns
+ * the sum or mean over the samples of a per-sample tensor, and a whole tensor as it is, because
+ * it has one value everywhere. Also reduces `axis`, unless it is LS_NO_AXIS. */
 #define LS_NO_AXIS (-LS_MAX_RANK - 1)
 LS_API ls_tensor *ls_strategy_reduce(ls_reduction reduction, ls_tensor *value, int axis);
 
@@ -98,10 +98,11 @@ LS_API ls_status ls_distributed_next(ls_distributed *data, const ls_element **ou
 /* Frees the iterator, not its dataset. */
 LS_API void ls_distributed_destroy(ls_distributed *data);
 
-/* Return a replica's part, for inspection, as views without copies; replicas count from 0
- * (ls_strategy_replicas). For a batch: the samples of the replica's lanes. For an output of the
- * last run: its values for those samples, or the whole value, which is the same everywhere. With
- * fewer lanes than replicas some have no samples. */
+/* Return a replica's part as a view, for inspection. Replicas are numbered from 0
+ * (ls_strategy_replicas). ls_replica_element returns the samples of a batch in the replica's
+ * lanes; ls_replica_value returns an output of the last run for these samples, or the whole
+ * value, which is the same everywhere. With fewer lanes than replicas, some replicas have no
+ * samples. */
 LS_API ls_status ls_replica_element(ls_loop_step *step, const ls_element *batch, int replica, ls_element *out);
 LS_API ls_status ls_replica_value(ls_loop_step *step, size_t output, int replica, ls_array *out);
 /* Formats per-replica values like TensorFlow: "PerReplica:{\n  0: tf.Tensor(0.5, shape=(),

@@ -44,7 +44,7 @@ static void fill(values out, int64_t count, double value)
         put(out, i, value);
 }
 
-/* Block k holds elements 4k to 4k + 3. */
+/* Random block k gives elements 4k to 4k + 3. */
 static void uniform(values out, int64_t count, ls_philox_key key, double low, double high)
 {
     for (int64_t i = 0; i < count; i += 4) {
@@ -61,7 +61,8 @@ static void draw(ls_philox_key key, uint32_t attempt, uint32_t block, double out
     ls_random_normal_pair(words.word[2], words.word[3], out + 2);
 }
 
-/* Draws an element beyond `limit` standard deviations again, as attempt k of the same element. */
+/* Redraws an element beyond `limit` standard deviations. The attempt is part of the random counter,
+ * so other elements do not change. */
 static void normal(values out, int64_t count, ls_philox_key key, double mean, double deviation, double limit)
 {
     for (int64_t i = 0; i < count; i += 4) {
@@ -85,8 +86,9 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* Q of the QR factorization with positive diagonal, by Gram-Schmidt; two passes over each vector
- * give orthogonality up to rounding. `data`: `vectors` consecutive vectors of `length` numbers. */
+/* Computes Q of the QR factorization with positive diagonal, by Gram-Schmidt. Two passes over each
+ * vector make them orthogonal up to rounding. `data` has `vectors` consecutive vectors of `length`
+ * numbers. */
 static void orthonormalize(double *data, int64_t vectors, int64_t length)
 {
     for (int64_t v = 0; v < vectors; v++) {
@@ -104,8 +106,8 @@ static void orthonormalize(double *data, int64_t vectors, int64_t length)
     }
 }
 
-/* All axes but the last are rows. Rows are orthonormal if they are fewer than columns, otherwise
- * columns. */
+/* Treats the variable as a matrix whose columns are the last axis. The rows are orthonormal if
+ * there are fewer rows than columns, otherwise the columns are. */
 static ls_status orthogonal(values out, const ls_shape *shape, int64_t count, ls_philox_key key, double gain)
 {
     int64_t columns = shape->dims[shape->rank - 1], rows = columns ? count / columns : 0;
@@ -130,7 +132,8 @@ static ls_status orthogonal(values out, const ls_shape *shape, int64_t count, ls
     return LS_OK;
 }
 
-/* Keras's fans: the last two axes are input and output channels, those before them the window. */
+/* Computes Keras's fan-in and fan-out. The last two axes are input and output channels, the axes
+ * before them the window. */
 static void fans(const ls_shape *shape, double *in, double *out)
 {
     double window = 1;
@@ -150,7 +153,7 @@ static void scaled(values out, int64_t count, ls_philox_key key, ls_initializer_
         normal(out, count, key, 0, sqrt(variance), INFINITY);
 }
 
-/* Glorot, He and LeCun as VarianceScaling. */
+/* Converts Glorot, He and LeCun initializers to VarianceScaling. */
 static ls_initializer as_scaling(ls_initializer i)
 {
     switch (i.kind) {

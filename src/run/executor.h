@@ -11,8 +11,8 @@
 
 typedef struct ls_executor ls_executor;
 
-/* thread_pool NULL: the calling thread does all work. The caller keeps `states` (state.h). Takes
- * ownership of plan and placement even on failure. */
+/* Takes ownership of plan and placement, even on failure; the caller keeps `states` (state.h).
+ * thread_pool NULL: the calling thread does all work. */
 ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_pool *thread_pool, ls_state **states,
                              ls_executor **out);
 void ls_executor_destroy(ls_executor *executor);
@@ -26,8 +26,9 @@ typedef struct ls_external {
 } ls_external;
 ls_external *ls_executor_external(ls_executor *executor);
 
-/* Runs the plan until all results are known to be good: updates are done, assignments are not.
- * Variables that CPUs read or write must be in host memory. */
+/* Runs all phases of the plan. On success all results are finite and updates are written, but
+ * assigned values are not yet copied to their variables (ls_executor_commit). Variables that CPUs
+ * read or write must be in host memory. */
 ls_status ls_executor_run(ls_executor *executor, uint64_t seed, uint64_t run);
 
 /* After a successful run: makes updated and assigned values current. */
@@ -61,7 +62,7 @@ double ls_executor_join_seconds(const ls_executor *executor);
 /* Audits the next run, in a cluster: see audit.h. */
 void ls_executor_audit(ls_executor *executor);
 
-/* Deliberate errors in the tree, or in a bit of each partial, for tests. */
+/* Deliberate errors for tests: in the order of the tree, or in one bit of each partial. */
 typedef enum ls_mutation {
     LS_MUTATE_NOTHING,
     LS_MUTATE_SWAP,

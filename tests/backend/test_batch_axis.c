@@ -1,10 +1,14 @@
-/* Every op with the batch axis in every position it can take: right or refused. A row's inputs with N in front are
- * tried as constants, as per-sample inputs and as gathered batches, in all combinations. With constants alone it is the
- * whole computation, which has no batch axis: any other combination must have its values and gradients, or be refused
- * with a message that names an op. What is expected when all are per-sample, and when all are gathered, is in the row.
- * How leaves are written ("N,3"): graph_cases.h.
+/* Tests every op with the batch axis in every position it can take. A row of the table is an
+ * expression with its inputs; graph_cases.h explains how inputs are written ("N,3").
  *
- * test_opencl_axis.c is this file with an OpenCL device in float32 (ON_OPENCL), which has the CPU's bits as well. */
+ * The test tries each input that begins with N as a constant, as a per-sample input and as a
+ * gathered batch, in all combinations. The combination with constants only has no batch axis; its
+ * values and gradients are the expected ones. Every other combination must give the same values
+ * and gradients, or be refused with a message that names an op. For the combinations with all
+ * inputs per-sample, and with all of them gathered, the row has the required outcome.
+ *
+ * test_opencl_axis.c includes this file with ON_OPENCL: it computes in float32 on an OpenCL device,
+ * and also compares the bits with those of the CPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,7 +118,7 @@ static void check_bits(const char *where, const double *a, const double *b, size
             fail_msg("%s: element %zu is %a, on the CPU %a", where, i, a[i], b[i]);
 }
 
-/* On the device; and that is what the CPU has. */
+/* Runs a combination on the device. With ON_OPENCL, also compares the bits with the CPU's. */
 static void try_out(const test_case *c, const test_kind *kinds, int64_t batch, const char *where, outcome *o)
 {
     outcome other;
@@ -151,7 +155,8 @@ static void check_equal(const char *where, const outcome *o, const outcome *whol
     }
 }
 
-/* "matmul(a: ..." or "split: ...": begins with the given name, or, when that is NULL, with any op's. */
+/* Returns whether a message ("matmul(a: ...", "split: ...") begins with this name; NULL: with the
+ * name of any op. */
 static bool begins_with_op(const char *message, const char *name)
 {
     size_t length = strcspn(message, "(:");
@@ -163,7 +168,7 @@ static bool begins_with_op(const char *message, const char *name)
     return false;
 }
 
-/* says NULL: no particular words. */
+/* Checks that a combination was refused, with a message that contains `says` (NULL: any text). */
 static void check_refusal(const test_case *c, const char *where, const outcome *o, const char *says)
 {
     if (!o->refused)
@@ -233,7 +238,7 @@ static void right_or_refused(void **state)
     }
 }
 
-/* ---- Builders of this table alone ---- */
+/* ---- Builders that only this table uses ---- */
 
 static int64_t first_size(const ls_tensor *x)
 {
@@ -262,7 +267,7 @@ static ls_tensor *top_k_indices(const test_case *c, ls_tensor *const *x)
     return ls_op_top_k_indices(x[0], c->number);
 }
 
-/* options: sizes; 0 means the size of axis 0 */
+/* Returns the shape in c->options, with each 0 replaced by the size of axis 0 of x. */
 static ls_shape shape_for(const test_case *c, const ls_tensor *x)
 {
     ls_shape shape = *(const ls_shape *)c->options;
@@ -294,7 +299,8 @@ static ls_tensor *broadcast(const test_case *c, ls_tensor *const *x)
     return ls_op_broadcast(x[0], shape_for(c, x[0]));
 }
 
-/* One sample and the rest; input 1 has as many elements as there are samples. */
+/* Splits x[0] into the first sample and the others. x[1] has as many elements as there are
+ * samples. */
 static ls_tensor *split_samples(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
@@ -311,7 +317,7 @@ static ls_tensor *split(const test_case *c, ls_tensor *const *x)
     return ls_op_mul(part[0], part[1]);
 }
 
-/* All of axis 0, every second of axis 1. */
+/* Takes all of axis 0 and every second element of axis 1. */
 static ls_tensor *every_second(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
@@ -359,7 +365,7 @@ static ls_tensor *fill(const test_case *c, ls_tensor *const *x)
     return ls_op_mul(ls_op_fill(x[0]->graph, REAL, ls_tensor_shape(x[0]), 1.5), x[0]);
 }
 
-/* The running statistics that training leaves behind. */
+/* Returns the moving mean and variance after one training step. */
 static ls_tensor *moving_statistics(const test_case *c, ls_tensor *const *x)
 {
     ls_tensor *mean = ls_op_variable(x[0]->graph, "mean", REAL, LS_SHAPE(3));
@@ -369,14 +375,15 @@ static ls_tensor *moving_statistics(const test_case *c, ls_tensor *const *x)
     return ls_op_concat(updates, 2, 0);
 }
 
-/* Softmax over all samples, each taking its row back. */
+/* Computes a softmax over the samples, then gives each sample its row. */
 static ls_tensor *softmax_over_batch(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
     return ls_op_scatter_batch(ls_op_softmax(ls_op_gather_batch(x[0]), 0));
 }
 
-/* Every sample against all: logits [N,N], labels are the numbers of the right samples. */
+/* Compares every sample with all: logits [N,N]; label i is the index of the sample that sample i
+ * must match. */
 static ls_tensor *contrast(const test_case *c, ls_tensor *const *x)
 {
     (void)c;
@@ -573,7 +580,7 @@ static const test_case table[] = {
 };
 /* clang-format on */
 
-/* ---- Rows that are made ---- */
+/* ---- Generated rows ---- */
 
 static void add_elementwise(void)
 {
@@ -612,7 +619,7 @@ static const struct {
     bool reduces;
     const char *not_gathered;
 } products[] = {
-    /* each sample a row */
+    /* Each sample is a row. */
     { "N,4", "4,3", 0, NULL, false, NULL },
     { "N,4", "3,4", 2, NULL, false, NULL },
     { "N,4", "N,3", 1, NULL, true, NULL },
@@ -623,7 +630,7 @@ static const struct {
     { "N,4", "N,4", 2, MIXES, false, NULL },
     { "5,4", "N,4", 2, MIXES, false, NULL },
     { "4,5", "N,4", 3, MIXES, false, NULL },
-    /* each sample a matrix */
+    /* Each sample is a matrix. */
     { "N,2,4", "4,3", 0, NULL, false, NULL },
     { "N,4,2", "4,3", 1, NULL, false, NULL },
     { "N,2,4", "3,4", 2, NULL, false, NULL },
@@ -640,7 +647,7 @@ static const struct {
     { "1,2,4", "N,4,3", 0, NULL, false, NULL },
     { "N,1,2,4", "2,4,3", 0, NULL, false, NULL },
     { "N,2,2,4", "4,3", 0, NULL, false, NULL },
-    /* a batch axis that would end up elsewhere */
+    /* Refused: the batch axis would not stay axis 0. */
     { "N,4", "1,4,3", 0, MIXES, false, NULL },
     { "N,4", "2,4,3", 0, MIXES, false, NULL },
     { "N,4", "2,3,4", 2, MIXES, false, NULL },
@@ -762,13 +769,13 @@ static void gather_and_scatter_take_one_kind_each(void **state)
     assert_refused(ls_op_gather_batch(whole), "gather_batch", "no batch axis to gather");
     assert_refused(ls_op_scatter_batch(fed), "scatter_batch", "one row per sample");
     assert_refused(ls_op_scatter_batch(whole), "scatter_batch", "one row per sample");
-    ls_tensor *turned = ls_op_transpose(gathered, LS_AXES(1, 0)); /* [2,N]: no row a sample */
+    ls_tensor *turned = ls_op_transpose(gathered, LS_AXES(1, 0)); /* [2,N]: rows are not samples */
     assert_refused(ls_op_scatter_batch(turned), "scatter_batch", "one row per sample");
     assert_refused(ls_op_add(fed, gathered), "add", MIXES);
     test_graph_close(&t);
 }
 
-/* One graph, runs of different sizes. */
+/* Runs one graph with batches of different sizes. */
 static void count_and_mean_follow_what_is_fed(void **state)
 {
     (void)state;
@@ -798,12 +805,13 @@ static void count_and_mean_follow_what_is_fed(void **state)
         free(g);
         assert_true(test_is_near(slope, 1 / (double)(2 * n), TOLERANCE));
     }
-    assert_int_equal(ls_eval(t.graph, NULL, 0, fetches, 1), LS_ERR_STATE); /* no batch, no count */
+    /* Without a batch there is no count. */
+    assert_int_equal(ls_eval(t.graph, NULL, 0, fetches, 1), LS_ERR_STATE);
     test_graph_close(&t);
 }
 
-/* The numbers that sample i draws depend on i alone, not on how many others there are; two samples draw different
- * numbers. */
+/* The random numbers of sample i depend on i, not on the batch size. Different samples get
+ * different numbers. */
 static void a_sample_s_random_numbers_are_its_own(void **state)
 {
     (void)state;
@@ -836,7 +844,7 @@ static void a_sample_s_random_numbers_are_its_own(void **state)
     }
 }
 
-/* The gradient has the mask of the forward run; the rate is whole. */
+/* The gradient uses the mask of the forward pass. A per-sample rate is refused. */
 static void dropout_keeps_its_mask(void **state)
 {
     (void)state;
@@ -856,7 +864,7 @@ static void dropout_keeps_its_mask(void **state)
     test_graph_close(&t);
 }
 
-/* Sample i must find itself among all: labels 0, 1, 2... */
+/* Labels are 0, 1, 2, ...: sample i must match itself. */
 static void contrast_finds_itself(void **state)
 {
     (void)state;
@@ -890,7 +898,7 @@ static void contrast_finds_itself(void **state)
 
 /* ---- Coverage ---- */
 
-/* Ops that tests above try out, beside those of the table. */
+/* Ops without a row that the tests above use. */
 static const char *const tried[] = { "constant",      "input",      "variable", "count",   "random_uniform",
                                      "random_normal", "assign_add", "apply",    "dropout", "group" };
 
@@ -941,7 +949,7 @@ int main(void)
         return test_suite_run("batch axis");
     }
     add_rows();
-    if (!device) { /* leaves, and ops that have a test of their own on devices */
+    if (!device) { /* other tests cover these on devices */
         TEST_SUITE_ADD(leaves_that_are_whole);
         TEST_SUITE_ADD(the_batch_axis_of_a_leaf_is_axis_0);
         TEST_SUITE_ADD(variables_are_written_with_whole_values);

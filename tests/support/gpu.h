@@ -1,13 +1,15 @@
-/* A backend for tests. It calls itself GPU and is as unkind as a real one may be:
- *   - what it is asked for waits in a queue and is done later, in order, by a thread of the device, after small random
- *     delays; an error of such work is reported by the device's next download, finite or sync, and then forgotten;
- *   - its buffers are handles: reading or writing one crashes, always. The bytes are elsewhere, and new ones are NaNs;
- *   - a copy reads its source when its turn comes on the device that it goes to;
- *   - it has some ops only, and little memory, which logical devices of one number share;
- *   - tests can make it fail, and wait.
- * It computes with the reference kernels. It counts what it is asked for and what is not given back, and notices what
- * no backend need bear: a handle it never gave, places outside a buffer, a room that is used and has no memory, new
- * values over what they are made from or over the state that the run reads, an op it denies, two threads at once. */
+/* A backend for tests: simulated devices of the kind GPU, as difficult as real ones may be.
+ *   - Calls enter a queue. A thread of the device executes them later, in order, after small random
+ *     delays. The device's next download, finite or sync reports an error of such work, once.
+ *   - Buffers are handles: reading or writing through one crashes. The bytes are elsewhere; new
+ *     ones are NaNs.
+ *   - The destination device executes a copy, and reads its source only then.
+ *   - It lacks some ops, and has little memory, which logical devices of one number share.
+ *   - Tests can make calls fail, and can hold the queue.
+ * It computes with the reference kernels. It counts calls and objects that were not freed, and
+ * detects misuse by the library: an unknown handle, bytes outside a buffer, a program that uses a
+ * room without memory, output that overlaps its inputs or the state that the run reads, an op that
+ * it does not support, two threads at once. */
 #ifndef TESTS_GPU_H
 #define TESTS_GPU_H
 
@@ -16,16 +18,16 @@
 typedef struct gpu gpu;
 
 #define GPU_DENY       "cast,assign,assign_add,group,gather_batch,scatter_batch"
-#define GPU_DENY_STATE GPU_DENY ",apply" /* variables are updated by the host */
+#define GPU_DENY_STATE GPU_DENY ",apply" /* the host updates variables */
 
 typedef struct gpu_settings {
     int devices;
     size_t memory;    /* bytes of each device; 0: 64 MiB */
-    const char *deny; /* ops that it has no kernels for, copied: GPU_DENY ",relu"; NULL: GPU_DENY */
-    bool copies;   /* it copies between its devices, and within one, itself; and runs and joins several lanes at once */
-    int queue;     /* calls that may wait; then callers do. 0: 16 */
-    int delay;     /* most microseconds before a command; 0: 100; -1: none */
-    uint32_t seed; /* seed of the delays */
+    const char *deny; /* ops without kernels, copied: GPU_DENY ",relu" (NULL: GPU_DENY) */
+    bool copies;      /* has copy, plan_run_lanes and join_lanes */
+    int queue;        /* length of the queue; callers wait while it is full (0: 16) */
+    int delay;        /* maximum microseconds before a command (0: 100; -1: none) */
+    uint32_t seed;    /* seed of the delays */
 } gpu_settings;
 
 typedef enum gpu_call {
@@ -44,14 +46,14 @@ typedef enum gpu_call {
 
 /* Counts of all devices together. */
 typedef struct gpu_counts {
-    int64_t calls[GPU_CALLS];    /* failed ones included */
-    size_t bytes[GPU_CALLS];     /* bytes that they moved or allocated */
-    int devices, buffers, plans; /* still open or not given back; a device that is closed leaves them counted */
+    int64_t calls[GPU_CALLS];    /* including failed calls */
+    size_t bytes[GPU_CALLS];     /* bytes that these calls moved or allocated */
+    int devices, buffers, plans; /* not closed or freed; closing a device frees none of them */
     size_t memory;               /* bytes of these buffers */
-    int misuses;                 /* each was answered by LS_ERR_INTERNAL, where a call has an answer */
+    int misuses;                 /* such calls return LS_ERR_INTERNAL, if they have a status */
 } gpu_counts;
 
-/* NULL: no memory. It must outlive the contexts that it is added to. */
+/* Returns NULL without memory. The backend must outlive the contexts that it is added to. */
 gpu *gpu_create(gpu_settings settings);
 void gpu_destroy(gpu *g);
 const ls_backend *gpu_backend(gpu *g);
@@ -59,19 +61,20 @@ const ls_backend *gpu_backend(gpu *g);
 gpu_counts gpu_counted(gpu *g);
 const char *gpu_call_name(gpu_call call); /* "upload" */
 
-/* The nth call of this kind from now fails (1: the next; 0: none will), on any device: an alloc with
- * LS_ERR_MEMORY, others with LS_ERR_DEVICE. Late: an upload, copy, join or run succeeds, is not done, and the next
- * download, finite or sync of its device (of a copy: the one it goes to) fails; other calls fail as by gpu_fail_next.
- * May be called by any thread, as may those above. */
+/* gpu_fail_next makes the nth call of this kind from now on fail, on any device (1: the next; 0:
+ * none): an alloc with LS_ERR_MEMORY, others with LS_ERR_DEVICE. gpu_fail_late makes an upload,
+ * copy, join or run return LS_OK without doing its work; the next download, finite or sync of its
+ * device (of a copy: the destination) fails. Other calls fail as by gpu_fail_next. Any thread may
+ * call these functions, gpu_counted and gpu_call_name. */
 void gpu_fail_next(gpu *g, gpu_call call, int nth);
 void gpu_fail_late(gpu *g, gpu_call call, int nth);
 
-/* From the nth call of this kind on this device (1: the next) that call and all others on it fail with LS_ERR_DEVICE,
- * copies from it as well, for good: the device is lost. What frees still frees. */
+/* Loses a device: the nth call of this kind on it (1: the next) and all calls after it, also copies
+ * from it, fail with LS_ERR_DEVICE. Calls that free memory still work. */
 void gpu_lose(gpu *g, int device, gpu_call call, int nth);
 
-/* While held, no device begins anything: calls that wait (download, finite, sync, free, plan_destroy, close, and any
- * when the queue is full) wait until it is let go. */
+/* While held, no device executes its queue. Calls that wait for the queue (download, finite, sync,
+ * free, plan_destroy, close, and any call when the queue is full) return only after its release. */
 void gpu_hold(gpu *g, bool held);
 
 #endif

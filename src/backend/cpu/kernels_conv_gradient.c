@@ -15,7 +15,7 @@
 #include "backend/cpu/cpu.h"
 
 #define FEW           16 /* with fewer input channels, taps are combined */
-#define GATHERED_ROWS 12 /* channels of all taps, at most: bits of ls_gemm_run.to */
+#define GATHERED_ROWS 12 /* maximum channels of all taps: bits of ls_gemm_run.to */
 /* More vectors of output channels leave too few registers for rows. */
 #define GATHERED_VECTORS 2
 
@@ -31,9 +31,9 @@ typedef struct gradient {
     bool threes;                            /* gathered: groups of three rows are adjacent */
     int64_t rows;                           /* channels that are broadcast */
     int64_t columns;                        /* channels that are in panels */
-    int64_t taps;                           /* or groups of combined taps */
-    int64_t part;                           /* floats of a group's partial */
-    int64_t tap_runs;                       /* runs of a tap in a block, at most */
+    int64_t taps;                           /* number of taps, or of groups of combined taps */
+    int64_t part;                           /* floats in the partial of one group */
+    int64_t tap_runs;                       /* maximum runs of a tap in a block */
     bool in_place;                          /* the output gradient is a panel already */
     bool by_channel;                        /* depthwise: one channel per group */
     int64_t tile_rows[LS_GEMM_VECTORS + 1]; /* by a tile's width in vectors */
@@ -55,16 +55,16 @@ typedef struct work {
     float *panel;      /* [pixels][64] */
     ls_gemm_run *runs; /* runs of a block: [taps][tap_runs] */
     int64_t *run_count;
-    int64_t rows; /* of output pixels, over all samples */
+    int64_t rows; /* rows of output pixels of all samples */
 } work;
 
 /* Part of a block: whole rows of output pixels, or a piece of one. */
 typedef struct block {
-    int64_t first, rows;    /* of output pixels */
-    int64_t sample, row;    /* of the first row */
-    int64_t column, length; /* of each row */
-    int64_t pixel, pixels;
-    bool opens, closes, add;
+    int64_t first, rows;     /* first row of output pixels, and number of rows */
+    int64_t sample, row;     /* sample of the first row, and its row in that sample */
+    int64_t column, length;  /* first column of each row, and number of columns */
+    int64_t pixel, pixels;   /* first pixel, and number of pixels */
+    bool opens, closes, add; /* as in ls_block_part */
 } block;
 
 /* Number of output columns, from *first on, for which the tap at `offset` lies inside a row of
@@ -78,7 +78,8 @@ static int64_t inside(int64_t offset, int64_t stride, int64_t size, int64_t outp
     return to > from ? to - from : 0;
 }
 
-/* Extends the last run if the next continues there: a block of a 1x1 kernel is one run. */
+/* Appends a run, or extends the last one if `next` continues it: a block of a 1x1 kernel is one
+ * run. */
 static int64_t add_run(ls_gemm_run *runs, int64_t count, ls_gemm_run next, int64_t a_step)
 {
     ls_gemm_run *last = &runs[count - 1];
@@ -100,7 +101,7 @@ static int64_t greatest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Runs of one tap: a in x, b in the block's pixels. */
+/* Finds the runs of one tap: `a` is an offset in x, `b` a pixel of the block. */
 static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
     const ls_conv *c = &w->g->conv;
@@ -122,7 +123,7 @@ static int64_t find_runs(const work *w, const block *b, int64_t tap, ls_gemm_run
 
 /* A row of output pixels for which taps may lie outside. */
 typedef struct line {
-    int64_t a, b;        /* pixel in column 0 */
+    int64_t a, b;        /* offsets of its pixel in column 0, as in ls_gemm_run */
     int64_t top, bottom; /* gathered: kernel rows that lie inside */
 } line;
 
@@ -155,8 +156,8 @@ static int64_t add_borders(const gradient *g, const line *l, int64_t i, int64_t 
     return count;
 }
 
-/* Runs of a row of taps, or of all taps. Pixels of a row for which all taps lie inside are one
- * run. */
+/* Finds the runs of a row of taps, or of all taps. The pixels of a row for which all taps lie
+ * inside are one run. */
 static int64_t find_merged_runs(const work *w, const block *b, int64_t tap, ls_gemm_run *runs)
 {
     const ls_conv *c = &w->g->conv;
@@ -190,7 +191,8 @@ static void copy_panel(const work *w, const block *b, int64_t column, int64_t co
                             w->runs[i].count, count);
 }
 
-/* If swapped, the panel has the pixels in the order of dy, as one run. */
+/* Returns the operands of a tap's outer product. If swapped, the panel has the pixels in the order
+ * of dy, as one run. */
 static ls_gemm_outer sides(const work *w, const block *b, int64_t tap, ls_gemm_run *all, int64_t width)
 {
     const ls_conv *c = &w->g->conv;
@@ -208,12 +210,13 @@ static ls_gemm_outer sides(const work *w, const block *b, int64_t tap, ls_gemm_r
     return t;
 }
 
-/* Prefetched while a panel's tiles are computed: the next panel, one cache line of every pixel per
- * tile; then, with a block's last panel, what the next block broadcasts. */
+/* Memory to prefetch while the tiles of a panel are computed. Each tile first prefetches one cache
+ * line of every pixel of the next panel. After that, the tiles of a block's last panel prefetch the
+ * channels that the next block broadcasts. */
 typedef struct ahead {
     const float *panel, *broadcast; /* NULL: nothing */
     int64_t panel_step, panel_lines;
-    int64_t pixels; /* of a tile */
+    int64_t pixels; /* pixels of a tile, one prefetch each */
     int64_t broadcast_lines;
 } ahead;
 

@@ -15,8 +15,8 @@
 #include "base/arena.h"
 
 #define BLOCK_ROWS 192
-#define PART       640                /* steps of a part of a sum, at most: 160 KiB of a panel */
-#define HEAVY      ((int64_t)1 << 20) /* elements of weights beyond a cache */
+#define PART       640                /* maximum steps of a part of a sum: 160 KiB of a panel */
+#define HEAVY      ((int64_t)1 << 20) /* elements of weights that exceed a cache */
 #define SHORT      16                 /* with fewer input channels, every step of a sum is a run */
 
 /* Coordinates of one axis with the same taps, in the order of the weights. */
@@ -24,7 +24,7 @@ typedef struct axis_class {
     int64_t first, taps, step;
     int64_t source_step; /* between taps in the input */
     int64_t *at;         /* output coordinates */
-    int64_t *source;     /* of their first taps in the input */
+    int64_t *source;     /* input coordinate of the first tap of each */
     int64_t count;
 } axis_class;
 
@@ -48,8 +48,8 @@ typedef struct pixel_class {
 
 typedef struct conv {
     ls_cpu_kernel base;
-    ls_arena arena; /* of the fields below */
-    bool gradient;  /* of the input */
+    ls_arena arena; /* owns the arrays below */
+    bool gradient;  /* computes the input gradient */
     bool even;      /* Rows are close together in the input, so the next ones can be prefetched. */
     /* Large weights: all classes use one panel before the next, so that weights are read once. */
     bool heavy;
@@ -79,7 +79,7 @@ typedef struct work {
     block *block;
 } work;
 
-/* `next`: the first row, counted over samples, rows and columns. */
+/* Fills the block with rows from `next` on, counted over samples, rows and columns. */
 static void fill_block(const work *w, int64_t samples, int64_t next)
 {
     const conv *c = w->c;
@@ -106,14 +106,14 @@ static void fill_block(const work *w, int64_t samples, int64_t next)
     }
 }
 
-/* One part of the sums of all rows of the block for the panel at `column`. */
+/* Adds one part of the sums of all rows of the block, for the panel at `column`. */
 static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t column, const float *ahead)
 {
     const block *b = w->block;
     const conv *c = w->c;
     const ls_gemm *gemm = c->base.cpu->gemm;
     int64_t left = c->out - column, vectors = ls_gemm_vectors(left);
-    /* a tile prefetches one per step */
+    /* Cache lines to prefetch; a tile prefetches one per step. */
     int64_t lines = ahead ? b->rows * c->in / LS_GEMM_VECTOR : 0;
     float *out[LS_GEMM_MOST_ROWS];
     t.runs = p->runs, t.run_count = p->run_count;
@@ -186,7 +186,7 @@ static ls_status run_channels(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* One input channel: all lines of a sample with one panel, then with the next. */
+/* For one input channel: multiplies all lines of a sample by one panel, then by the next. */
 static void multiply_lines(const work *w, int64_t samples)
 {
     const conv *c = w->c;
@@ -325,8 +325,8 @@ bool ls_cpu_takes_conv(const ls_tensor *node)
     return fits(&v);
 }
 
-/* Input coordinate of tap `tap`, in the order of the weights, for output coordinate `at`; -1:
- * none. */
+/* Returns the input coordinate of tap `tap`, in the order of the weights, for output coordinate
+ * `at`; -1: outside the input. */
 static int64_t source_of(const axis *a, bool gradient, int64_t at, int64_t tap)
 {
     int64_t source = at * a->stride - a->pad + tap * a->dilation;
@@ -337,7 +337,7 @@ static int64_t source_of(const axis *a, bool gradient, int64_t at, int64_t tap)
     return source >= 0 && source < a->in ? source : -1;
 }
 
-/* Also returns the input coordinate of the first tap. */
+/* Returns the taps of output coordinate `at`, and the input coordinate of the first in *source. */
 static axis_class class_of(const axis *a, bool gradient, int64_t at, int64_t *source)
 {
     axis_class c = { .step = 1 };
@@ -404,14 +404,14 @@ static int64_t find_runs(const conv *c, const pixel_class *class, ls_gemm_run *r
     return count;
 }
 
-/* Even parts of whole vectors. */
+/* Returns the length of a part: parts are nearly equal, and multiples of a vector. */
 static int64_t part_length(int64_t length)
 {
     int64_t parts = (length + PART - 1) / PART;
     return parts < 2 ? PART : (length / parts + LS_GEMM_VECTOR) / LS_GEMM_VECTOR * LS_GEMM_VECTOR;
 }
 
-/* `cut` has room for one additional run per part. */
+/* Divides runs into parts of at most `most` steps. `cut` has room for one more run per part. */
 static void cut_runs(pixel_class *class, const ls_gemm_run *runs, int64_t count, int64_t most, ls_gemm_run *cut)
 {
     part *p = class->parts;
@@ -442,7 +442,7 @@ static ls_status make_class(conv *c, pixel_class *class)
     return LS_OK;
 }
 
-/* The coordinates of each class are consecutive in input and output. */
+/* Returns whether the coordinates of each class are consecutive in input and output. */
 static bool in_line(const axis *a)
 {
     for (int64_t i = 0; i < a->count; i++) {

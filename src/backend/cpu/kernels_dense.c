@@ -2,8 +2,8 @@
  * rows, moving the weight through the cache dominates: each kernel then reads it once, in
  * prefetched pieces, and packs the small operand where possible.
  *
- *   y = x W [+ bias] [, ReLU]     packs pieces of W's panels, broadcasts rows of x
- *   dx = dy W^T                   computes the transpose: broadcasts rows of W, packs dy^T as a panel
+ *   y = x W [+ bias] [, ReLU]   packs pieces of W's panels, broadcasts rows of x
+ *   dx = dy W^T                 computes the transpose: broadcasts rows of W, packs dy^T as a panel
  *
  * A small weight is packed into panels once per step, and dx is computed like y.
  * kernels_matmul_sum.c computes dW.
@@ -15,7 +15,7 @@
 
 #include "backend/cpu/cpu.h"
 
-#define ROWS  256                  /* at once */
+#define ROWS  256                  /* rows of x that are multiplied at once */
 #define PIECE 512                  /* rows of a panel of W: 128 KiB */
 #define LARGE ((int64_t)128 << 10) /* elements; larger weights are not packed */
 
@@ -25,7 +25,7 @@ typedef struct dense {
     int64_t in, out;    /* W is [in][out] */
     int64_t k, columns; /* W as used; transposed for dx */
     bool turned;
-    bool packed; /* a small W, once per step */
+    bool packed; /* W is small and is packed once per step */
 } dense;
 
 static int64_t least(int64_t a, int64_t b)
@@ -40,7 +40,7 @@ typedef struct forward {
     float piece[PIECE * LS_GEMM_PANEL];
 } forward;
 
-/* The first tiles prefetch the next piece, one line of all its rows each. */
+/* Each of the first tiles prefetches one cache line of every row of the next piece. */
 static void multiply_piece(const ls_gemm *gemm, const forward *f, int64_t rows, int64_t vectors, ls_gemm_rows t,
                            const float *next, int64_t step)
 {
@@ -61,7 +61,7 @@ static void place_rows(forward *f, const dense *d, const float *x, float *y, int
         f->x[i] = x, f->y[i] = f->nowhere;
 }
 
-/* rows: at most ROWS. */
+/* Multiplies up to ROWS rows of x by W. */
 static void multiply_forward(const dense *d, const float *x, const float *w, const float *bias, float *y, int64_t rows,
                              forward *f)
 {
@@ -124,7 +124,7 @@ static ls_status run_forward(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* dx^T = W dy^T for up to 64 rows of dy: rows of W times one panel. */
+/* Computes dx^T = W dy^T for up to 64 rows of dy: multiplies rows of W by one panel. */
 static void multiply_rows(const dense *d, const float *w, const float *panel, float *transposed, int64_t vectors)
 {
     const ls_gemm *gemm = d->base.cpu->gemm;
@@ -154,7 +154,7 @@ static ls_status run_turned(ls_kernel *kernel, const ls_kernel_call *call)
     int64_t all = call->samples * d->rows;
     for (int64_t first = 0; first < all; first += LS_GEMM_PANEL) {
         int64_t rows = least(all - first, LS_GEMM_PANEL), vectors = ls_gemm_vectors(rows);
-        /* The padding is multiplied, too. */
+        /* Clear the padding: tiles multiply it, too. */
         for (int64_t i = 0; rows % LS_GEMM_VECTOR != 0 && i < d->out; i++)
             for (int64_t k = rows; k < vectors * LS_GEMM_VECTOR; k++)
                 panel[i * vectors * LS_GEMM_VECTOR + k] = 0;
@@ -169,8 +169,8 @@ static ls_status run_turned(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* Rows of [N,K] or [N,...,K] by one matrix for all samples, [K,M] or its transpose; all sizes are
- * known and positive. */
+/* Returns whether a node multiplies rows of [N,K] or [N,...,K] by one matrix for all samples, [K,M]
+ * or its transpose, and all sizes are known and positive. */
 static bool is_dense(const ls_tensor *node)
 {
     if (!ls_cpu_takes_matmul(node))

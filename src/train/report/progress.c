@@ -53,7 +53,7 @@ static void put_step_time(ls_text *text, double seconds)
         ls_text_add(text, "%.0fus/step", seconds * 1e6);
 }
 
-/* Excludes the first step, which compiles. */
+/* Returns the seconds of a step, without the first one, which includes planning. */
 static double step_seconds(const ls_progress *p, double elapsed)
 {
     int64_t made = p->done - p->before;
@@ -70,25 +70,25 @@ static void put_count(ls_text *text, const ls_progress *p)
         ls_text_add(text, "%" PRId64 "/Unknown", p->done);
 }
 
-/* "469/469", "3s", "6ms/step"; then values: "loss: 0.5". */
+/* Parts of a line: "469/469", "3s", "6ms/step", then values such as "loss: 0.5". */
 #define MOST_VALUES (2 * LS_MAX_RESULTS + 1)
 typedef struct pieces {
     const ls_terminal *terminal;
     ls_text count, time, step_time;
     ls_text values[MOST_VALUES];
     size_t value_count;
-    double part; /* done, from 0 to 1 */
+    double part; /* fraction of the steps that are done, from 0 to 1 */
 } pieces;
 
 static void add_value(pieces *all, const char *prefix, const char *name, double value)
 {
     ls_text *text = &all->values[all->value_count++];
-    ls_text_add(text, "%s%.80s: ", prefix, name); /* users name metrics */
+    ls_text_add(text, "%s%.80s: ", prefix, name); /* a user's metric may have a long name */
     ls_text_add(text, fabs(value) > 1e-3 || value == 0 ? "%.4f" : "%.4e", value);
     ls_terminal_clean(all->terminal, text);
 }
 
-/* As in Keras, by name. */
+/* Adds the results sorted by name, as Keras does. */
 static void add_results(pieces *all, const char *prefix, const ls_results *results)
 {
     bool taken[LS_MAX_RESULTS] = { false };
@@ -144,7 +144,7 @@ static void put_values(ls_line *line, const pieces *all)
         ls_line_put(line, LS_STYLE_PLAIN, " - %s", ls_text_get(&all->values[i]));
 }
 
-/* Leaves room for the rest of the line. */
+/* Returns the length of a bar that leaves room for the rest of the line. */
 static int fitting_cells(const ls_progress *p, const pieces *all, size_t room, bool with_values)
 {
     ls_line rest = ls_line_of(&p->terminal, SIZE_MAX);
@@ -163,7 +163,7 @@ static void draw(ls_progress *p, const pieces *all)
     ls_line line = ls_line_of(&p->terminal, room);
     put_head(&line, all, fitting_cells(p, all, room, true));
     put_values(&line, all);
-    /* ASCII: bytes are columns */
+    /* `about` is ASCII, so its bytes are columns. */
     if (p->about[0] && !line.full && line.columns + 3 + strlen(p->about) <= room)
         ls_line_put(&line, LS_STYLE_PLAIN, " - %s", p->about);
     ls_line_draw(&line);
@@ -214,7 +214,7 @@ static void finish_bar(ls_progress *p, const pieces *all)
     size_t room = ls_terminal_room(&p->terminal);
     int cells = fitting_cells(p, all, room, true);
     ls_line line = ls_line_of(&p->terminal, room);
-    /* values go to lines of their own */
+    /* If the bar would be too short, values go to lines of their own. */
     if (cells < LEAST_BAR)
         cells = fitting_cells(p, all, room, false);
     if (p->terminal.is_terminal)
@@ -296,7 +296,7 @@ void ls_progress_end(ls_progress *p, const ls_results *results, const ls_results
 
 /* ---- Work between steps: validation, checkpoints ---- */
 
-/* Before the values of the bar; without a bar, on its own line. */
+/* Shows the work before the values of the bar or, without a bar, on a line of its own. */
 static void show_work(void *user, const ls_work *work)
 {
     ls_progress *p = user;

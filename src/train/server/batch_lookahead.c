@@ -1,4 +1,5 @@
-/* Keeps batches that were read too early: row numbers if the data is in memory, else copies. */
+/* Keeps batches that were read before they are needed: as row numbers if the data is in memory,
+ * otherwise as copies. */
 #include "train/server/batch_lookahead.h"
 
 #include <stdlib.h>
@@ -9,10 +10,10 @@
 #include "train/job/step.h"
 
 typedef struct kept {
-    size_t uses; /* requests left; 0: nothing is kept */
+    size_t uses; /* remaining requests; 0: the batch is not kept */
     int64_t *rows;
     const ls_element *base;
-    ls_element element; /* with its own arrays, if there are no rows */
+    ls_element element; /* copy of the arrays, if rows is NULL */
     int64_t samples;
 } kept;
 
@@ -22,8 +23,8 @@ struct ls_batch_lookahead {
     size_t count, read; /* read: batches of the list read so far */
     bool in_pass;
     int64_t pass, next; /* position in the data */
-    kept *kept;         /* [count] */
-    size_t shown;       /* batch to free at the next call; count: none */
+    kept *kept;         /* one for each batch of the list */
+    size_t shown;       /* index of the batch to free at the next call; `count`: none */
 };
 
 ls_status ls_batch_lookahead_make(ls_passes *data, const ls_batch_lookahead_batch *list, size_t count,

@@ -16,7 +16,8 @@
 #include "train/server/record.h"
 #include "train/server/shards.h"
 
-/* The journal starts again from a new state when its pushes exceed this and two states. */
+/* The server rewrites the journal, beginning with its current state, when the journal is larger
+ * than this and than two states. */
 #define LOG_BYTES ((int64_t)64 << 20)
 
 typedef struct server {
@@ -27,19 +28,19 @@ typedef struct server {
     ls_applied applied;
     ls_ps_message *pulls, *pushes; /* waiting, in order of arrival */
     size_t pull_count, pull_room, push_count, push_room;
-    ls_ps_message *early; /* pushes before this server had its state */
+    ls_ps_message *early; /* pushes that arrived before this server had its state */
     size_t early_count, early_room;
     /* Duplicates of waiting pushes, without payloads; their senders get an ACK, too. */
     ls_ps_message *duplicates;
     size_t duplicate_count, duplicate_room;
     ls_payload *newest; /* weights of the newest version; NULL: not copied yet */
-    double rate;        /* that a callback set; NAN: none */
+    double rate;        /* learning rate that a callback set; NAN: none */
     char id[LS_RUN_ID];
     bool has_journal, records;
     ls_journal journal;
     ls_record_writer record;
     bool chief_connected, over;
-    bool failed; /* applies no more; the chief ends the job */
+    bool failed; /* applies no more pushes; the chief ends the job */
     double lost_at;
     ls_error end;
 } server;
@@ -54,7 +55,7 @@ static size_t push_bytes(const server *s)
     return s->session->reads_bytes + ls_state_shards_push_bytes(s->session->shards, s->index);
 }
 
-/* The chief then ends the job for all. */
+/* Reports the last error to the chief, which then ends the job. */
 static void fail(server *s, ls_status status)
 {
     if (!s->failed)
@@ -85,7 +86,7 @@ static ls_status make_head(server *s, ls_record_head *head)
     return head->job ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the description of this job");
 }
 
-/* again: the server restarted and continues its file. */
+/* Opens the record. again: the server restarted and continues its file. */
 static ls_status open_record(server *s, bool again)
 {
     const char *file = s->session->options->record.path;
@@ -130,8 +131,9 @@ static ls_status copy_weights(server *s)
     return ls_state_shard_get_weights(s->shard, ls_payload_bytes(s->newest));
 }
 
-/* Begins a new version. If several pushes make a version, they change the moving averages before
- * it is complete; so copies the weights now instead of with the next pull. */
+/* Begins a new version. If a version consists of several pushes, each of them changes the moving
+ * averages before the next version is complete; so this copies the weights now, not at the next
+ * pull. */
 static ls_status publish(server *s)
 {
     ls_payload_drop(s->newest);
@@ -169,7 +171,7 @@ static ls_status begin_journal(server *s)
     return status;
 }
 
-/* Removes a push that could not be applied from the journal. */
+/* Writes a push to the journal and applies it. If that fails, removes it from the journal. */
 static ls_status apply_new(server *s, const ls_journal_push *push)
 {
     int64_t before = s->journal.file.bytes, most = 2 * (int64_t)s->journal.state_bytes;
@@ -208,7 +210,7 @@ static ls_status acknowledge(server *s, int rank, int64_t ordinal)
                                       .ack = { .ordinal = ordinal, .version = ls_state_shard_version(s->shard) } });
 }
 
-/* To workers that pushed this batch while it waited. */
+/* Sends ACK to the workers that pushed the same batch while it waited. */
 static ls_status acknowledge_duplicates(server *s, int64_t ordinal)
 {
     for (size_t i = s->duplicate_count; i-- > 0;)
@@ -256,7 +258,7 @@ static void apply_waiting(server *s)
 
 /* ---- Pulls ---- */
 
-/* bound: the read counts for the staleness bound. */
+/* Replies to a pull. bound: the staleness bound applies to this read. */
 static ls_status send_shard(server *s, const ls_ps_message *message, bool bound)
 {
     const ls_ps_pull *pull = &message->pull;
@@ -274,8 +276,8 @@ static ls_status send_shard(server *s, const ls_ps_message *message, bool bound)
     return ls_server_session_send(s->session, &shard);
 }
 
-/* Returns whether a lost worker pushed this batch here. Another one computes it for the other
- * servers, and its pull need not wait. */
+/* Returns whether this server already has the gradient of this batch, from a worker that was lost
+ * since. Another worker then computes the batch for the other servers; its pull need not wait. */
 static bool has_gradient(const server *s, int64_t ordinal)
 {
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
@@ -341,8 +343,8 @@ static bool is_valid(const server *s, const ls_ps_message *message)
     return valid;
 }
 
-/* Accepts a push whose read it does not know, after a restart or the loss of the worker, if the
- * push meets its deadline. */
+/* After a restart, or if the worker was considered lost, the list has no matching read.
+ * The server then accepts the push only if it meets its deadline (staleness.h). */
 static ls_status handle_push(server *s, ls_ps_message *message)
 {
     int64_t ordinal = message->push.ordinal;
@@ -356,7 +358,7 @@ static ls_status handle_push(server *s, ls_ps_message *message)
         return acknowledge(s, message->rank, ordinal);
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
     int64_t version = ((const int64_t *)ls_payload_bytes(message->body))[s->index];
-    if (read && read->arrived) { /* by a worker that was considered lost */
+    if (read && read->arrived) { /* pushed twice: one of the workers was considered lost */
         ls_payload_drop(message->body);
         message->body = NULL;
         return add_to(&s->duplicates, &s->duplicate_count, &s->duplicate_room, message);
