@@ -67,7 +67,7 @@ static ls_tensor *norm(ls_bench_model *m, ls_tensor *x)
     return y;
 }
 
-static ls_tensor *seed_cnn(ls_bench_model *m, ls_tensor *x)
+static ls_tensor *mnist_cnn(ls_bench_model *m, ls_tensor *x)
 {
     x = ls_op_max_pool2d(ls_op_relu(conv(m, x, 16, 3, 1, LS_VALID, true)), { 2, 2 });
     x = ls_op_max_pool2d(ls_op_relu(conv(m, x, 32, 3, 1, LS_VALID, true)), { 2, 2 });
@@ -157,7 +157,7 @@ ls_status ls_bench_model_create(ls_context *ctx, const char *name, ls_bench_mode
     out->images = ls_op_input(out->graph, "images", LS_U8, LS_SHAPE(LS_BATCH, out->height, out->width, out->channels));
     out->labels = ls_op_input(out->graph, "labels", LS_U8, LS_SHAPE(LS_BATCH));
     ls_tensor *x = ls_op_scale(ls_op_cast(out->images, LS_F32), 1 / 255.0);
-    ls_tensor *logits = resnet ? resnet50(out, x) : wide ? wide_cnn(out, x) : seed_cnn(out, x);
+    ls_tensor *logits = resnet ? resnet50(out, x) : wide ? wide_cnn(out, x) : mnist_cnn(out, x);
     return train(out, logits, resnet ? MOMENTUM : wide ? RMSPROP : ADAM, resnet ? 0.1 : 0.001);
 }
 

@@ -45,7 +45,7 @@ least() { sort -g "$1" | head -n 1; }
 # column N FILE
 column() { awk -v n="$1" '{ print $n }' "$2" >"$work/column" && least "$work/column"; }
 
-printf '%-24s %14s %14s %14s\n' "seed CNN, batch 256" "first, cold" "first, cached" "a step"
+printf '%-24s %14s %14s %14s\n' "mnist-cnn, batch 256" "first, cold" "first, cached" "a step"
 row "lockstep, opencl:0" "$(least "$work/ours.cold")" "$(least "$work/ours.one")" \
     "$(echo "$(least "$work/ours.many") $(least "$work/ours.one")" | awk '{ print ($1 - $2) / 31 }')"
 if [ -n "$peer" ]; then

@@ -1,4 +1,4 @@
-"""The seed CNN at batch 256 in tinygrad: tinygrad_cnn.py STEPS. DEV=CL chooses its OpenCL device.
+"""mnist-cnn at batch 256 in tinygrad: tinygrad_cnn.py STEPS. DEV=CL chooses its OpenCL device.
 
 Written as its users do: a step under TinyJit, data on the device, Adam. Prints the seconds of the first step and of the fastest
 one behind those that compile.

@@ -16,5 +16,5 @@ size_t ls_dtype_bytes(ls_dtype dtype)
 
 const char *ls_dtype_name(ls_dtype dtype)
 {
-    return (unsigned)dtype < LS_DTYPE_COUNT ? dtypes[dtype].name : "(no such dtype)";
+    return (unsigned)dtype < LS_DTYPE_COUNT ? dtypes[dtype].name : "(unknown dtype)";
 }

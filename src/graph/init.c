@@ -181,7 +181,7 @@ static void set_default(double *value, double preset)
 
 ls_status ls_init_resolve(const char *name, ls_initializer *value, ls_initializer preset)
 {
-    static const double half = 0.05; /* Keras's default deviation and limit */
+    static const double default_spread = 0.05; /* Keras's default deviation and limit */
     if (value->kind == LS_INIT_DEFAULT)
         *value = preset;
     switch (value->kind) {
@@ -190,17 +190,18 @@ ls_status ls_init_resolve(const char *name, ls_initializer *value, ls_initialize
         break;
     case LS_INIT_UNIFORM:
         if (value->a == 0 && value->b == 0)
-            value->a = -half, value->b = half;
+            value->a = -default_spread, value->b = default_spread;
         set_default(&value->a, 0);
         set_default(&value->b, 0);
         if (!(value->a <= value->b))
-            return ls_fail(LS_ERR_INVALID, "%s: the range of a uniform initializer must ascend (got %g to %g)", name,
-                           value->a, value->b);
+            return ls_fail(LS_ERR_INVALID,
+                           "%s: the lower limit of a uniform initializer must not exceed the upper (got %g to %g)",
+                           name, value->a, value->b);
         break;
     case LS_INIT_NORMAL:
     case LS_INIT_TRUNCATED_NORMAL:
         set_default(&value->a, 0);
-        set_default(&value->b, half);
+        set_default(&value->b, default_spread);
         if (!(value->b >= 0))
             return ls_fail(LS_ERR_INVALID, "%s: the standard deviation must be at least 0 (got %g)", name, value->b);
         break;
@@ -240,7 +241,7 @@ bool ls_init_draws(ls_initializer i)
 }
 
 /* Integers and bools accept only zeros, ones and constants that the type can represent. */
-static ls_status check_whole(const ls_initializer *i, ls_dtype dtype)
+static ls_status check_integer(const ls_initializer *i, ls_dtype dtype)
 {
     double limit = dtype == LS_BOOL ? 1 : dtype == LS_U8 ? UINT8_MAX : dtype == LS_I32 ? INT32_MAX : 0x1p53;
     double low = dtype == LS_I32 || dtype == LS_I64 ? -limit : 0;
@@ -256,7 +257,7 @@ ls_status ls_init_check(ls_initializer initializer, ls_dtype dtype, const ls_sha
 {
     int64_t count;
     if (!ls_dtype_is_real(dtype))
-        LS_TRY(check_whole(&initializer, dtype));
+        LS_TRY(check_integer(&initializer, dtype));
     if (!ls_shape_count(shape, 1, &count) || count > (int64_t)4 * UINT32_MAX)
         return ls_fail(LS_ERR_OVERFLOW, "the variable has too many elements");
     if (initializer.kind == LS_INIT_ORTHOGONAL && shape->rank < 2)

@@ -75,8 +75,8 @@ static void read_gradients(const test_case *c, test_graph *t, ls_tensor *y, cons
         o->gradient[number[i]] = test_values(g[i], &o->gradient_count[number[i]]);
 }
 
-static void try_out_in(ls_context *ctx, const test_case *c, const test_kind *kinds, int64_t batch, const char *where,
-                       outcome *o)
+static void run_combination_in(ls_context *ctx, const test_case *c, const test_kind *kinds, int64_t batch,
+                               const char *where, outcome *o)
 {
     test_graph t;
     ls_tensor *x[TEST_INPUTS] = { NULL };
@@ -119,13 +119,13 @@ static void check_bits(const char *where, const double *a, const double *b, size
 }
 
 /* Runs a combination on the device. With ON_OPENCL, also compares the bits with the CPU's. */
-static void try_out(const test_case *c, const test_kind *kinds, int64_t batch, const char *where, outcome *o)
+static void run_combination(const test_case *c, const test_kind *kinds, int64_t batch, const char *where, outcome *o)
 {
     outcome other;
-    try_out_in(device, c, kinds, batch, where, o);
+    run_combination_in(device, c, kinds, batch, where, o);
     if (!cpu)
         return;
-    try_out_in(cpu, c, kinds, batch, where, &other);
+    run_combination_in(cpu, c, kinds, batch, where, &other);
     assert_int_equal(o->refused, other.refused);
     assert_int_equal(o->count, other.count);
     check_bits(where, o->values, other.values, o->count);
@@ -172,7 +172,7 @@ static bool begins_with_op(const char *message, const char *name)
 static void check_refusal(const test_case *c, const char *where, const outcome *o, const char *says)
 {
     if (!o->refused)
-        fail_msg("%s: taken, but it should be refused", where);
+        fail_msg("%s: accepted, but it must be refused", where);
     const char *name = c->named ? c->named : c->op;
     if (!begins_with_op(o->message, name) && (says || !begins_with_op(o->message, NULL)))
         fail_msg("%s: the message does not begin with %s: %s", where, name, o->message);
@@ -199,7 +199,7 @@ static void check_combination(const test_case *c, const test_kind *kinds, int64_
     const char *says = c->never || all_fed ? c->refused : all_gathered ? c->not_gathered : NULL;
     expectation expected = says ? REFUSED : all_fed || all_gathered ? RIGHT : EITHER;
     outcome o;
-    try_out(c, kinds, batch, where, &o);
+    run_combination(c, kinds, batch, where, &o);
     if (expected == REFUSED || (expected == EITHER && o.refused))
         check_refusal(c, where, &o, says);
     else if (o.refused)
@@ -226,9 +226,10 @@ static void right_or_refused(void **state)
         static const test_kind choice[] = { TEST_CONSTANT, TEST_FED, TEST_GATHERED };
         outcome whole;
         memset(kinds, 0, sizeof kinds);
-        try_out(c, kinds, batches[b], c->variant, &whole);
+        run_combination(c, kinds, batches[b], c->variant, &whole);
         if (whole.refused != c->never)
-            fail_msg("%s (%s), without a batch axis: %s", c->op, c->variant, whole.refused ? whole.message : "taken");
+            fail_msg("%s (%s), without a batch axis: %s", c->op, c->variant,
+                     whole.refused ? whole.message : "accepted");
         for (int k = 1; k < combinations; k++) {
             for (int i = 0, rest = k; i < count; i++, rest /= 3)
                 kinds[vary[i]] = choice[rest % 3];
@@ -435,11 +436,11 @@ static const test_case table[] = {
     { "sign", "", { "N,3" }, .one = ls_op_sign },
     { "compare", "one shape", { "N,3", "N,3" }, .build = compare },
     { "compare", "with a whole row", { "N,3", "3" }, .build = compare },
-    { "compare", "behind more axes", { "N,3", "2,1,3" }, .build = compare, .refused = MIXES },
+    { "compare", "broadcast against more axes", { "N,3", "2,1,3" }, .build = compare, .refused = MIXES },
     { "select", "one shape", { "b:N,3", "N,3", "N,3" }, .build = test_select },
     { "select", "a column of conditions", { "b:N,1", "3", "N,3" }, .build = test_select },
     { "select", "a whole condition", { "b:3", "N,3", "" }, .build = test_select },
-    { "select", "behind more axes", { "b:N,3", "2,1,3", "N,3" }, .build = test_select, .refused = MIXES },
+    { "select", "broadcast against more axes", { "b:N,3", "2,1,3", "N,3" }, .build = test_select, .refused = MIXES },
     { "relu_grad", "", { "N,3", "N,3" }, .build = test_relu_grad, .real = 0.1 },
 
     { "reshape", "keeps axis 0", { "N,2,3" }, .build = reshape, .options = TO(0, 6) },
@@ -456,11 +457,11 @@ static const test_case table[] = {
     { "broadcast", "an axis in front", { "N,3" }, .build = broadcast, .options = TO(2, 0, 3), .refused = MIXES },
     { "concat", "last axis", { "N,3", "N,2" }, .build = test_concat, .number = -1 },
     { "concat", "middle axis", { "N,3,2", "N,1,2" }, .build = test_concat, .number = 1 },
-    { "concat", "samples behind samples", { "N,3", "N,3" }, .build = test_concat, .refused = MIXES,
+    { "concat", "samples after samples", { "N,3", "N,3" }, .build = test_concat, .refused = MIXES,
       .not_gathered = "no known size" },
-    { "concat", "samples behind rows", { "2,3", "N,3" }, .build = test_concat,
+    { "concat", "samples after rows", { "2,3", "N,3" }, .build = test_concat,
       .refused = "input 1 differs from input 0", .not_gathered = "no known size" },
-    { "concat", "rows behind samples", { "N,3", "2,3" }, .build = test_concat, .refused = MIXES,
+    { "concat", "rows after samples", { "N,3", "2,3" }, .build = test_concat, .refused = MIXES,
       .not_gathered = "no known size" },
     { "slice", "a part of each sample", { "N,3" }, .build = test_slice, .options = CUT(EACH(0, 1), EACH(-1, 2)) },
     { "slice", "the first sample", { "N,3" }, .build = test_slice, .options = CUT(EACH(0, 0), EACH(1, 3)),
@@ -812,7 +813,7 @@ static void count_and_mean_follow_what_is_fed(void **state)
 
 /* The random numbers of sample i depend on i, not on the batch size. Different samples get
  * different numbers. */
-static void a_sample_s_random_numbers_are_its_own(void **state)
+static void random_numbers_do_not_depend_on_the_batch_size(void **state)
 {
     (void)state;
     double *drawn[BATCHES][3];
@@ -914,7 +915,7 @@ static void every_op_has_a_row(void **state)
     }
 }
 
-static void there_is_such_a_device(void **state)
+static void needs_an_opencl_device(void **state)
 {
     (void)state;
     SKIP("no OpenCL device (tools/deps.sh install opencl)");
@@ -945,7 +946,7 @@ static bool open_contexts(void)
 int main(void)
 {
     if (!open_contexts()) {
-        TEST_SUITE_ADD(there_is_such_a_device);
+        TEST_SUITE_ADD(needs_an_opencl_device);
         return test_suite_run("batch axis");
     }
     add_rows();
@@ -955,7 +956,7 @@ int main(void)
         TEST_SUITE_ADD(variables_are_written_with_whole_values);
         TEST_SUITE_ADD(gather_and_scatter_take_one_kind_each);
         TEST_SUITE_ADD(count_and_mean_follow_what_is_fed);
-        TEST_SUITE_ADD(a_sample_s_random_numbers_are_its_own);
+        TEST_SUITE_ADD(random_numbers_do_not_depend_on_the_batch_size);
         TEST_SUITE_ADD(dropout_keeps_its_mask);
         TEST_SUITE_ADD(contrast_finds_itself);
     }

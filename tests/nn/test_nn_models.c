@@ -80,7 +80,7 @@ static ls_tensor *input_of(ls_model *model, size_t i)
 
 /* ---- Sequential ---- */
 
-static ls_status seed_cnn(ls_model **out)
+static ls_status mnist_cnn(ls_model **out)
 {
     return ls_sequential(ctx, "cnn", out, ls_input(28, 28, 1), ls_conv2d(16, 3, .activation = LS_RELU),
                          ls_max_pool2d(2), ls_conv2d(32, 3, .activation = LS_RELU), ls_max_pool2d(2), ls_flatten(),
@@ -91,7 +91,7 @@ static void the_first_seeds_model_is_keras_s(void **state)
 {
     (void)state;
     ls_model *cnn;
-    OK(seed_cnn(&cnn));
+    OK(mnist_cnn(&cnn));
     assert_string_equal(ls_model_name(cnn), "cnn");
     expect_names(cnn, "conv2d/kernel conv2d/bias conv2d_1/kernel conv2d_1/bias dense/kernel dense/bias");
     assert_int_equal(ls_model_parameter_count(cnn), 12810);
@@ -135,8 +135,8 @@ static void seeds_reproduce(void **state)
     (void)state;
     ls_model *a, *b;
     char first[65], second[65], other[65];
-    OK(seed_cnn(&a));
-    OK(seed_cnn(&b));
+    OK(mnist_cnn(&a));
+    OK(mnist_cnn(&b));
     hash_of(a, first);
     hash_of(b, second);
     assert_string_equal(first, second);
@@ -310,7 +310,7 @@ static void a_custom_model_is_the_sequential_one(void **state)
     assert_non_null(x);
     for (int i = 0; i < 3 * 784; i++)
         x[i] = (float)(i % 97) / 97;
-    OK(seed_cnn(&a));
+    OK(mnist_cnn(&a));
     OK(ls_custom(ctx, "build_model", &ls_input(28, 28, 1), 1, 1, seed_function, NULL, &b));
     assert_string_equal(ls_model_name(b), "build_model");
     assert_string_equal(ls_model_output_name(b, 0), "output_1");
@@ -467,8 +467,8 @@ static void inputs_of_a_trace_must_fit(void **state)
 {
     (void)state;
     ls_model *m, *other;
-    OK(seed_cnn(&m));
-    OK(seed_cnn(&other));
+    OK(mnist_cnn(&m));
+    OK(mnist_cnn(&other));
     ls_graph *g = ls_model_graph(m);
     ls_tensor *bad[] = { ls_op_input(g, NULL, LS_F32, LS_SHAPE(LS_BATCH, 28, 28)),
                          ls_op_input(g, NULL, LS_F32, LS_SHAPE(LS_BATCH, 28, 28, 3)),
@@ -654,7 +654,7 @@ static void the_summary_is_keras_s(void **state)
                                    " FLOPs per sample, forward: ";
     ls_model *m;
     char *text;
-    OK(seed_cnn(&m));
+    OK(mnist_cnn(&m));
     OK(ls_model_summary(m, &text));
     if (strncmp(text, expected, strlen(expected)) != 0)
         fail_msg("the summary is\n%s", text);

@@ -10,7 +10,7 @@
 static ls_status check(const ls_fit_state *f)
 {
     if (f->steps < 0)
-        return ls_fail(LS_ERR_INVALID, "ls_fit: the data does not tell how many batches an epoch has, and asynchronous "
+        return ls_fail(LS_ERR_INVALID, "ls_fit: the number of batches per epoch is unknown, and asynchronous "
                                        "parameter servers need to know: set steps_per_epoch");
     if (f->options->audit > 0 || f->options->trace.path)
         return ls_fail(LS_ERR_UNSUPPORTED,

@@ -125,7 +125,7 @@ ls_status ls_batch_lookahead_get(ls_batch_lookahead *u, size_t number, ls_batch_
         LS_TRY(read_next(u));
     kept *k = &u->kept[number];
     if (k->uses == 0)
-        return ls_fail(LS_ERR_INTERNAL, "a batch was requested more often than announced");
+        return ls_fail(LS_ERR_INTERNAL, "a batch was requested more often than its readers announced");
     *out = (ls_batch_view){ .element = k->rows ? k->base : &k->element, .rows = k->rows, .samples = k->samples };
     if (--k->uses == 0)
         u->shown = number;

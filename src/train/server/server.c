@@ -353,7 +353,8 @@ static ls_status handle_push(server *s, ls_ps_message *message)
     if (!s->shard)
         return add_to(&s->early, &s->early_count, &s->early_room, message);
     if (!is_valid(s, message))
-        return ls_fail(LS_ERR_PEER, "worker %d pushed bytes that are not a gradient of this job", message->rank);
+        return ls_fail(LS_ERR_PEER, "worker %d sent an invalid gradient: it does not belong to this job",
+                       message->rank);
     if (ls_applied_has(&s->applied, ordinal))
         return acknowledge(s, message->rank, ordinal);
     const ls_read_entry *read = ls_staleness_find(&s->reads, ordinal);
