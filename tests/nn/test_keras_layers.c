@@ -311,7 +311,7 @@ static void compare_files(const layer_case *c, ls_model *model)
 
 /* ---- All cases ---- */
 
-#define EACH 4 /* one case in so many is also written and read: files take longer than all else */
+#define FILES_OF_EACH 4 /* one case in so many is also written and read: files take longer than all else */
 
 static void run_case(const layer_case *c)
 {
@@ -321,7 +321,7 @@ static void run_case(const layer_case *c)
         return;
     if (set_weights(c, model)) {
         compare_run(c, model);
-        if (cases_seen % EACH == 1)
+        if (cases_seen % FILES_OF_EACH == 1)
             compare_files(c, model);
     }
     ls_model_destroy(model);
