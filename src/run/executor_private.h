@@ -9,7 +9,7 @@
  *   partials.c    slots of lanes, and joins of siblings
  *   audit.c       compares a lane that two workers of a cluster compute
  *
- * `thread` is an index in `thread_pool`. Backends call it `worker`. */
+ * `thread` is an index in `thread_pool`. */
 #ifndef LS_RUN_EXECUTOR_PRIVATE_H
 #define LS_RUN_EXECUTOR_PRIVATE_H
 

@@ -260,9 +260,9 @@ static void pack_gradient(const conv *c, const float *from, float *to)
     }
 }
 
-static ls_status pack(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch)
+static ls_status pack(ls_kernel *kernel, const void *from, void *to, int thread, void *scratch)
 {
-    (void)worker, (void)scratch;
+    (void)thread, (void)scratch;
     const conv *c = (const conv *)kernel;
     for (int64_t g = 0; g < c->groups; g++)
         (c->gradient ? pack_gradient : pack_forward)(c, (const float *)from + g * (c->gradient ? c->in : c->out),
