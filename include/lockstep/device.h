@@ -106,7 +106,7 @@ LS_API ls_status ls_format_drivers(char **out);
 typedef struct ls_cpu_info {
     int cores; /* number of cores that CPU devices use */
     int quota; /* number of cores that the cgroup's quota allows; 0: no quota */
-    /* Number of threads of all CPU devices; if more than cores, they take turns. */
+    /* Number of threads of all CPU devices. If it exceeds `cores`, they share them. */
     int threads;
     size_t l2;        /* size of a core's L2 cache in bytes; 0: unknown */
     char reason[256]; /* "2 cores", "1 of 2 cores: affinity mask" */

@@ -4,8 +4,8 @@
  * With --check [ROW...] the program only compares these rows, prints them and ends with 0 when all are right:
  * test_bits_matrix.sh does so for other builds and under valgrind.
  *
- * A row that differs is a change of bits. If it is one that is wanted: docs/bits.md describes the change, its number
- * and DEFINITION, here and in src/run/canary.c, count one up, and then the rows are those that --check prints. */
+ * If a row differs, the bits have changed. If that is intended: describe the change in docs/bits.md, increase
+ * DEFINITION by one here and in src/run/canary.c, and copy the hashes that --check prints. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +64,7 @@ static ls_status embedding(ls_context *ctx, ls_optimizer *optimizer, ls_model **
                          ls_dense(CLASSES, .activation = LS_SOFTMAX));
 }
 
-/* ---- What is written down ---- */
+/* ---- Expected hashes ---- */
 
 #define DEFINITION 4
 
@@ -181,9 +181,9 @@ static ls_status hash_in(const row *r, ls_context *ctx, char hex[HEX])
     return status;
 }
 
-/* True when the row has its bits; else `message` has its bits. */
-static bool reference; /* the plain C kernels */
+static bool reference; /* use the plain C kernels */
 
+/* Writes the expected and the computed hash to `message`. */
 static bool is_right(const row *r, char message[512])
 {
     ls_context *ctx = NULL;
@@ -313,11 +313,11 @@ static void the_same_in_any_mode_of_the_caller(void **state)
         if (!right)
             fail_msg("flush to zero, rounding %d: %s", roundings[i], message);
         if (!kept)
-            fail_msg("flush to zero, rounding %d: the mode is another afterwards", roundings[i]);
+            fail_msg("flush to zero, rounding %d: the mode of the caller was changed", roundings[i]);
     }
 }
 
-/* ---- Without the tests ---- */
+/* ---- --check ---- */
 
 static int check(int count, char **names)
 {

@@ -221,9 +221,9 @@ static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
     file_of(tcp, rank, path);
     if (ls_file_read(path, MOST_FILE, &data, &bytes) != LS_OK)
         return;
-    for (char *connection = strtok_r(data, "\n", &rest); connection && count < LS_MOST_ADDRESSES;
-         connection = strtok_r(NULL, "\n", &rest))
-        if (ls_host_port_read(connection, &where) && where.port > 0 && ls_address_read(&where, &list[count]))
+    for (char *line = strtok_r(data, "\n", &rest); line && count < LS_MOST_ADDRESSES;
+         line = strtok_r(NULL, "\n", &rest))
+        if (ls_host_port_read(line, &where) && where.port > 0 && ls_address_read(&where, &list[count]))
             count++;
     free(data);
     if (count > 0)
