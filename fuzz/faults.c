@@ -59,7 +59,7 @@ static void read_fault(void)
     fault_stays = *end == '+';
 }
 
-/* ---- Who calls ---- */
+/* ---- The caller of a function ---- */
 
 #define RANGES 64
 typedef struct range {
@@ -120,7 +120,7 @@ EXPORT void *json_loadb(const char *text, size_t bytes, size_t flags, void *erro
 /* On this thread the program itself was refused something. */
 static _Thread_local bool felt;
 
-/* Counts a call, and says whether it is to fail. */
+/* Counts a call and returns whether it must fail. */
 static bool fails(kind k, const void *caller)
 {
     bool own = is_in(watched, watched_count, caller);
@@ -285,7 +285,7 @@ EXPORT ssize_t write(int fd, const void *data, size_t bytes)
     return fails(WRITE, CALLER) ? -1 : NEXT(write)(fd, data, bytes);
 }
 
-/* What stdio keeps is written inside of libc, out of reach: the flush fails in its place. */
+/* libc writes stdio's buffers by internal calls that cannot be replaced, so the flush fails instead. */
 EXPORT int fflush(FILE *file)
 {
     return fails(WRITE, CALLER) ? EOF : NEXT(fflush)(file);

@@ -1,5 +1,5 @@
-/* What fuzz targets share. A target is a file fuzz_NAME.c with LLVMFuzzerTestOneInput; it is linked either with
- * libFuzzer or with driver.c, which replays a corpus and mutates it a little. Whatever a target finds wrong ends in
+/* Shared by fuzz targets. A target is a file fuzz_NAME.c with LLVMFuzzerTestOneInput; it is linked either with
+ * libFuzzer or with driver.c, which replays a corpus and mutates it a little. A target reports a failure with
  * fuzz_broken. */
 #ifndef FUZZ_H
 #define FUZZ_H

@@ -37,7 +37,7 @@ static void make(void)
     saved->state = NULL;
 }
 
-/* What is put into a fit beside the job. */
+/* State of a fit in addition to the job. */
 static void use_extras(void)
 {
     ls_history *history = NULL;

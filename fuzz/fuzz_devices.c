@@ -25,7 +25,7 @@ typedef struct act {
     bool late, compared;
 } act;
 
-/* What a case is: all but the first part may change no bit. */
+/* A case. Only the fields before the empty line may change bits. */
 typedef struct plan_of_case {
     unsigned layers, layer[LAYERS], width[LAYERS], optimizer, scope_kind[LAYERS + 1];
     const char *denied;

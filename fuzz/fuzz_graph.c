@@ -293,7 +293,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     outcome one = run_in(fuzz_context(1, false), data, size, 0), two = run_in(fuzz_context(2, false), data, size, 0);
     FUZZ_CHECK(one.status == two.status && one.count == two.count, "one device: %s, two: %s",
                ls_status_name(one.status), ls_status_name(two.status));
-    for (size_t i = 0; i < one.count; i++) /* a NaN's own bits are nobody's promise */
+    for (size_t i = 0; i < one.count; i++) /* the bits of a NaN are not defined */
         FUZZ_CHECK(memcmp(&one.values[i], &two.values[i], sizeof(float)) == 0 ||
                        (isnan(one.values[i]) && isnan(two.values[i])),
                    "element %zu is %g on one device and %g on two", i, one.values[i], two.values[i]);

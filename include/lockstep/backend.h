@@ -147,7 +147,8 @@ typedef struct ls_backend_device {
     char about[256]; /* "NVIDIA H100 80GB" */
     size_t memory;   /* bytes; 0: unknown */
     bool growth;     /* allocates memory on demand, unless the user sets otherwise */
-    /* The device is used only if the user names it. For devices that compute on the host's cores. */
+    /* The device is used only if the user names it. For devices that compute on the host's
+     * cores. */
     bool only_named;
     /* For kinds not named GPU or CUDA: "gpu:N" includes this device, after those of CUDA. */
     bool gpu;

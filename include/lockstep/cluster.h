@@ -62,10 +62,11 @@ typedef struct ls_cluster_options {
     bool evaluator;
 } ls_cluster_options;
 
-/* Reads the cluster from the environment: the variables of Lockstep (LOCKSTEP_RANK, ...), TF_CONFIG,
- * torchrun or Kubernetes, mpirun, srun or PMI, the first that is set (docs/clusters.md lists them).
- * LOCKSTEP_KEY_FILE, _LISTEN, _TRANSPORT and _SERVERS apply to all of these. If none is set: rank 0,
- * size 1. Returns LS_ERR_UNSUPPORTED if workers on other machines have no key file. */
+/* Reads the cluster from the environment: the variables of Lockstep (LOCKSTEP_RANK, ...),
+ * TF_CONFIG, torchrun or Kubernetes, mpirun, srun or PMI, the first that is set (docs/clusters.md
+ * lists them). LOCKSTEP_KEY_FILE, _LISTEN, _TRANSPORT and _SERVERS apply to all of these. If none
+ * is set: rank 0, size 1. Returns LS_ERR_UNSUPPORTED if workers on other machines have no key
+ * file. */
 LS_API ls_status ls_cluster_environment(ls_cluster_options *out);
 
 /* Creates a key for jobs on several machines: a new file of 32 random bytes that only

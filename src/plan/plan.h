@@ -60,7 +60,7 @@ typedef struct ls_kernel_call {
     bool *large; /* Op apply in place: set if a written number is not LS_RANGE_SAFE. */
 } ls_kernel_call;
 
-/* What a kernel does with a whole input once a step, such as reordering a weight. */
+/* Preparation of a whole input that a kernel does once a step, such as reordering a weight. */
 typedef struct ls_prepare {
     int input;
     size_t bytes; /* Bytes of the prepared form; 0: nothing to prepare. */

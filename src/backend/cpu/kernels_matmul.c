@@ -1,6 +1,6 @@
-/* Matrix products of any shape without sums over leading axes. Multiplies rows of the first operand,
- * packed if it is transposed, by packed panels of the second. kernels_dense.c is faster for a single
- * weight matrix.
+/* Matrix products of any shape without sums over leading axes. Multiplies rows of the first
+ * operand, packed if it is transposed, by packed panels of the second. kernels_dense.c is faster
+ * for a single weight matrix.
  *
  * Every element is one chain over the index of its sum (docs/bits.md). */
 #include <string.h>

@@ -26,7 +26,8 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 }
 
 #define MOST 0x1p20f /* maximum of a factor */
-/* Minimum of epsilon. Divisors are at least as large: epsilon plus a root, which is not negative. */
+/* Minimum of epsilon. Divisors are at least as large: epsilon plus a root, which is not
+ * negative. */
 #define LEAST 0x1p-60f
 
 static bool is_fraction(float x)

@@ -1,8 +1,8 @@
 /* How workers find each other's addresses.
  *
  * tcp://host:port: worker 0 listens there. The preamble of every call has the caller's address, so
- * worker 0 learns all of them. Others ask it over a connection of their own: 4 bytes with a rank, 22
- * bytes in reply. Known addresses stay known without worker 0.
+ * worker 0 learns all of them. Others ask it over a connection of their own: 4 bytes with a rank,
+ * 22 bytes in reply. Known addresses stay known without worker 0.
  *
  * file:///folder: every worker has a file there with its addresses, one per line. It removes the
  * file when it leaves; a worker that comes back replaces it. */
