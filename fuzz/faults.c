@@ -104,8 +104,8 @@ static bool is_in(const range *ranges, int count, const void *address)
     return false;
 }
 
-/* jansson's reader takes no notice when its buffer cannot grow, and reads past the end of its text: what it
- * allocates is spared. */
+/* jansson's reader takes no notice when its buffer cannot grow, and reads past the end of its text:
+ * what it allocates is spared. */
 static _Thread_local int reading_json;
 
 EXPORT void *json_loadb(const char *text, size_t bytes, size_t flags, void *error)
@@ -285,7 +285,8 @@ EXPORT ssize_t write(int fd, const void *data, size_t bytes)
     return fails(WRITE, CALLER) ? -1 : NEXT(write)(fd, data, bytes);
 }
 
-/* libc writes stdio's buffers by internal calls that cannot be replaced, so the flush fails instead. */
+/* libc writes stdio's buffers by internal calls that cannot be replaced, so the flush fails
+ * instead. */
 EXPORT int fflush(FILE *file)
 {
     return fails(WRITE, CALLER) ? EOF : NEXT(fflush)(file);

@@ -1,6 +1,7 @@
-/* Random graphs with gradients. The input is a little program: each of its bytes adds an op to a pool of tensors. One
- * device and two must agree bit for bit; the fast kernels and the reference ones within a tolerance, and exactly in
- * what is NaN or infinite. Some inputs put NaN, infinities and subnormal numbers among the values. */
+/* Random graphs with gradients. The input is a little program: each of its bytes adds an op to a
+ * pool of tensors. One device and two must agree bit for bit; the fast kernels and the reference
+ * ones within a tolerance, and exactly in what is NaN or infinite. Some inputs put NaN, infinities
+ * and subnormal numbers among the values. */
 #include <float.h>
 #include <math.h>
 
@@ -263,8 +264,8 @@ static long first_difference(const outcome *a, const outcome *b)
     return -1;
 }
 
-/* A kink (a ReLU near 0, two equal values under a maximum) may go either way; with values moved a little it does not.
- * So a difference counts when it stays. */
+/* A kink (a ReLU near 0, two equal values under a maximum) may go either way; with values moved a
+ * little it does not. So a difference counts when it stays. */
 static void compare_with_reference(const uint8_t *data, size_t size)
 {
     static const float jitters[] = { 0, 1e-2f, 3e-2f };

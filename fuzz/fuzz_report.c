@@ -1,4 +1,5 @@
-/* Logs of training and the report of each: no text of a log may become a tag, an attribute or an invalid number. */
+/* Logs of training and the report of each: no text of a log may become a tag, an attribute or an
+ * invalid number. */
 #include "fuzz.h"
 #include "tool/report/report.h"
 

@@ -1,5 +1,5 @@
-/* Weight files except HDF5, in the format that the first bytes select. Weights that were read, written as .npz and
- * read again must be the same, bit for bit. */
+/* Weight files except HDF5, in the format that the first bytes select. Weights that were read,
+ * written as .npz and read again must be the same, bit for bit. */
 #include <unistd.h>
 
 #include "data/tensors.h"

@@ -1,5 +1,5 @@
-/* Devices of a context: what is listed, what may be configured and until when, several contexts at once, and that
- * closed ones leave nothing behind. The GPUs are the tests' own (gpu.h). */
+/* Devices of a context: what is listed, what may be configured and until when, several contexts at
+ * once, and that closed ones leave nothing behind. The GPUs are the tests' own (gpu.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* The mesh between workers, with real processes, over shared memory and over Unix sockets: pieces of any size pass, and
- * a worker that is lost, stopped, late, strange or does something else is an error that names it, on all others, and
- * never a wait. */
+/* The mesh between workers, with real processes, over shared memory and over Unix sockets: pieces
+ * of any size pass, and a worker that is lost, stopped, late, strange or does something else is an
+ * error that names it, on all others, and never a wait. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -195,7 +195,8 @@ static int swap_small(int rank, int size, void *user)
     return 0;
 }
 
-/* Posted collectives run beside exchanges. Some workers wait for them only after later exchanges. */
+/* Posted collectives run beside exchanges. Some workers wait for them only after later
+ * exchanges. */
 static int post_some(int rank, int size, void *user)
 {
     (void)user;
@@ -509,7 +510,8 @@ static void missing_workers_are_named_while_others_wait(void **state)
     }
 }
 
-/* Calls on worker 0 with nonsense, with half a greeting and with nothing, 300 times, while the others meet. */
+/* Calls on worker 0 with nonsense, with half a greeting and with nothing, 300 times, while the
+ * others meet. */
 static int be_strange(int rank, int size, void *user)
 {
     (void)user;

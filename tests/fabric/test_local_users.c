@@ -1,5 +1,5 @@
-/* Two users of one machine: what one of them can do to the workers of the other, which meet over shm and unix. The test
- * runs as root, and its children as these users. */
+/* Two users of one machine: what one of them can do to the workers of the other, which meet over
+ * shm and unix. The test runs as root, and its children as these users. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -302,7 +302,8 @@ static void listen_in_folder(void)
     wait_for_signal();
 }
 
-/* Worker 0 keeps the others' sockets from being removed: what is at ranks 2 and 3 is called while it is there. */
+/* Worker 0 keeps the others' sockets from being removed: what is at ranks 2 and 3 is called while
+ * it is there. */
 static void call_foreign_listeners(void)
 {
     char folder[LS_SOCKET_FOLDER_CHARS], why[400];
@@ -391,7 +392,8 @@ static void links_are_replaced(void **state)
     kill_it(first);
 }
 
-/* The other user's folder has links to a worker of the owner: one of another job, which must not be met. */
+/* The other user's folder has links to a worker of the owner: one of another job, which must not be
+ * met. */
 static void plant_links_in_own_folder(void)
 {
     char path[LS_UNIX_PATH_CHARS], target[LS_UNIX_PATH_CHARS];
@@ -522,7 +524,8 @@ static void long_paths_are_passed_over(void **state)
     run_as(OWNER, meet_elsewhere);
 }
 
-/* Workers whose environments differ find each other, as one that is started later from another terminal. */
+/* Workers whose environments differ find each other, as one that is started later from another
+ * terminal. */
 static void meet_in_two_folders(void)
 {
     ls_connection *line, *called;

@@ -1,5 +1,5 @@
-/* Shared memory between workers: what the other side may do to it. The rest of the transport is tried in
- * test_transport.c, and with real processes in test_fabric.c. */
+/* Shared memory between workers: what the other side may do to it. The rest of the transport is
+ * tried in test_transport.c, and with real processes in test_fabric.c. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,7 +86,8 @@ static bool says(const char *part)
     return strstr(ls_last_error(), part) != NULL;
 }
 
-/* Worker 0 has read one byte, and written none: these positions are before its own, or too far from it. */
+/* Worker 0 has read one byte, and written none: these positions are before its own, or too far from
+ * it. */
 static void impossible_places_end_the_line(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Transports, each through the same cases: bytes of any size pass both ways, connections end with a reason, and bytes
- * sent before still arrive. Then the parts that only tcp has: keys, unknown peers, and how workers find each other. */
+/* Transports, each through the same cases: bytes of any size pass both ways, connections end with a
+ * reason, and bytes sent before still arrive. Then the parts that only tcp has: keys, unknown
+ * peers, and how workers find each other. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -364,7 +365,8 @@ static void bytes_sent_before_hanging_up_arrive(void **state)
     }
 }
 
-/* Messages that were taken as a whole arrive, though their sender does nothing more: no call has to push them. */
+/* Messages that were taken as a whole arrive, though their sender does nothing more: no call has to
+ * push them. */
 static void what_was_taken_arrives_by_itself(void **state)
 {
     enum { MESSAGE = 4096 };
@@ -623,7 +625,8 @@ static void without_a_key_or_an_address_no_workers_meet(void **state)
     assert_null(transport);
 }
 
-/* Calls until the line has ended, with the reason as the last error; the door is looked after, too. */
+/* Calls until the line has ended, with the reason as the last error; the door is looked after,
+ * too. */
 static void call_and_be_refused(const ls_transport_table *t, ls_transport *caller, ls_transport *called)
 {
     ls_connection *line = NULL, *in = NULL;
@@ -702,7 +705,8 @@ static int connect_raw(int port)
     return fd;
 }
 
-/* How many bytes the listener sends in answer to these bytes before it hangs up; -1: it waits for more. */
+/* How many bytes the listener sends in answer to these bytes before it hangs up; -1: it waits for
+ * more. */
 static ssize_t say_raw(const ls_transport_table *t, ls_transport *door, int port, const void *data, size_t bytes,
                        unsigned char *answer, size_t room)
 {
@@ -848,7 +852,8 @@ static void *meddle(void *user)
     return NULL;
 }
 
-/* The caller's rank and address are read before there is TLS: TLS proves that they were not changed. */
+/* The caller's rank and address are read before there is TLS: TLS proves that they were not
+ * changed. */
 static void a_changed_opening_is_noticed(void **state)
 {
     const ls_transport_table *t = *state;
@@ -1108,7 +1113,8 @@ static void addresses_are_read_packed_and_printed(void **state)
     }
 }
 
-/* Replaces the system's: with no_names it resolves no name, as on a machine without /etc/hosts and DNS. */
+/* Replaces the system's: with no_names it resolves no name, as on a machine without /etc/hosts and
+ * DNS. */
 static bool no_names;
 
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out)

@@ -1,5 +1,5 @@
-/* Graphs as people meet them: names and name scopes, look-up, dumps, counts of nodes and flops, types, values as text.
- */
+/* Graphs as people meet them: names and name scopes, look-up, dumps, counts of nodes and flops,
+ * types, values as text. / */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

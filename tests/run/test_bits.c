@@ -341,7 +341,8 @@ static void work_goes_where_the_map_says(void **state)
     ls_context_close(ctx);
 }
 
-/* The hash sees the order of sums: other lanes, other bits. Without this, equal hashes would say little. */
+/* The hash sees the order of sums: other lanes, other bits. Without this, equal hashes would say
+ * little. */
 static void the_hash_sees_the_lanes(void **state)
 {
     (void)state;

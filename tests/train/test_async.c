@@ -1,5 +1,5 @@
-/* Parts of asynchronous parameter servers, each by itself: the staleness bound, the queue of batches, the journal of a
- * server, and the messages between processes. */
+/* Parts of asynchronous parameter servers, each by itself: the staleness bound, the queue of
+ * batches, the journal of a server, and the messages between processes. */
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -29,7 +29,8 @@
 
 /* ---- The staleness bound ---- */
 
-/* Any number of workers that read and push in any order: no worker is ever too late, and one can always continue. */
+/* Any number of workers that read and push in any order: no worker is ever too late, and one can
+ * always continue. */
 static void bound_holds(int64_t bound, int64_t every, int workers, unsigned seed)
 {
     ls_staleness r = { .bound = bound, .every = every };
@@ -220,7 +221,8 @@ static void a_server_returns(void **state)
     assert_true(m.state[0] == 100 + 4 + 5 + 6 + 7);
     come_back("ffffffffffffffffffffffffffffffff", &m, false); /* from another run */
 
-    /* A push that was torn is left out, at any byte, and the next one follows the last whole one. */
+    /* A push that was torn is left out, at any byte, and the next one follows the last whole
+     * one. */
     snprintf(path, sizeof(path), "%s/server-1.pushes-1", folder);
     assert_int_equal(stat(path, &about), 0);
     for (off_t cut = about.st_size - 1; cut > about.st_size * 3 / 4; cut -= 13) {
@@ -334,7 +336,8 @@ static void letters_come_whole(void **state)
         letter = receive(two, 10);
         assert_true(letter.rank == 0 && letter.numbers[0] == i && !letter.body);
     }
-    /* A process that returns replaces its predecessor, and messages without a receiver are dropped. */
+    /* A process that returns replaces its predecessor, and messages without a receiver are
+     * dropped. */
     OK(ls_messenger_send(one, &(ls_message){ .rank = 2, .kind = 9 }));
     ls_messenger_close(two);
     receive(one, LS_MESSAGE_LOST);
@@ -390,7 +393,8 @@ static void silent_unknown_peers_are_dropped(void **state)
     ls_messenger_close(one);
 }
 
-/* A process that was stopped is lost, and met again when it wakes; nothing of a body it had begun is heard. */
+/* A process that was stopped is lost, and met again when it wakes; nothing of a body it had begun
+ * is heard. */
 static bool swallow(void *user, ls_message *letter)
 {
     (void)letter;
@@ -418,8 +422,8 @@ static void the_silent_are_lost(void **state)
     ls_messenger_close(one);
 }
 
-/* The last message of a process that leaves is received, even while the receiver itself sends something that is not
- * read. */
+/* The last message of a process that leaves is received, even while the receiver itself sends
+ * something that is not read. */
 typedef struct held {
     atomic_bool entered, stays;
 } held;

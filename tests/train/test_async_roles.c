@@ -1,6 +1,7 @@
-/* A server and a worker of asynchronous training, each a process that is in ls_fit, against a chief and others that the
- * test plays: what happens when two workers have one batch, because one of them was held for lost, and when a server
- * sends a worker back to read again. Such moments are too short to be met by killing and stopping processes. */
+/* A server and a worker of asynchronous training, each a process that is in ls_fit, against a chief
+ * and others that the test plays: what happens when two workers have one batch, because one of them
+ * was held for lost, and when a server sends a worker back to read again. Such moments are too
+ * short to be met by killing and stopping processes. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -186,8 +187,8 @@ static void read_part(const play *p, int rank, int64_t ordinal, int64_t version)
     ls_payload_drop(part.body);
 }
 
-/* Workers 1 and 3 have batch 2: both are accepted when it is its turn, and each that pushes it gets the answer that it
- * was applied. */
+/* Workers 1 and 3 have batch 2: both are accepted when it is its turn, and each that pushes it gets
+ * the answer that it was applied. */
 static void a_server_answers_all_that_have_one_batch(void **state)
 {
     (void)state;
@@ -255,8 +256,9 @@ static void take(const play *p, int64_t number, int64_t ordinal)
                 0);
 }
 
-/* With overlap a worker that has to read batch 0 again is reading batch 1 meanwhile: it computes from the versions that
- * it reports, in either order. A gradient here is a weight times a constant. */
+/* With overlap a worker that has to read batch 0 again is reading batch 1 meanwhile: it computes
+ * from the versions that it reports, in either order. A gradient here is a weight times a
+ * constant. */
 static void a_worker_computes_from_the_versions_it_reports(void **state)
 {
     (void)state;
@@ -276,7 +278,8 @@ static void a_worker_computes_from_the_versions_it_reports(void **state)
     assert_true(gradient(&p, 2, 0, 1, 0) == 2 * unit);
     assert_true(gradient(&p, 3, 0, 1, 0) == unit);
 
-    /* Batch 1 has no weights of server 1: the model has them. Then batch 0, read again, brings others. */
+    /* Batch 1 has no weights of server 1: the model has them. Then batch 0, read again, brings
+     * others. */
     say(&p, 2, LS_PS_AGAIN, 0, 0);
     give_part(&p, 2, 0, 2, 4);
     give_part(&p, 3, 0, 1, 8);

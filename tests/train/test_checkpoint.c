@@ -1,5 +1,6 @@
-/* Checkpoints: a checkpoint has the whole state of a fit, so that a run that continues from any of them, on any
- * devices, has the bits of the uninterrupted run; what is not whole, or of another job, is refused by name. */
+/* Checkpoints: a checkpoint has the whole state of a fit, so that a run that continues from any of
+ * them, on any devices, has the bits of the uninterrupted run; what is not whole, or of another
+ * job, is refused by name. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
@@ -336,7 +337,8 @@ static void files_are_canonical(void **state)
 
 /* ---- Saved by fit ---- */
 
-/* Stopped in mid-epoch, gone on from what fit saved, twice; and more epochs than were planned at first. */
+/* Stopped in mid-epoch, gone on from what fit saved, twice; and more epochs than were planned at
+ * first. */
 static void fit_saves_and_resumes(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
-/* Replays of asynchronous training. The training itself is a simulation in this process: workers that read, compute and
- * push at random moments, each server by itself, some of them killed in between; servers that apply what comes. What it
- * recorded is replayed by another context, on other devices, to the same hash at every version. Impossible records are
- * refused before anything is computed. */
+/* Replays of asynchronous training. The training itself is a simulation in this process: workers
+ * that read, compute and push at random moments, each server by itself, some of them killed in
+ * between; servers that apply what comes. What it recorded is replayed by another context, on other
+ * devices, to the same hash at every version. Impossible records are refused before anything is
+ * computed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

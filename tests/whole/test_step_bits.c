@@ -1,11 +1,13 @@
-/* Whole training steps have the bits that are written down here: on any processor, with any instruction set, compiler
- * and optimization, in any floating-point mode of the caller. Each row is two steps of a model and its predictions.
+/* Whole training steps have the bits that are written down here: on any processor, with any
+ * instruction set, compiler and optimization, in any floating-point mode of the caller. Each row is
+ * two steps of a model and its predictions.
  *
- * With --check [ROW...] the program only compares these rows, prints them and ends with 0 when all are right:
- * test_bits_matrix.sh does so for other builds and under valgrind.
+ * With --check [ROW...] the program only compares these rows, prints them and ends with 0 when all
+ * are right: test_bits_matrix.sh does so for other builds and under valgrind.
  *
- * If a row differs, the bits have changed. If that is intended: describe the change in docs/bits.md, increase
- * DEFINITION by one here and in src/run/canary.c, and copy the hashes that --check prints. */
+ * If a row differs, the bits have changed. If that is intended: describe the change in
+ * docs/bits.md, increase DEFINITION by one here and in src/run/canary.c, and copy the hashes that
+ * --check prints. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -203,7 +205,8 @@ static bool is_right(const row *r, char message[512])
 
 /* ---- Tests ---- */
 
-/* Where all rows take long, the small ones are enough; `make bits` (LS_BITS=all) runs all everywhere. */
+/* Where all rows take long, the small ones are enough; `make bits` (LS_BITS=all) runs all
+ * everywhere. */
 static bool is_left_out(const row *r, bool slow)
 {
     const char *asked = getenv("LS_BITS");
@@ -285,7 +288,8 @@ static void the_same_by_the_reference_kernels(void **state)
     reference = false;
 }
 
-/* Flush-to-zero, denormals-are-zero and another rounding, as a program with -ffast-math or interval arithmetic has. */
+/* Flush-to-zero, denormals-are-zero and another rounding, as a program with -ffast-math or interval
+ * arithmetic has. */
 static void the_same_in_any_mode_of_the_caller(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* libnvrtc.so of the stand-in. It accepts only the sources of the modules that the build compiled, and returns the
- * name of the module instead of its code. */
+/* libnvrtc.so of the stand-in. It accepts only the sources of the modules that the build compiled,
+ * and returns the name of the module instead of its code. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -25,16 +25,18 @@
 extern "C" {
 #endif
 
-/* The nth call of this function from now ("cuMemAlloc"; 1: the next; 0: none will) fails with this error. Whether the
- * one that was to fail before has come. */
+/* The nth call of this function from now ("cuMemAlloc"; 1: the next; 0: none will) fails with this
+ * error. Whether the one that was to fail before has come. */
 bool standin_fail(const char *call, int nth, int error);
 
-/* From the nth launch that this device begins (1: the next) its context is broken, for good: every call that needs it
- * fails with this error. 0: none, and what was broken is whole again. Devices by their numbers in the machine. */
+/* From the nth launch that this device begins (1: the next) its context is broken, for good: every
+ * call that needs it fails with this error. 0: none, and what was broken is whole again. Devices by
+ * their numbers in the machine. */
 void standin_lose(int device, int nth, int error);
 
-/* Gives a device wrong arithmetic, to test that it is noticed: "fma" rounds fused products twice, "subnormals" reads
- * and writes subnormals as zeros, "" mends it. False: no such fault, or this machine cannot have it. */
+/* Gives a device wrong arithmetic, to test that it is noticed: "fma" rounds fused products twice,
+ * "subnormals" reads and writes subnormals as zeros, "" mends it. False: no such fault, or this
+ * machine cannot have it. */
 bool standin_break(int device, const char *fault);
 
 /* How often this function was called and did not fail. */
@@ -43,7 +45,8 @@ long standin_count(const char *call);
 /* Contexts, memory, streams, events and modules that were not given back. */
 int standin_held(void);
 
-/* Calls that no program may make: memory, events or streams that are not there, or another context's. */
+/* Calls that no program may make: memory, events or streams that are not there, or another
+ * context's. */
 int standin_misuses(void);
 
 /* ---- Between driver.c and the other libraries ---- */
