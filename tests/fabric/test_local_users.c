@@ -307,15 +307,15 @@ static void listen_in_folder(void)
 static void call_foreign_listeners(void)
 {
     char folder[LS_SOCKET_FOLDER_CHARS], why[400];
-    ls_unix_listener door = { .kind = t->name, .options = job(0), .fd = -1 };
+    ls_unix_listener listener = { .kind = t->name, .options = job(0), .fd = -1 };
     int fd = 0;
     snprintf(folder, sizeof(folder), "%.63s", in_runtime());
     WANT(chmod(folder, 0755) == 0);
-    WANT(ls_unix_listener_call(&door, 2, &fd) == LS_OK && fd == -1);
-    WANT(ls_unix_listener_refused(&door, why, sizeof(why)));
+    WANT(ls_unix_listener_call(&listener, 2, &fd) == LS_OK && fd == -1);
+    WANT(ls_unix_listener_refused(&listener, why, sizeof(why)));
     WANT(strstr(why, "user 54322 listens in place of worker 2"));
-    WANT(ls_unix_listener_call(&door, 3, &fd) == LS_OK && fd == -1);
-    WANT(!ls_unix_listener_refused(&door, why, sizeof(why)));
+    WANT(ls_unix_listener_call(&listener, 3, &fd) == LS_OK && fd == -1);
+    WANT(!ls_unix_listener_refused(&listener, why, sizeof(why)));
     WANT(chmod(folder, 0777) == 0);
 }
 
@@ -407,9 +407,9 @@ static void plant_links_in_own_folder(void)
 static void call_through_links(void)
 {
     job_name = "another";
-    ls_unix_listener door = { .kind = t->name, .options = job(1), .fd = -1 };
+    ls_unix_listener listener = { .kind = t->name, .options = job(1), .fd = -1 };
     int fd = 0;
-    WANT(ls_unix_listener_call(&door, 0, &fd) == LS_OK && fd == -1);
+    WANT(ls_unix_listener_call(&listener, 0, &fd) == LS_OK && fd == -1);
 }
 
 static void links_lead_to_no_other_job(void **state)

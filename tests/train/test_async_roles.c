@@ -27,7 +27,7 @@ typedef struct play {
     bool overlap;
     pid_t pid;
     char about[4096];
-    ls_messenger *posts[8]; /* by rank: those of the test */
+    ls_messenger *messengers[8]; /* by rank: those of the test */
 } play;
 
 static ls_cluster_options process_of(const play *p, int rank)
@@ -93,36 +93,36 @@ static void open_post(play *p, int rank)
     ls_cluster_options o = process_of(p, rank);
     ls_messenger_options options = { .cluster = &o, .about = p->about, .hello = { 77 }, .most = 65536 };
     options.calls[p->rank] = rank != 0 && p->rank >= p->size - p->servers;
-    OK(ls_messenger_open(&options, &p->posts[rank]));
+    OK(ls_messenger_open(&options, &p->messengers[rank]));
 }
 
 static ls_message receive(const play *p, int rank, int kind, int64_t ordinal)
 {
-    ls_message letter = { .kind = 0 };
+    ls_message message = { .kind = 0 };
     bool got = false;
-    OK(ls_messenger_receive(p->posts[rank], LIMIT, &letter, &got));
-    if (!got || letter.kind != kind || (ordinal >= 0 && letter.numbers[0] != ordinal))
-        fail_msg("process %d: letter %d of batch %lld, not %d of batch %lld: %s", rank, got ? letter.kind : 0,
-                 (long long)letter.numbers[0], kind, (long long)ordinal, letter.text);
-    return letter;
+    OK(ls_messenger_receive(p->messengers[rank], LIMIT, &message, &got));
+    if (!got || message.kind != kind || (ordinal >= 0 && message.numbers[0] != ordinal))
+        fail_msg("process %d: message %d of batch %lld, not %d of batch %lld: %s", rank, got ? message.kind : 0,
+                 (long long)message.numbers[0], kind, (long long)ordinal, message.text);
+    return message;
 }
 
 /* body: bytes, of which the first are given and the others 0. */
 static void send_letter(const play *p, int from, int kind, const int64_t *numbers, const void *bytes, size_t given,
                         size_t body)
 {
-    ls_message letter = { .rank = p->rank, .kind = kind };
-    memcpy(letter.numbers, numbers, 3 * sizeof(*numbers));
+    ls_message message = { .rank = p->rank, .kind = kind };
+    memcpy(message.numbers, numbers, 3 * sizeof(*numbers));
     if (kind == LS_PS_TAKE || kind == LS_PS_PUSH)
-        memcpy(letter.numbers, numbers, sizeof(letter.numbers));
+        memcpy(message.numbers, numbers, sizeof(message.numbers));
     if (body > 0) {
-        OK(ls_payload_make(body, &letter.body));
-        memset(ls_payload_bytes(letter.body), 0, body);
+        OK(ls_payload_make(body, &message.body));
+        memset(ls_payload_bytes(message.body), 0, body);
         if (given > 0)
-            memcpy(ls_payload_bytes(letter.body), bytes, given);
+            memcpy(ls_payload_bytes(message.body), bytes, given);
     }
-    OK(ls_messenger_send(p->posts[from], &letter));
-    ls_payload_drop(letter.body);
+    OK(ls_messenger_send(p->messengers[from], &message));
+    ls_payload_drop(message.body);
 }
 
 static void say(const play *p, int from, int kind, int64_t first, int64_t second)
@@ -161,7 +161,7 @@ static void end(play *p)
     if (status == -1)
         kill(p->pid, SIGKILL);
     for (int r = 0; r < p->size; r++)
-        ls_messenger_close(p->posts[r]);
+        ls_messenger_close(p->messengers[r]);
     assert_int_equal(status, 0);
 }
 

@@ -20,6 +20,8 @@ comments() {
             print substr(line, 1, end - 1); line = substr(line, end + 2); inside = 0
           } }' | tr '\n' ' ' | sed 's/ \* / /g'
 }
+# Text of comments of scripts, on lines of their own.
+remarks() { sed -n 's/^[[:space:]]*# //p' "$@" | tr '\n' ' '; }
 # Text of Markdown without code.
 prose() { awk '/^```/ { code = !code; next } !code && !/^    /' "$@" | sed 's/`[^`]*`/CODE/g' | tr '\n' ' '; }
 # Text of string literals with a space: messages, lines of the log, help. Literals side by side are one; quotes in them become '.
@@ -32,10 +34,11 @@ text_of() {
     case $1 in
     include) comments include/*.h include/lockstep/*.h ;;
     docs) prose docs/*.md ;;
-    readme) prose README.md ;;
-    tests) comments tests/*/*.[ch] ;;
+    readme) prose README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md ;;
+    tests | fuzz | bench | examples) comments $(find "$1" -name '*.[ch]' -o -name '*.cc') ;;
+    scripts) remarks Makefile .ci/run tools/*.sh tests/*.sh tests/*/*.sh bench/*.sh ;;
     messages/*) messages $(find "src/${1#*/}" -name '*.[ch]' -o -name '*.def') ;;
-    src/*) comments $(find "$1" -name '*.[ch]') ;;
+    src/*) comments $(find "$1" -name '*.[ch]' -o -name '*.cl' -o -name '*.inc' -o -name '*.def') ;;
     esac
 }
 
