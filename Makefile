@@ -334,9 +334,11 @@ endif
 
 # Programs that a script runs again.
 SCRIPT_PROGRAMS := $(if $(filter %/test_bits_matrix.sh,$(RUN_TESTS)),$(B)/tests/test_step_bits)
+# Scripts that run examples.
+EXAMPLE_SCRIPTS := $(if $(filter %.sh,$(RUN_TESTS)),$(shell grep -l LS_BUILD/examples $(filter %.sh,$(RUN_TESTS)) /dev/null))
 
 .PHONY: test
-test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(if $(filter %.sh,$(RUN_TESTS)),$(EXAMPLE_PROGRAMS)) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
+test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(if $(EXAMPLE_SCRIPTS),$(EXAMPLE_PROGRAMS)) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
       $(if $(filter %/test_faults.sh,$(RUN_TESTS)),$(if $(SANITIZE),,$(B)/fuzz/libfaults.so)) \
       $(if $(findstring /test_cuda,$(RUN_TESTS))$(findstring /test_kinds,$(RUN_TESTS)),$(STANDIN_LIBRARIES))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
