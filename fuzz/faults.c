@@ -1,12 +1,13 @@
-/* Makes one call fail, for programs that are run with this library in LD_PRELOAD (tests/whole/test_faults.sh does).
+/* Makes one call fail, for programs that are run with this library in LD_PRELOAD
+ * (tests/whole/test_faults.sh does).
  *
  *     LS_FAULT=malloc:17        the 17th allocation of the program fails
  *     LS_FAULT=malloc:17+       and so do all later ones
  *     LS_FAULT_REPORT=FILE      at the end, a line: calls of each kind, failures, blocks and descriptors not given back
  *
- * Kinds: malloc (with calloc, realloc and aligned ones), mmap, thread, open, write, fsync, rename. Calls count from the
- * beginning of main to its end, unless they come from libraries that end the process then (SPARED). Blocks are watched
- * where the program itself or jansson took them. */
+ * Kinds: malloc (with calloc, realloc and aligned ones), mmap, thread, open, write, fsync, rename.
+ * Calls count from the beginning of main to its end, unless they come from libraries that end the
+ * process then (SPARED). Blocks are watched where the program itself or jansson took them. */
 #undef _FORTIFY_SOURCE /* it would put functions of its own before ours */
 #include <dirent.h>
 #include <dlfcn.h>

@@ -65,8 +65,7 @@ static size_t checkpoints(int64_t *newest)
     return count;
 }
 
-/* ---- A run that has everything: batch norm, dropout, a regulariser, a callback with a memory that sets the rate ----
- */
+/* ---- A run with everything: batch norm, dropout, a regularizer, a callback with state ---- */
 
 static char log_text[16384];
 

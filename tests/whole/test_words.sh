@@ -64,6 +64,15 @@ while read -r place bound; do
     check "$place" is_plain "$place" "$bound"
 done < <(grep -v '^#' tests/whole/words.bounds)
 
+# Prose of documents and of comments on lines of their own has at most 100 columns; tables, code and lists may be longer.
+long_lines() {
+    awk 'FNR == 1 { code = 0 } /^ *```/ { code = !code }
+         !code && length > 100 && !/^ *\|/ && !/^    / { print FILENAME ":" FNR; found = 1 } END { exit found }' "$@"
+}
+long_comments() { awk 'length > 100 && /^ *(\/\*|\* [^ ]*[a-z])/ && !/   / && !/\\$/ && !/[^ -~]/ { print FILENAME ":" FNR; found = 1 } END { exit found }' "$@"; }
+check "documents have lines of at most 100 columns" long_lines ./*.md docs/*.md
+check "comments have lines of at most 100 columns" long_comments $(find src include tests bench fuzz examples ! -name math_tables.h -name '*.[ch]' -o -name '*.inc' -o -name '*.cl')
+
 # The check can fail.
 notices() {
     mkdir -p "$TMP/src"

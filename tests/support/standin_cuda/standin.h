@@ -1,17 +1,19 @@
-/* A stand-in for CUDA's driver and NVRTC, so that the whole way of the CUDA backend is run where there is no GPU: two
- * shared libraries, libcuda.so.1 (driver.c, and the kernels of src/backend/gpu compiled as C++, kernel.h) and
- * libnvrtc.so (nvrtc.c), with the functions that src/backend/cuda/cu.h names. It is as unkind as the real one may be:
+/* A stand-in for CUDA's driver and NVRTC, so that the whole way of the CUDA backend is run where
+ * there is no GPU: two shared libraries, libcuda.so.1 (driver.c, and the kernels of src/backend/gpu
+ * compiled as C++, kernel.h) and libnvrtc.so (nvrtc.c), with the functions that
+ * src/backend/cuda/cu.h names. It is as unkind as the real one may be:
  *   - what is asked of a stream is done later, in order, by a thread of the stream;
  *   - calls without a current context, or with another's stream, memory or event fail;
  *   - new memory is full of NaNs; there is little of it (STANDIN_CUDA_MEMORY bytes a device);
  *   - a kernel that is given memory of another device, or none, breaks its context for good, as on a GPU;
  *   - NVRTC takes only the source that was compiled in, and only with the options that the bits need.
- * libnccl.so.2 (nccl.c), libcublas.so.13 (cublas.c) and libcudnn.so.9 (cudnn.c) stand beside them. The last two compute
- * with plain loops that add up in another order than ours, so that their bits are others.
- * STANDIN_CUDA_DEVICES: how many devices, 2 if not set. CUDA_VISIBLE_DEVICES is honoured. STANDIN_CUDA_ARCH: their
- * compute capability, 80 if not set; NVRTC knows 75 to 90. STANDIN_CUDA_ODD: one that has a multiprocessor less.
- * STANDIN_CUDA_DRIVER: the driver's version, 13000 if not set. STANDIN_CUDNN_REFUSES: a number of samples that cuDNN
- * does not take. STANDIN_CUDNN_WORKSPACE: bytes of workspace that its convolutions need beside a few.
+ * libnccl.so.2 (nccl.c), libcublas.so.13 (cublas.c) and libcudnn.so.9 (cudnn.c) stand beside them.
+ * The last two compute with plain loops that add up in another order than ours, so that their bits
+ * are others. STANDIN_CUDA_DEVICES: how many devices, 2 if not set. CUDA_VISIBLE_DEVICES is
+ * honoured. STANDIN_CUDA_ARCH: their compute capability, 80 if not set; NVRTC knows 75 to 90.
+ * STANDIN_CUDA_ODD: one that has a multiprocessor less. STANDIN_CUDA_DRIVER: the driver's version,
+ * 13000 if not set. STANDIN_CUDNN_REFUSES: a number of samples that cuDNN does not take.
+ * STANDIN_CUDNN_WORKSPACE: bytes of workspace that its convolutions need beside a few.
  * STANDIN_CUDA_BROKEN: the fault that all devices begin with (standin_break).
  *
  * Tests steer it by the functions below, which they find in the library by dlsym. */
