@@ -26,9 +26,9 @@
 #include "skip.h"
 
 #ifdef ON_OPENCL
+#include "amount.h"
 #include "opencl.h"
-#include "sanitized.h"
-#define SEEDS  (SANITIZED ? 6 : 30)
+#define SEEDS  (SANITIZED ? 6 : test_is_sample() ? 12 : 30)
 #define IS_CPU false
 static const int64_t batches[] = { 7 };
 static const int lanes[] = { 1, 3 };
@@ -286,7 +286,7 @@ static void right_on_the_cpu(void **state)
     bool has_batch = false;
 #ifdef ON_OPENCL
     static int rows;
-    if (SANITIZED && rows++ % 8 != 0) /* it takes long */
+    if (test_is_sample() && rows++ % (SANITIZED ? 8 : 2) != 0) /* it takes long */
         return;
 #endif
     for (int i = 0; i < TEST_INPUTS && c->in[i]; i++)
