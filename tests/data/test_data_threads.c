@@ -82,7 +82,7 @@ static ls_status drain(ls_dataset *d, uint64_t epoch, int64_t most, int64_t *cou
 {
     ls_iterator *it;
     const ls_element *e;
-    ls_status status;
+    ls_status status = LS_OK;
     *count = 0;
     if (ls_iterator_create(d, epoch, &it) != LS_OK)
         fail_msg("%s", ls_last_error());
