@@ -467,8 +467,8 @@ static void a_run_can_be_explained_first(void **state)
     }
 }
 
-/* A control group gives a process less than the machine has: without limits of devices a run is made, with a warning.
- */
+/* A control group gives a process less than the machine has: without limits of devices a run is
+ * made, with a warning. */
 static void the_memory_of_the_process_is_compared(void **state)
 {
     (void)state;
