@@ -21,8 +21,8 @@
 #define LS_TEST_DATA "tests/reference"
 #endif
 
-/* Differences that are allowed: this many times that of Keras's float32, and units in the last place of the largest
- * element, since Keras's may be 0 by chance. */
+/* Differences that are allowed: this many times that of Keras's float32, and units in the last
+ * place of the largest element, since Keras's may be 0 by chance. */
 #define TIMES 2.0
 #define UNITS 8.0
 
@@ -52,7 +52,7 @@ typedef struct tensor_record {
 } tensor_record;
 
 typedef struct layer_case {
-    char what[256];
+    char what[512];
     const json_t *model;
     bool training;
     size_t count;

@@ -1,6 +1,6 @@
-/* Weights in other formats and layouts: through each of them and back the bits stay; files of PyTorch, torchvision,
- * NumPy and Keras (tests/reference/make_weights.py) load, and give what those compute; what contradicts itself is
- * refused; differences are reported. */
+/* Weights in other formats and layouts: through each of them and back the bits stay; files of
+ * PyTorch, torchvision, NumPy and Keras (tests/reference/make_weights.py) load, and give what those
+ * compute; what contradicts itself is refused; differences are reported. */
 #include <math.h>
 
 #include "data_files.h"
@@ -150,8 +150,8 @@ static void our_file_is_pytorchs(void **state)
     ls_model_destroy(model);
 }
 
-/* Number i of a stored kernel is the element of ours that PyTorch has there: [out, in, sizes], for transposed kernels
- * [in, out, sizes], for depthwise ones [channel x multiplier, 1, sizes]. */
+/* Number i of a stored kernel is the element of ours that PyTorch has there: [out, in, sizes], for
+ * transposed kernels [in, out, sizes], for depthwise ones [channel x multiplier, 1, sizes]. */
 static void kernels_have_pytorchs_order(void **state)
 {
     (void)state;
@@ -215,7 +215,8 @@ static void kernels_have_pytorchs_order(void **state)
     ls_model_destroy(model);
 }
 
-/* PyTorch's sequences are [C,T], so features after a Flatten have another order; those of an embedding have not. */
+/* PyTorch's sequences are [C,T], so features after a Flatten have another order; those of a Dense
+ * have not. */
 static void flattened_sequences_have_pytorchs_order(void **state)
 {
     (void)state;
@@ -383,7 +384,8 @@ static void hdf5_keeps_the_bits(void **state)
     ls_model_destroy(model);
 }
 
-/* The model is written, too: read again, it is the same layers with the same weights, and computes the same. */
+/* The model is written, too: read again, it is the same layers with the same weights, and computes
+ * the same. */
 static void assert_archive(ls_model *model, const char *name)
 {
     char *before, *after, *first, *second;
@@ -480,7 +482,8 @@ static void many_arrays_in_a_group(void **state)
     free(values);
 }
 
-/* Variables of a Functional model, in the order in which Keras wrote them, created in another order. */
+/* Variables of a Functional model, in the order in which Keras wrote them, created in another
+ * order. */
 static void layers_are_in_kerass_order(void **state)
 {
     (void)state;
@@ -535,8 +538,8 @@ static void hostile_hdf5_files_are_refused(void **state)
     }
 }
 
-/* Every type that h5py writes in these sizes, an array without elements, one number, and a group of 270 arrays, whose
- * tree has two levels. */
+/* Every type that h5py writes in these sizes, an array without elements, one number, and a group of
+ * 270 arrays, whose tree has two levels. */
 static void hdf5s_types_are_ours(void **state)
 {
     (void)state;

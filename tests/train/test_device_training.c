@@ -1,5 +1,5 @@
-/* ls_fit on devices: layers that belong to devices, strategies, and what each really uses. Bits are compared by the
- * hash of parameters and optimizer state. */
+/* ls_fit on devices: layers that belong to devices, strategies, and what each really uses. Bits are
+ * compared by the hash of parameters and optimizer state. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,8 @@ typedef struct job {
     bool resizing;          /* the model of make_resizing_model */
 } job;
 
-/* Layers that are made of ops of other layers: sequences, transposed and separable convolutions, resizing. */
+/* Layers that are made of ops of other layers: sequences, transposed and separable convolutions,
+ * resizing. */
 static ls_model *make_resizing_model(ls_context *ctx, const job *j)
 {
     ls_model *model = NULL;
@@ -230,7 +231,8 @@ static void layers_made_of_other_ops_change_no_bit(void **state)
     }
 }
 
-/* Two batches of three change no weight and no slot, wherever they are; the third makes the update. */
+/* Two batches of three change no weight and no slot, wherever they are; the third makes the
+ * update. */
 static void updates_on_devices_wait_for_the_last_batch(void **state)
 {
     (void)state;
@@ -264,7 +266,8 @@ static void updates_on_devices_wait_for_the_last_batch(void **state)
     }
 }
 
-/* Updates that wait for the last of several batches, on devices that keep the state; and norms of joined gradients. */
+/* Updates that wait for the last of several batches, on devices that keep the state; and norms of
+ * joined gradients. */
 static void accumulation_and_clipping_have_the_same_bits(void **state)
 {
     (void)state;
