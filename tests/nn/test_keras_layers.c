@@ -1,6 +1,7 @@
-/* Layers against Keras: random configurations of each class, read from Keras's JSON, with outputs and gradients
- * computed by Keras in float64. Ours must be as close as Keras's own float32. Every .npz of tests/reference/layers is
- * read, or of the folder LS_LAYER_CASES; tests/reference/layer_cases.py makes and describes them. */
+/* Layers against Keras: random configurations of each class, read from Keras's JSON, with outputs
+ * and gradients computed by Keras in float64. Ours must be as close as Keras's own float32. Every
+ * .npz of tests/reference/layers is read, or of the folder LS_LAYER_CASES;
+ * tests/reference/layer_cases.py makes and describes them. */
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
@@ -311,7 +312,8 @@ static void compare_files(const layer_case *c, ls_model *model)
 
 /* ---- All cases ---- */
 
-#define FILES_OF_EACH 4 /* one case in so many is also written and read: files take longer than all else */
+/* One case in so many is also written and read: files take longer than all else. */
+#define FILES_OF_EACH 4
 
 static void run_case(const layer_case *c)
 {
