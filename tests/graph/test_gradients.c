@@ -346,6 +346,7 @@ static const test_case missing[] = {
       { "1,4,4,1", "1,2,2,1" },
       .build = test_max_pool_grad,
       .options = POOL(.window = { 2, 2 }) },
+    { "recurrent_grad", "", { "2,3,4", "1,4", "2,3,1" }, .build = test_recurrent_grad, .options = CELL(LSTM, TANH, SIGMOID, false) },
     { "moments", "", { "5,3" }, .build = moments },
     { "batch_norm_grad_moments",
       "of gamma's gradient",
