@@ -153,6 +153,8 @@ struct ls_tensor {
     ls_held held;
     /* Layer that made the node, or whose gradient it is; NULL: none. */
     const char *layer;
+    /* Output of a layer: bool [N,T], false for steps that do not count; NULL: all count. */
+    ls_tensor *mask;
     bool guards; /* A loss: if it is not finite, the run fails before it writes a variable. */
     /* Sum of a metric: nodes that only it needs must not change how others are computed. */
     bool aside;

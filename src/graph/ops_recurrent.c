@@ -45,8 +45,9 @@ ls_status ls_shape_recurrent(ls_tensor *node)
     LS_TRY(ls_need_rank(node, 0, 3));
     int64_t steps = p->shape.dims[1], width = p->shape.dims[2], units = width / parts.gates;
     if (steps < 1 || units < 1 || units * parts.gates != width)
-        return ls_fail(LS_ERR_SHAPE, "the input has %lld steps of %lld numbers; there must be at least one step, of "
-                                     "%d numbers for each unit",
+        return ls_fail(LS_ERR_SHAPE,
+                       "the input has %lld steps of %lld numbers; there must be at least one step, of "
+                       "%d numbers for each unit",
                        (long long)steps, (long long)width, parts.gates);
     LS_TRY(need_weight(node, 1, "the recurrent kernel", LS_SHAPE(units, width)));
     if (node->attr.recurrent.biased)
@@ -143,10 +144,9 @@ void ls_grad_recurrent(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     int mask = mask_input(y);
     if (mask > 0)
         in[3] = y->in[mask];
-    ls_tensor *both = ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_recurrent_grad,
-                                                          .in = in,
-                                                          .input_count = mask > 0 ? 4 : 3,
-                                                          .attr = y->attr });
+    ls_tensor *both = ls_node_make(
+        NULL,
+        &(ls_node_spec){ .op = LS_OP_recurrent_grad, .in = in, .input_count = mask > 0 ? 4 : 3, .attr = y->attr });
     dx[0] = both;
     ls_tensor *gates = both;
     if (y->attr.recurrent.cell == LS_CELL_GRU_RESET_AFTER && !ls_tensor_is_error(both)) {

@@ -51,13 +51,14 @@ static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_m
     LS_TRY(ls_json_opt_bool(config, "trainable", &trainable));
     LS_TRY(ls_json_get_array(config, "layers", &layers));
     size_t count = ls_json_count(&layers), first = 0;
+    ls_arena arena = { 0 };
     ls_layer *specs = calloc(count + 1, sizeof(*specs));
     if (!specs)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", count);
     ls_status status = LS_OK;
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         LS_TRY_GOTO(status, ls_json_element(&layers, i, &at), free_specs);
-        LS_TRY_GOTO(status, ls_keras_layer(&at, &specs[i + 1]), free_specs);
+        LS_TRY_GOTO(status, ls_keras_layer(&at, &arena, &specs[i + 1]), free_specs);
         freeze(&specs[i + 1], trainable);
     }
     if (count == 0)
@@ -69,6 +70,7 @@ static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_m
     status = ls_sequential_with(ctx, name, specs + first, count + 1 - first, out);
 free_specs:
     free(specs);
+    ls_arena_free(&arena);
     return status;
 }
 
@@ -86,6 +88,7 @@ typedef struct reader {
     ls_model *model;
     entry *entries;
     size_t count;
+    ls_arena arena; /* layers inside layers */
 } reader;
 
 static entry *find_entry(const reader *r, const char *name)
@@ -264,9 +267,9 @@ static ls_status make_calls(reader *r)
 
 /* ---- Entries ---- */
 
-static ls_status read_entry(const reader *r, entry *e, bool trainable)
+static ls_status read_entry(reader *r, entry *e, bool trainable)
 {
-    LS_TRY(ls_keras_layer(&e->at, &e->spec));
+    LS_TRY(ls_keras_layer(&e->at, &r->arena, &e->spec));
     freeze(&e->spec, trainable);
     e->name = e->spec.options.name;
     LS_TRY(ls_json_opt_string(&e->at, "name", &e->name));
@@ -366,6 +369,7 @@ static ls_status read_functional(ls_context *ctx, const ls_json_at *config, ls_m
     for (size_t i = 0; i < r.count; i++)
         free(r.entries[i].calls);
     free(r.entries);
+    ls_arena_free(&r.arena);
     if (status != LS_OK) {
         ls_model_destroy(r.model);
         return status;

@@ -18,6 +18,9 @@ typedef enum ls_keras_rule {
     PADDING,
     SIDES, /* [[1, 1], [1, 1]], of ls_pad_options */
     ACTIVATION,
+    GATE,  /* ACTIVATION of a recurrent layer, whose default is not linear */
+    LAYER, /* a layer inside a wrapper; null: none */
+    MERGE_MODE,
     INITIALIZER,
     REGULARIZER,
     AXIS,      /* -1, or [-1] */
@@ -25,6 +28,7 @@ typedef enum ls_keras_rule {
     SIZES,     /* [7, 7, 64]; one may be -1 */
     MUST_BE_NULL,
     MUST_BE_FALSE,
+    MUST_BE_ZERO,
     MUST_BE_LAST, /* must be "channels_last" */
     ANY,          /* ignored: has an effect only with a key that must be false */
 } ls_keras_rule;
@@ -51,6 +55,8 @@ extern const ls_keras_class ls_keras_classes[];
 extern const size_t ls_keras_class_count;
 /* Return NULL if Keras has no such class. */
 const ls_keras_class *ls_keras_class_of(ls_layer_kind kind);
+/* By ls_merge_mode. */
+extern const char *const ls_keras_merge_modes[4];
 /* Not for VarianceScaling. */
 const ls_keras_initializer *ls_keras_initializer_of(ls_initializer_kind kind);
 

@@ -154,9 +154,9 @@ ls_tensor *test_build(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_pull_back(ls_tensor *y, ls_tensor *x, ls_tensor *dy);
 
 /* Builders. Each lists the parameters that it takes from the row beside its inputs. */
-ls_tensor *test_matmul(const test_case *c, ls_tensor *const *x);       /* number: 1 transposes a, 2 transposes b */
-ls_tensor *test_conv2d(const test_case *c, ls_tensor *const *x);       /* options: ls_conv2d_op */
-ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x);     /* options: ls_pool2d_op */
+ls_tensor *test_matmul(const test_case *c, ls_tensor *const *x);   /* number: 1 transposes a, 2 transposes b */
+ls_tensor *test_conv2d(const test_case *c, ls_tensor *const *x);   /* options: ls_conv2d_op */
+ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */
 /* options: ls_recurrent; number: 1 has a bias, 2 a mask, after p and kernel */
 ls_tensor *test_recurrent(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_average_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */

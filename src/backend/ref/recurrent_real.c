@@ -161,8 +161,8 @@ static void copy_state(const sequence *s, const real *before, real *y)
 /* in: p, kernel, [bias], [mask] */
 ls_status LS_REF(recurrent)(const ls_ref_call *call)
 {
-    static void (*const step[LS_CELLS])(const sequence *, const real *, const real *, real *) = { step_simple, step_lstm,
-                                                                                                 step_gru, step_gru };
+    static void (*const step[LS_CELLS])(const sequence *, const real *, const real *,
+                                        real *) = { step_simple, step_lstm, step_gru, step_gru };
     sequence s = read_sequence(call);
     const real *p = call->in[0].data;
     real *y = call->out.data;
@@ -248,9 +248,8 @@ static void back_through_kernel(const sequence *s, const real *d, real *dh)
 /* in: gradient of h, kernel, value of `recurrent`, [mask] */
 ls_status LS_REF(recurrent_grad)(const ls_ref_call *call)
 {
-    static void (*const back[LS_CELLS])(const sequence *, const real *, const real *, real *, real *, real *) = {
-        back_simple, back_lstm, back_gru, back_gru
-    };
+    static void (*const back[LS_CELLS])(const sequence *, const real *, const real *, real *, real *,
+                                        real *) = { back_simple, back_lstm, back_gru, back_gru };
     sequence s = read_sequence(call);
     const real *dy = call->in[0].data, *y = call->in[2].data;
     real *d = call->out.data, *state = malloc((size_t)(2 * s.units) * sizeof(*state));
