@@ -40,6 +40,7 @@ typedef enum ls_trait {
     LS_TRAIT_WEIGHTS_0 = 1 << 12,
     LS_TRAIT_WEIGHTS_1 = 1 << 13,
     LS_TRAIT_WEIGHTS_OUT = 1 << 14,
+    LS_TRAIT_REREADS = 1 << 15,
 } ls_trait;
 
 /* A union of the families in attrs.def. */
