@@ -14,10 +14,10 @@ static ls_status check_options(const ls_context_options *given, const char *call
         return ls_fail(LS_ERR_INVALID, "%s: out is NULL", call);
     if ((unsigned)given->log_level > LS_LOG_DEBUG)
         return ls_fail(LS_ERR_INVALID, "%s: unknown log level %d", call, (int)given->log_level);
-    if (given->cpu_devices < 0 || given->cpu_devices > LS_MAX_WORKERS || given->threads < 0 ||
-        given->threads > LS_MAX_WORKERS)
+    if (given->cpu_devices < 0 || given->cpu_devices > LS_MAX_THREADS || given->threads < 0 ||
+        given->threads > LS_MAX_THREADS)
         return ls_fail(LS_ERR_INVALID, "%s: %d CPU devices with %d threads: each must be from 0 to %d", call,
-                       given->cpu_devices, given->threads, LS_MAX_WORKERS);
+                       given->cpu_devices, given->threads, LS_MAX_THREADS);
     if ((unsigned)given->kernels > LS_KERNELS_VENDOR)
         return ls_fail(LS_ERR_INVALID, "%s: unknown set of kernels %d", call, (int)given->kernels);
     return LS_OK;

@@ -90,14 +90,14 @@ static inline bool ls_context_has_others(const ls_context *ctx)
 }
 
 /* Threads of all CPU devices. Each is bound to a core if there are enough cores. */
-static inline int ls_context_cpu_workers(const ls_context *ctx)
+static inline int ls_context_cpu_threads(const ls_context *ctx)
 {
     const ls_device *last = &ctx->devices[ctx->cpu_count - 1];
-    return last->first_worker + last->worker_count;
+    return last->first_thread + last->thread_count;
 }
-static inline bool ls_context_binds_workers(const ls_context *ctx)
+static inline bool ls_context_binds_threads(const ls_context *ctx)
 {
-    return ctx->cores.bind && ls_context_cpu_workers(ctx) <= ctx->cores.count;
+    return ctx->cores.bind && ls_context_cpu_threads(ctx) <= ctx->cores.count;
 }
 
 void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to, size_t bytes);

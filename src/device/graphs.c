@@ -1,5 +1,5 @@
-/* What graphs need from the context (graph/context.h): device scopes and memory. Also reports
- * memory use, copies and placement. */
+/* Device scopes and memory that graphs get from the context (graph/context.h). Also reports memory
+ * use, copies and placement. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What a graph needs from its context; defined one layer up, in src/device/graphs.c. */
+/* Functions that a graph needs from its context; defined one layer up, in src/device/graphs.c. */
 #ifndef LS_GRAPH_CONTEXT_H
 #define LS_GRAPH_CONTEXT_H
 

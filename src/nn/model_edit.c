@@ -1,4 +1,5 @@
-/* Settings of a finished model, such as a built-in one, that can change until it is first traced. */
+/* Settings of a finished model, such as a built-in one, that can change until it is first
+ * traced. */
 #include <string.h>
 
 #include "base/names.h"

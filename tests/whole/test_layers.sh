@@ -133,7 +133,7 @@ check "a higher folder of a layer is refused" refuses src/train/job/bad.c '#incl
 
 # ---- Symbols ----
 
-# What a lower layer calls in a higher one: a context owns graphs and is the door to the cluster. (A table would hide it no better.)
+# Functions that a lower layer calls in a higher one: a context owns graphs and connects to the cluster.
 UPWARD="ls_context_add_own_kinds ls_context_leave_cluster ls_context_look_for_cluster ls_context_check_vendor ls_context_meet_cluster
     ls_context_meets_later ls_context_refuse ls_context_add_graph ls_context_drop_graph ls_context_give ls_context_is_inherited
     ls_context_data ls_context_take"
