@@ -50,7 +50,7 @@ GOALS := $(or $(MAKECMDGOALS),all)
 # tests/ has a folder for each layer of src, and one for the whole; `make test-fabric` runs one of them.
 TEST_FOLDERS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*))))
 FOLDER_GOALS := $(TEST_FOLDERS:%=test-%)
-TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program objects everything
+TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program reference objects everything
 NEEDS := build
 ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test

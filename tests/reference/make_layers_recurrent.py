@@ -56,9 +56,8 @@ def recurrent(cell):
     return draw
 
 
-def cell_of(rng, *kinds):
-    cell = one(rng, *(kinds or ("SimpleRNN", "LSTM", "GRU")))
-    return cell
+def cell_of(rng):
+    return one(rng, "SimpleRNN", "LSTM", "GRU")
 
 
 def bidirectional(rng):
@@ -114,6 +113,14 @@ def masked_wrappers(rng):
     return (lambda x: end(step(inner(L.Masking(name="masking")(x))))), [masked_input(rng, shape, 0.0)], False, Small()
 
 
+def masked_pool(rng):
+    """A mean of the steps that count; one of each sample does."""
+    x = masked_input(rng, sequences(rng), 0.0)
+    x[:, 0, 0] = 1.5
+    pool = L.GlobalAveragePooling1D(keepdims=flag(rng), name="layer")
+    return (lambda y: pool(L.Masking(name="masking")(y))), [x]
+
+
 def time_distributed(rng):
     which = number(rng, 0, 6)
     images = (number(rng, 1, 2), number(rng, 1, 3), 4, 5, number(rng, 1, 2))
@@ -142,6 +149,7 @@ RECURRENT = {
     "TimeDistributed": time_distributed,
     "Masking": masking,
     "Embedding": masked_wrappers,
+    "GlobalAveragePooling1D": masked_pool,
 }
 
 if __name__ == "__main__":
