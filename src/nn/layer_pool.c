@@ -35,11 +35,7 @@ static ls_status call_pool(const ls_layer *layer, ls_layer_pass *pass, ls_tensor
     memcpy(op.stride + at, o->strides, (size_t)axes * sizeof *op.stride);
     memcpy(op.pad + 2 * at, o->zero_padding, (size_t)axes * 2 * sizeof *op.pad);
     LS_TRY(is_1d(layer) ? ls_check_sequence(&pass->inputs[0]->shape) : ls_check_image(&pass->inputs[0]->shape));
-    ls_tensor *x = ls_layer_real(pass->inputs[0]), *mask = pass->inputs[0]->mask;
-    if (mask && layer->kind == LS_LAYER_GLOBAL_AVERAGE_POOL1D) {
-        *out = masked_average(x, mask, keep);
-        return LS_OK;
-    }
+    ls_tensor *x = ls_layer_real(pass->inputs[0]);
     x = is_1d(layer) ? ls_sequence_to_image(x) : x;
     x = max ? ls_op_max_pool2d_with(x, op) : ls_op_average_pool2d_with(x, op);
     *out = is_1d(layer) ? ls_image_to_sequence(x) : x;
@@ -60,7 +56,11 @@ static ls_status call_global_pool(const ls_layer *layer, ls_layer_pass *pass, ls
     bool max = layer->kind == LS_LAYER_GLOBAL_MAX_POOL2D || layer->kind == LS_LAYER_GLOBAL_MAX_POOL1D;
     bool keep = layer->pool.keepdims;
     LS_TRY(is_1d(layer) ? ls_check_sequence(&pass->inputs[0]->shape) : ls_check_image(&pass->inputs[0]->shape));
-    ls_tensor *x = ls_layer_real(pass->inputs[0]);
+    ls_tensor *x = ls_layer_real(pass->inputs[0]), *mask = pass->inputs[0]->mask;
+    if (mask && layer->kind == LS_LAYER_GLOBAL_AVERAGE_POOL1D) {
+        *out = masked_average(x, mask, keep);
+        return LS_OK;
+    }
     x = is_1d(layer) ? ls_sequence_to_image(x) : x;
     x = max ? ls_op_reduce_max(x, axes, keep) : ls_op_reduce_mean(x, axes, keep);
     *out = is_1d(layer) && keep ? ls_image_to_sequence(x) : x;

@@ -52,7 +52,7 @@ typedef struct tensor_record {
 } tensor_record;
 
 typedef struct layer_case {
-    char what[256];
+    char what[384];
     const json_t *model;
     bool training;
     size_t count;

@@ -125,7 +125,7 @@ def time_distributed(rng):
     which = number(rng, 0, 6)
     images = (number(rng, 1, 2), number(rng, 1, 3), 4, 5, number(rng, 1, 2))
     if which == 0:
-        return L.TimeDistributed(L.Conv2D(number(rng, 1, 3), 2, activation="tanh", name="inner"), name="layer"), [images]
+        return L.TimeDistributed(L.Conv2D(number(rng, 1, 3), 2, name="inner"), name="layer"), [images]
     if which == 1:
         return L.TimeDistributed(L.MaxPooling2D(name="inner"), name="layer"), [images]
     if which == 2:
