@@ -151,7 +151,8 @@ typedef struct ls_pool_options {
     int64_t pool_size[2], strides[2]; /* default 2; strides: default pool_size; sequences: { n } */
     ls_padding padding;               /* default LS_VALID */
     int64_t zero_padding[4];          /* LS_EXPLICIT: top, bottom, left, right; sequences: begin, end */
-    bool keepdims;                    /* global pools return [N,1,1,C] (sequences: [N,1,C]) instead of [N,C] */
+    /* global pools return [N,1,1,C] (sequences: [N,1,C]) instead of [N,C] */
+    bool keepdims;
 } ls_pool_options;
 
 /* ZeroPadding1D, ZeroPadding2D, Cropping1D, Cropping2D. */

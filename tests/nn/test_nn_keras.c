@@ -198,7 +198,6 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
         { ONE("LayerNormalization", "\"rms_scaling\":true"), LS_ERR_UNSUPPORTED, "rms_scaling" },
         { ONE("Softmax", "\"axis\":[1,2]"), LS_ERR_UNSUPPORTED, "\"x\" (Softmax)|axis" },
         { ONE("Rescaling", "\"scale\":[1,2]"), LS_ERR_DATA, "\"x\" (Rescaling)|scale" },
-        { ONE("Embedding", "\"input_dim\":3,\"output_dim\":2,\"mask_zero\":true"), LS_ERR_UNSUPPORTED,
         { ONE("Conv1D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
           "\"x\" (Conv1D)|data_format|channels_first" },
         { ONE("Conv1DTranspose", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,

@@ -150,8 +150,8 @@ static void our_file_is_pytorchs(void **state)
     ls_model_destroy(model);
 }
 
-/* Number i of a stored kernel is the element of ours that PyTorch has there: [out, in, sizes], for transposed kernels
- * [in, out, sizes], for depthwise ones [channel x multiplier, 1, sizes]. */
+/* Number i of a stored kernel is the element of ours that PyTorch has there: [out, in, sizes], for
+ * transposed kernels [in, out, sizes], for depthwise ones [channel x multiplier, 1, sizes]. */
 static void kernels_have_pytorchs_order(void **state)
 {
     (void)state;
@@ -215,7 +215,8 @@ static void kernels_have_pytorchs_order(void **state)
     ls_model_destroy(model);
 }
 
-/* PyTorch's sequences are [C,T], so features after a Flatten have another order; those of an embedding have not. */
+/* PyTorch's sequences are [C,T], so features after a Flatten have another order; those of a Dense
+ * have not. */
 static void flattened_sequences_have_pytorchs_order(void **state)
 {
     (void)state;

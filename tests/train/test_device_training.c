@@ -30,7 +30,8 @@ typedef struct job {
     bool resizing;          /* the model of make_resizing_model */
 } job;
 
-/* Layers that are made of ops of other layers: sequences, transposed and separable convolutions, resizing. */
+/* Layers that are made of ops of other layers: sequences, transposed and separable convolutions,
+ * resizing. */
 static ls_model *make_resizing_model(ls_context *ctx, const job *j)
 {
     ls_model *model = NULL;
