@@ -33,14 +33,6 @@ static json_t *sides(const int64_t *values)
     return json_pack("[o, o]", pair(values), pair(values + 2));
 }
 
-static json_t *last_axes(int count)
-{
-    json_t *list = json_array();
-    for (int i = -count; i < 0 && list; i++)
-        json_array_append_new(list, json_integer(i));
-    return list;
-}
-
 /* with_batch: after a null for the batch */
 static json_t *sizes(const ls_shape *shape, bool with_batch)
 {
@@ -142,8 +134,18 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case REGULARIZER:
         *out = regularizer(field);
         break;
-    case LAST_AXES:
-        *out = last_axes(*(const int *)field > 0 ? *(const int *)field : 1);
+    case ACTIVITY:
+        if (((const ls_regularizer *)field)->l1 > 0 || ((const ls_regularizer *)field)->l2 > 0)
+            *out = regularizer(field);
+        break;
+    case AXES:
+        *out = ls_keras_write_axes(field);
+        break;
+    case DOT_AXES:
+        *out = ls_keras_write_dot_axes(&layer->spec.options);
+        break;
+    case NUMBERS:
+        *out = ls_keras_write_numbers(field);
         break;
     case SIZES:
         *out = sizes(&layer->output, false);
@@ -157,6 +159,20 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         break; /* Keras's defaults */
     }
     return LS_OK;
+}
+
+/* Module of classes that keras.applications has for itself. */
+static const char *module_of(ls_layer_kind kind)
+{
+    switch (kind) {
+    case LS_LAYER_LAYER_SCALE:
+    case LS_LAYER_STOCHASTIC_DEPTH:
+        return "keras.src.applications.convnext";
+    case LS_LAYER_CUSTOM_SCALE:
+        return "keras.src.applications.inception_resnet_v2";
+    default:
+        return "keras.layers";
+    }
 }
 
 static ls_status layer_object(const ls_model_layer *layer, json_t **out)
@@ -182,7 +198,7 @@ static ls_status layer_object(const ls_model_layer *layer, json_t **out)
             return ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
         }
     }
-    *out = named_object("keras.layers", class->name, config);
+    *out = named_object(module_of(layer->spec.kind), class->name, config);
     return *out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
 }
 

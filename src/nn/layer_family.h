@@ -15,6 +15,8 @@ typedef enum ls_option_type {
     LS_OPTION_INITIALIZER,
     LS_OPTION_REGULARIZER,
     LS_OPTION_SHAPE,
+    LS_OPTION_AXES,
+    LS_OPTION_NUMBERS,
 } ls_option_type;
 
 /* An option of a family that is not in ls_layer_options. */
@@ -47,8 +49,7 @@ typedef struct ls_layer_option {
 #define LS_OPTIONS_KERNEL(family)                                                                                      \
     LS_OPTION(family, INT, activation), LS_OPTION(family, FLAG, no_bias),                                              \
         LS_OPTION(family, INITIALIZER, kernel_initializer), LS_OPTION(family, INITIALIZER, bias_initializer),          \
-        LS_OPTION(family, REGULARIZER, kernel_regularizer), LS_OPTION(family, REGULARIZER, bias_regularizer),          \
-        LS_OPTION_UNSUPPORTED(family, REGULARIZER, activity_regularizer)
+        LS_OPTION(family, REGULARIZER, kernel_regularizer), LS_OPTION(family, REGULARIZER, bias_regularizer)
 
 typedef struct ls_layer_family {
     const ls_layer_option *options;
@@ -63,7 +64,7 @@ typedef struct ls_layer_family {
 
 extern const ls_layer_family ls_input_family, ls_dense_family, ls_conv_family, ls_pool_family, ls_pad_family,
     ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family, ls_merge_family,
-    ls_rescaling_family;
+    ls_rescaling_family, ls_normalization_family, ls_layer_scale_family;
 
 /* ---- Checks and defaults (layer_checks.c) ---- */
 
@@ -85,6 +86,10 @@ ls_status ls_check_rank(const ls_shape *x, int least, int most, const char *what
 ls_status ls_check_image(const ls_shape *x);
 /* Counts a negative axis from the front; fails for the batch axis. */
 ls_status ls_check_axis(int64_t *axis, const ls_shape *shape);
+/* The same for a list; sorts it, and fails for an axis that is given twice. */
+ls_status ls_check_axes(const ls_axes *axes, const ls_shape *shape, ls_axes *out);
+/* Returns the sizes of such axes. */
+ls_shape ls_sizes_of_axes(const ls_shape *shape, const ls_axes *axes);
 
 /* ---- Layers with a kernel, a bias and an activation (layer_dense.c) ---- */
 
@@ -102,5 +107,9 @@ void ls_add_weight(const ls_layer *layer, const char *name, ls_shape shape, ls_i
 /* Converts to float32, in which layers compute. */
 ls_tensor *ls_layer_real(ls_tensor *x);
 ls_tensor *ls_reshape_samples(ls_tensor *x, const ls_shape *sizes);
+/* Gives a weight of `axes`, or of the last of them, the rank of x. */
+ls_tensor *ls_along_axes(ls_tensor *weight, const ls_tensor *x, const ls_axes *axes);
+/* Divides by the square root of the sum of squares over `axes`, which counts as at least epsilon. */
+ls_tensor *ls_unit_length(ls_tensor *x, ls_axes axes, double epsilon);
 
 #endif

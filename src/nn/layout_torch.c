@@ -13,8 +13,14 @@
 static const char *weight_name(const char *name)
 {
     static const char *const pairs[][2] = {
-        { "kernel", "weight" }, { "embeddings", "weight" },        { "gamma", "weight" },
-        { "beta", "bias" },     { "moving_mean", "running_mean" }, { "moving_variance", "running_var" },
+        { "kernel", "weight" },
+        { "embeddings", "weight" },
+        { "gamma", "weight" },
+        { "beta", "bias" },
+        { "moving_mean", "running_mean" },
+        { "moving_variance", "running_var" },
+        { "scale", "weight" },
+        { "alpha", "weight" },
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (strcmp(name, pairs[i][0]) == 0)
@@ -80,9 +86,21 @@ static ls_status name_weight(const ls_model_layer *layer, const char *weight, co
 /* The image whose Flatten produced a call's last axis; rank 0: none. */
 typedef ls_shape image;
 
-static bool is_norm(ls_layer_kind kind)
+/* Layers of features in any order, with a weight for each feature or none. */
+static bool is_by_feature(ls_layer_kind kind)
 {
-    return kind == LS_LAYER_BATCH_NORMALIZATION || kind == LS_LAYER_LAYER_NORMALIZATION;
+    switch (kind) {
+    case LS_LAYER_BATCH_NORMALIZATION:
+    case LS_LAYER_LAYER_NORMALIZATION:
+    case LS_LAYER_RMS_NORMALIZATION:
+    case LS_LAYER_UNIT_NORMALIZATION:
+    case LS_LAYER_NORMALIZATION:
+    case LS_LAYER_LAYER_SCALE:
+    case LS_LAYER_PRELU:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static ls_status cannot_convert(const ls_model_layer *layer, const char *where)
@@ -119,7 +137,9 @@ static ls_status image_of_call(const ls_model *model, const ls_model_call *call,
         any = any || images[call->inputs[i]].rank > 0;
     if (!any || layer->spec.kind == LS_LAYER_DENSE)
         return LS_OK;
-    if (ls_layer_info_of(layer->spec.kind)->elementwise || is_norm(layer->spec.kind)) {
+    /* A gated linear unit halves the axis. */
+    bool same = ls_shape_equal(shape, &layer->output);
+    if (same && (ls_layer_info_of(layer->spec.kind)->elementwise || is_by_feature(layer->spec.kind))) {
         *out = *in;
         return LS_OK;
     }
@@ -177,9 +197,24 @@ static void order_weight(const ls_model_layer *layer, const char *weight, const 
         stored->shape = LS_SHAPE(own.dims[1], own.dims[0]);
         if (image->rank > 0)
             move_image(image, &own, true, stored);
-    } else if (is_norm(layer->spec.kind) && own.rank == 1 && image->rank > 0) {
+    } else if (is_by_feature(layer->spec.kind) && own.rank == 1 && own.dims[0] > 1 && image->rank > 0) {
         move_image(image, &own, false, stored);
+    } else if (layer->spec.kind == LS_LAYER_PRELU) {
+        stored->shape = LS_SHAPE(own.dims[own.rank - 1]); /* one alpha for each channel */
     }
+}
+
+/* PyTorch's PReLU has one alpha, or one for each channel. */
+static ls_status check_prelu(const ls_model_layer *layer, const ls_shape *alpha)
+{
+    int64_t count;
+    if (layer->spec.kind != LS_LAYER_PRELU || !ls_shape_count(alpha, 1, &count) ||
+        count == alpha->dims[alpha->rank - 1])
+        return LS_OK;
+    return ls_fail(LS_ERR_UNSUPPORTED,
+                   "layer \"%s\" (PReLU) has an alpha for each element, PyTorch's only one for each channel; use "
+                   "shared_axes, or the layout keras",
+                   layer->name);
 }
 
 ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored)
@@ -192,6 +227,9 @@ ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored)
         const ls_model_layer *layer = model->variables[i].layer;
         const char *weight = layer->weight[model->variables[i].index].name;
         stored[i].shape = ls_model_variable(model, i)->shape;
+        status = check_prelu(layer, &stored[i].shape);
+        if (status != LS_OK)
+            break;
         order_weight(layer, weight, &images[layer->number], &stored[i]);
         status = name_weight(layer, weight, ls_model_variable_name(model, i), torchvision, &stored[i]);
     }
