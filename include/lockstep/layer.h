@@ -131,7 +131,7 @@ typedef enum ls_layer_kind {
  * name    default "conv2d", "conv2d_1", ..., counted as in Keras
  * frozen  Keras: trainable=False. No gradient; a batch norm runs in inference mode
  * device  of its variables and nodes, such as "/gpu:1" (default: that of the surrounding block)
- * activity_regularizer  of the layer's output: adds its sum over the whole batch to the loss */
+ * activity_regularizer  of the layer's output: adds its mean over the batch to the loss */
 typedef struct ls_layer_options {
     LS_LAYER_OPTIONS_
 } ls_layer_options;

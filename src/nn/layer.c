@@ -254,6 +254,8 @@ ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tens
         if (pass->updates[i])
             LS_TRY(ls_tensor_check(pass->updates[i]));
     pass->penalty = ls_penalty(&layer->options.activity_regularizer, y, NULL);
+    if (pass->penalty) /* as in Keras, the mean of the samples */
+        pass->penalty = ls_op_div(pass->penalty, ls_op_count(y->graph, y->dtype));
     if (pass->penalty)
         LS_TRY(ls_tensor_check(pass->penalty));
     *out = y;

@@ -148,7 +148,7 @@ ls_shape ls_sizes_of_axes(const ls_shape *shape, const ls_axes *axes)
 {
     ls_shape sizes = { .rank = axes->count };
     for (int i = 0; i < axes->count; i++)
-        sizes.dims[i] = shape->dims[axes->axis[i]];
+        sizes.dims[i] = shape->dims[axes->axis[i] < 0 ? axes->axis[i] + shape->rank : axes->axis[i]];
     return sizes;
 }
 
@@ -184,7 +184,7 @@ ls_tensor *ls_along_axes(ls_tensor *weight, const ls_tensor *x, const ls_axes *a
     for (int i = 0; i < shape.rank; i++)
         shape.dims[i] = 1;
     for (int i = missing; i < axes->count; i++)
-        shape.dims[axes->axis[i]] = weight->shape.dims[i - missing];
+        shape.dims[axes->axis[i]] = x->shape.dims[axes->axis[i]];
     return ls_op_reshape(weight, shape);
 }
 

@@ -3,11 +3,18 @@
 
 #include "nn/layer_family.h"
 
-/* `last_axes` is the short form of `axes`. */
+/* `last_axes` is the short form of `axes`. As in Keras, the sizes of the weights are in the order of
+ * the sorted axes, negative ones first. */
 static ls_status resolve_axes(ls_norm_options *o)
 {
     if (o->last_axes != 0 && o->axes.count != 0)
         return ls_fail(LS_ERR_INVALID, "last_axes and axes are both given; remove one of them");
+    for (int i = 1; i < o->axes.count && i < LS_MAX_RANK; i++)
+        for (int k = i; k > 0 && o->axes.axis[k] < o->axes.axis[k - 1]; k--) {
+            int64_t axis = o->axes.axis[k];
+            o->axes.axis[k] = o->axes.axis[k - 1];
+            o->axes.axis[k - 1] = axis;
+        }
     if (o->axes.count != 0)
         return LS_OK;
     o->last_axes = o->last_axes ? o->last_axes : 1;
@@ -134,7 +141,7 @@ static ls_status layer_weights(const ls_layer *layer, const ls_shape *x, ls_weig
 {
     ls_axes axes;
     LS_TRY(check_axes(&layer->norm, x, &axes));
-    add_affine(layer, x, &axes, out, count);
+    add_affine(layer, x, &layer->norm.axes, out, count);
     return LS_OK;
 }
 
@@ -214,7 +221,7 @@ static ls_status rms_weights(const ls_layer *layer, const ls_shape *x, ls_weight
 {
     ls_axes axes;
     LS_TRY(check_axes(&layer->norm, x, &axes));
-    ls_add_weight(layer, "scale", ls_sizes_of_axes(x, &axes), ls_ones, (ls_regularizer){ 0 }, out, count);
+    ls_add_weight(layer, "scale", ls_sizes_of_axes(x, &layer->norm.axes), ls_ones, (ls_regularizer){ 0 }, out, count);
     return LS_OK;
 }
 

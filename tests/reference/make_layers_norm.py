@@ -7,6 +7,8 @@ layers that are random in training.
 
 layer_cases.py describes the files. Layers that are random in training are called in inference.
 """
+import itertools
+
 from layer_cases import keras, main, np
 
 from keras.src.applications.convnext import LayerScale, StochasticDepth
@@ -120,10 +122,11 @@ def layer_normalization(rng):
 # ---- Activations ------------------------------------------------------------------------------------------------------
 
 
+names = itertools.cycle(ACTIVATIONS)  # each comes up before one does again
+
+
 def activation(rng):
-    names = getattr(activation, "names", None) or list(ACTIVATIONS)  # each name comes up before one does again
-    name, activation.names = names[0], names[1:]
-    return L.Activation(name, name="layer"), [sizes(rng, high=3)[:-1] + (2 * number(rng, 1, 3),)]
+    return L.Activation(next(names), name="layer"), [sizes(rng, high=3)[:-1] + (2 * number(rng, 1, 3),)]
 
 
 def dense(rng):
@@ -171,6 +174,7 @@ NORM = {
     "UnitNormalization": unit_normalization,
     "LayerNormalization": layer_normalization,
     "Activation": activation,
+    "Activation, other names": activation,
     "Dense": dense,
     "ELU": elu,
     "PReLU": prelu,
