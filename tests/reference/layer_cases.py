@@ -36,7 +36,7 @@ import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 
-ALL, SAMPLE = 200, 8  # configurations of a class: with --all, and by default
+ALL, SAMPLE = 200, 24  # configurations of a class: with --all, and by default
 
 
 # ---- Numbers ----------------------------------------------------------------------------------------------------------
@@ -59,13 +59,47 @@ def short(values):
     return np.ldexp(np.round(mantissa * 2.0**40) / 2.0**40, exponent)
 
 
+plain_resize = tf.image.resize
+
+
+def resize(images, size, method="bilinear", antialias=False, **more):
+    """TensorFlow interpolates in float32, whatever the images are. For float64 this is the same in float64."""
+    if images.dtype != tf.float64 or method != "bilinear" or antialias or more:
+        return plain_resize(images, size, method=method, antialias=antialias, **more)
+    for axis in (2, 1):
+        place = (np.arange(size[axis - 1]) + 0.5) * images.shape[axis] / size[axis - 1] - 0.5
+        low, part = np.floor(place), place - np.floor(place)
+        ends = [np.clip(p, 0, images.shape[axis] - 1).astype(int) for p in (low, low + 1)]
+        part = part.reshape([-1 if i == axis else 1 for i in range(4)])
+        images = tf.gather(images, ends[0], axis=axis) * (1 - part) + tf.gather(images, ends[1], axis=axis) * part
+    return images
+
+
+plain_conv_transpose = tf.nn.conv_transpose
+
+
+def conv_transpose(input, filters, output_shape, strides, dilations=1, **more):
+    """TensorFlow has no dilated ones on CPUs: here zeros are put between the numbers of the kernel."""
+    axes = len(filters.shape) - 2
+    for axis, rate in enumerate([dilations] * axes if isinstance(dilations, int) else dilations):
+        shape = list(filters.shape)
+        spread = tf.pad(tf.expand_dims(filters, axis + 1), [[0, rate - 1] if i == axis + 1 else [0, 0] for i in range(axes + 3)])
+        shape[axis] *= rate
+        filters = tf.gather(tf.reshape(spread, shape), range(shape[axis] - rate + 1), axis=axis)
+    return plain_conv_transpose(input, filters, output_shape, strides, **more)
+
+
+tf.image.resize = resize
+tf.nn.conv_transpose = conv_transpose
+
+
 # ---- One case ---------------------------------------------------------------------------------------------------------
 
 
 def compute(text, inputs, weights, cotangents, training):
     """Outputs, then gradients of inputs and trainable weights, then the regularization if there is one."""
     model = keras.models.model_from_json(text)
-    for variable, value in zip(model.variables, weights):
+    for variable, value in zip(model.weights, weights):
         variable.assign(value)
     dtype = "float64" if '"float64"' in text else "float32"
     real = [tf.constant(x, dtype) if x.dtype == np.float32 else tf.constant(x) for x in inputs]
@@ -93,7 +127,7 @@ def make_case(rng, draw):
     symbols = [keras.Input(x.shape[1:], dtype=str(x.dtype), name=f"input_{i}") for i, x in enumerate(inputs)]
     model = keras.Model(symbols, layer(symbols if len(symbols) > 1 else symbols[0]), name="case")
     text = model.to_json()
-    weights = [special.get(v.path, weight)(rng, v) for v in model.variables]
+    weights = [special.get(v.path, weight)(rng, v) for v in model.weights]
     shapes = [(x.shape[0], *y.shape[1:]) for x, y in zip(inputs[:1] * len(model.outputs), model.outputs)]
     cotangents = [(rng.integers(-16, 17, s) / 8).astype(np.float32) for s in shapes]
     exact, _ = compute(text.replace('"float32"', '"float64"'), inputs, weights, cotangents, training)
@@ -109,7 +143,7 @@ def make_case(rng, draw):
 
     for i, x in enumerate(inputs):
         add("input", f"input_{i}", x, dtype=str(x.dtype))
-    for variable, value in zip(made.variables, weights):
+    for variable, value in zip(made.weights, weights):
         add("weight", variable.path, value)
     for i, value in enumerate(cotangents):
         add("cotangent", str(i), value)
