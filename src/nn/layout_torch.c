@@ -146,7 +146,7 @@ static bool is_sequence(const ls_model *model, int call)
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
             if (kinds[i] == kind)
                 return true;
-        if (c->input_count == 0 || !(ls_layer_info_of(kind)->elementwise || is_norm(kind)))
+        if (c->input_count == 0 || !(ls_layer_info_of(kind)->elementwise || is_by_feature(kind)))
             return false;
         call = c->inputs[0];
     }
