@@ -1,4 +1,5 @@
 /* Writes a .keras archive, with the tables of the reader; fails for what Keras cannot express. */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -61,9 +62,14 @@ static json_t *sizes(const ls_shape *shape, bool with_batch)
     return list;
 }
 
+static bool is_set(const ls_regularizer *r)
+{
+    return r->l1 > 0 || r->l2 > 0;
+}
+
 static json_t *regularizer(const ls_regularizer *r)
 {
-    if (!(r->l1 > 0) && !(r->l2 > 0))
+    if (!is_set(r))
         return json_null();
     return named_object("keras.regularizers", "L1L2", json_pack("{s:o, s:o}", "l1", real(r->l1), "l2", real(r->l2)));
 }
@@ -163,7 +169,7 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         *out = regularizer(field);
         break;
     case ACTIVITY:
-        if (((const ls_regularizer *)field)->l1 > 0 || ((const ls_regularizer *)field)->l2 > 0)
+        if (is_set(field))
             *out = regularizer(field);
         break;
     case AXES:
@@ -207,12 +213,24 @@ static const char *module_of(ls_layer_kind kind)
     }
 }
 
+/* Some classes of Keras take no activity regularizer. */
+static ls_status check_activity(const ls_model_layer *layer, const ls_keras_key *keys)
+{
+    if (!is_set(&layer->spec.options.activity_regularizer))
+        return LS_OK;
+    for (const ls_keras_key *k = keys; k && k->name; k++)
+        if (k->offset == offsetof(ls_layer_options, activity_regularizer))
+            return LS_OK;
+    return no_word(layer, "activity_regularizer in this layer");
+}
+
 static ls_status layer_object(const ls_model_layer *layer, json_t **out)
 {
     const ls_keras_class *class = ls_keras_class_of(layer->spec.kind);
     json_t *config = NULL;
     if (!class)
         return no_word(layer, "such layer");
+    LS_TRY(check_activity(layer, class->keys));
     if (class->keys)
         config = json_object();
     else
