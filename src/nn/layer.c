@@ -34,8 +34,8 @@ const ls_layer_info *ls_layer_info_of(ls_layer_kind kind)
 
 static bool has_option(const ls_layer_option *option, ls_layer_kind kind)
 {
-    if (option->unsupported || option->only[0] == LS_LAYER_NONE)
-        return !option->unsupported;
+    if (option->only[0] == LS_LAYER_NONE)
+        return true;
     for (size_t i = 0; i < sizeof(option->only) / sizeof(option->only[0]); i++)
         if (option->only[i] == kind)
             return true;
@@ -147,9 +147,7 @@ static ls_status check_options(const ls_layer_family *family, const ls_layer *sp
     for (size_t i = 0; i < family->option_count; i++) {
         const ls_layer_option *option = &family->options[i];
         if (!has_option(option, spec->kind) && is_set(option, spec))
-            return option->unsupported
-                       ? ls_fail(LS_ERR_UNSUPPORTED, "%s is not supported; remove it", option->name)
-                       : ls_fail(LS_ERR_INVALID, "this layer has no option %s; remove it", option->name);
+            return ls_fail(LS_ERR_INVALID, "this layer has no option %s; remove it", option->name);
     }
     return LS_OK;
 }

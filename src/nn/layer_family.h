@@ -26,24 +26,22 @@ typedef struct ls_layer_option {
     size_t offset, bytes; /* in the family's struct */
     /* Kinds that have it; LS_LAYER_NONE first: all kinds of the family */
     ls_layer_kind only[8];
-    bool unsupported; /* setting it is an error for all kinds */
 } ls_layer_option;
 
-/* Options of all kinds of the family, of some, and of none. */
+/* Options of all kinds of the family, and of some. */
 #define LS_OPTION(family, type, field)                                                                                 \
     {                                                                                                                  \
 #field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
-            { LS_LAYER_NONE }, false                                                                                   \
+        {                                                                                                              \
+            LS_LAYER_NONE                                                                                              \
+        }                                                                                                              \
     }
 #define LS_OPTION_OF(family, type, field, ...)                                                                         \
     {                                                                                                                  \
 #field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
-            { __VA_ARGS__ }, false                                                                                     \
-    }
-#define LS_OPTION_UNSUPPORTED(family, type, field)                                                                     \
-    {                                                                                                                  \
-#field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
-            { LS_LAYER_NONE }, true                                                                                    \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
     }
 /* Rows for LS_KERNEL_OPTIONS_. */
 #define LS_OPTIONS_KERNEL(family)                                                                                      \
