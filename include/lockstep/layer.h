@@ -22,6 +22,22 @@ typedef enum ls_activation {
     LS_LEAKY_RELU, /* slope 0.2 */
     LS_LOG_SOFTMAX,
     LS_EXPONENTIAL,
+    LS_RELU6,
+    LS_HARD_SIGMOID,
+    LS_HARD_SILU, /* Keras: also hard_swish */
+    LS_MISH,
+    LS_SELU,
+    LS_SOFTSIGN,
+    LS_LOG_SIGMOID,
+    LS_TANH_SHRINK,
+    LS_SOFT_SHRINK, /* threshold 0.5 */
+    LS_HARD_SHRINK, /* threshold 0.5 */
+    LS_HARD_TANH,
+    LS_SQUAREPLUS, /* b 4 */
+    LS_SPARSE_PLUS,
+    LS_SPARSE_SIGMOID,
+    LS_CELU, /* alpha 1 */
+    LS_GLU,  /* halves the last axis */
 } ls_activation;
 
 typedef struct ls_regularizer {
@@ -55,6 +71,45 @@ typedef enum ls_layer_kind {
     LS_LAYER_ZERO_PADDING2D,
     LS_LAYER_EMBEDDING,
     LS_LAYER_RESCALING,
+    LS_LAYER_NORMALIZATION,
+    LS_LAYER_GROUP_NORMALIZATION,
+    LS_LAYER_RMS_NORMALIZATION,
+    LS_LAYER_UNIT_NORMALIZATION,
+    LS_LAYER_PRELU,
+    LS_LAYER_ELU,
+    LS_LAYER_SPATIAL_DROPOUT1D,
+    LS_LAYER_SPATIAL_DROPOUT2D,
+    LS_LAYER_GAUSSIAN_NOISE,
+    LS_LAYER_GAUSSIAN_DROPOUT,
+    LS_LAYER_ALPHA_DROPOUT,
+    LS_LAYER_STOCHASTIC_DEPTH,
+    LS_LAYER_AVERAGE,
+    LS_LAYER_MAXIMUM,
+    LS_LAYER_MINIMUM,
+    LS_LAYER_SUBTRACT,
+    LS_LAYER_DOT,
+    LS_LAYER_CUSTOM_SCALE,
+    LS_LAYER_LAYER_SCALE,
+    LS_LAYER_ACTIVITY_REGULARIZATION,
+    LS_LAYER_CONV1D,
+    LS_LAYER_CONV1D_TRANSPOSE,
+    LS_LAYER_CONV2D_TRANSPOSE,
+    LS_LAYER_DEPTHWISE_CONV1D,
+    LS_LAYER_SEPARABLE_CONV1D,
+    LS_LAYER_SEPARABLE_CONV2D,
+    LS_LAYER_MAX_POOL1D,
+    LS_LAYER_AVERAGE_POOL1D,
+    LS_LAYER_GLOBAL_MAX_POOL1D,
+    LS_LAYER_GLOBAL_AVERAGE_POOL1D,
+    LS_LAYER_ZERO_PADDING1D,
+    LS_LAYER_CROPPING1D,
+    LS_LAYER_CROPPING2D,
+    LS_LAYER_PERMUTE,
+    LS_LAYER_REPEAT_VECTOR,
+    LS_LAYER_UP_SAMPLING1D,
+    LS_LAYER_UP_SAMPLING2D,
+    LS_LAYER_RESIZING,
+    LS_LAYER_CENTER_CROP,
     LS_LAYER_KINDS,
 } ls_layer_kind;
 
@@ -70,12 +125,14 @@ typedef enum ls_layer_kind {
     int64_t first, second, third, fourth; /* positional arguments of a constructor */                                  \
     const char *name;                                                                                                  \
     bool frozen;                                                                                                       \
-    const char *device;
+    const char *device;                                                                                                \
+    ls_regularizer activity_regularizer;
 
 /* Options of every layer:
  * name    default "conv2d", "conv2d_1", ..., counted as in Keras
  * frozen  Keras: trainable=False. No gradient; a batch norm runs in inference mode
- * device  of its variables and nodes, such as "/gpu:1" (default: that of the surrounding block) */
+ * device  of its variables and nodes, such as "/gpu:1" (default: that of the surrounding block)
+ * activity_regularizer  of the layer's output: adds its mean over the batch to the loss */
 typedef struct ls_layer_options {
     LS_LAYER_OPTIONS_
 } ls_layer_options;
@@ -90,56 +147,85 @@ typedef struct ls_input_options {
  * activation            applied to the output; softmax: over the last axis (default linear)
  * no_bias               Keras: use_bias=False
  * kernel_initializer    also of depthwise kernels (default Glorot uniform)
- * bias_initializer      default zeros
- * activity_regularizer  unsupported; setting it is an error */
+ * bias_initializer      default zeros */
 #define LS_KERNEL_OPTIONS_                                                                                             \
     ls_activation activation;                                                                                          \
     bool no_bias;                                                                                                      \
     ls_initializer kernel_initializer, bias_initializer;                                                               \
-    ls_regularizer kernel_regularizer, bias_regularizer, activity_regularizer;
+    ls_regularizer kernel_regularizer, bias_regularizer;
 
 typedef struct ls_dense_options {
     LS_LAYER_OPTIONS_
     LS_KERNEL_OPTIONS_
 } ls_dense_options;
 
-/* If one number of a pair (kernel_size, ...) is 0, it equals the other. */
+/* If one number of a pair (kernel_size, ...) is 0, it equals the other. Layers over sequences
+ * (Conv1D, ...) have one number: .kernel_size = { 3 }.
+ * kernel_initializer and kernel_regularizer of separable convolutions are the depthwise ones. */
 typedef struct ls_conv_options {
     LS_LAYER_OPTIONS_
     LS_KERNEL_OPTIONS_
     int64_t kernel_size[2], strides[2], dilation_rate[2];
-    int64_t groups;           /* Conv2D (default 1) */
-    int64_t depth_multiplier; /* DepthwiseConv2D (default 1) */
-    ls_padding padding;       /* default LS_VALID */
-    int64_t zero_padding[4];  /* LS_EXPLICIT: top, bottom, left, right, in pixels */
+    int64_t groups;           /* Conv1D, Conv2D (default 1) */
+    int64_t depth_multiplier; /* depthwise and separable convolutions (default 1) */
+    ls_padding padding;       /* default LS_VALID; LS_CAUSAL: Conv1D */
+    int64_t zero_padding[4];  /* LS_EXPLICIT: top, bottom, left, right; sequences: begin, end */
+    /* transposed convolutions: extra size of the output (default: Keras's None; -1 means 0) */
+    int64_t output_padding[2];
+    ls_initializer pointwise_initializer; /* separable convolutions (default Glorot uniform) */
+    ls_regularizer pointwise_regularizer; /* separable convolutions */
 } ls_conv_options;
 
 typedef struct ls_pool_options {
     LS_LAYER_OPTIONS_
-    int64_t pool_size[2], strides[2]; /* default 2; strides: default pool_size */
+    int64_t pool_size[2], strides[2]; /* default 2; strides: default pool_size; sequences: { n } */
     ls_padding padding;               /* default LS_VALID */
-    int64_t zero_padding[4];          /* LS_EXPLICIT: top, bottom, left, right, in pixels */
-    bool keepdims;                    /* global pools return [N,1,1,C] instead of [N,C] */
+    int64_t zero_padding[4];          /* LS_EXPLICIT: top, bottom, left, right; sequences: begin, end */
+    bool keepdims;                    /* global pools return [N,1,1,C] (sequences: [N,1,C]) instead of [N,C] */
 } ls_pool_options;
 
-/* ZeroPadding2D. */
+/* ZeroPadding1D, ZeroPadding2D, Cropping1D, Cropping2D. */
 typedef struct ls_pad_options {
     LS_LAYER_OPTIONS_
-    ls_padding padding;      /* LS_EXPLICIT: zero_padding counts even if it is four zeros */
-    int64_t zero_padding[4]; /* top, bottom, left, right, in pixels (default: equal sides) */
+    ls_padding padding; /* LS_EXPLICIT: zero_padding or cropping counts even if all numbers are 0 */
+    /* top, bottom, left, right; sequences: begin, end (default: equal sides) */
+    int64_t zero_padding[4];
+    int64_t cropping[4]; /* of Cropping1D and Cropping2D, in the same order */
 } ls_pad_options;
 
 typedef struct ls_norm_options {
     LS_LAYER_OPTIONS_
-    double momentum, epsilon; /* default 0.99, 1e-3; momentum: batch norm only */
+    /* default 0.99, 1e-3 (RMS normalization: 1e-6); momentum: batch norm only */
+    double momentum, epsilon;
     bool no_center, no_scale; /* Keras: center=False, scale=False */
     /* batch norm in training: statistics of the whole batch (default) or of each lane */
     ls_norm_statistics statistics;
     ls_initializer beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer;
     ls_regularizer beta_regularizer, gamma_regularizer;
     int last_axes; /* layer normalization: number of last axes (default 1) */
-    int64_t axis;  /* batch norm (default -1, the last axis) */
+    int64_t axis;  /* batch and group norm (default -1, the last axis) */
+    /* layer, RMS and unit normalization: axes that are normalized together (default: the last) */
+    ls_axes axes;
+    int64_t groups;   /* group norm (default 32; -1: as many as channels) */
+    bool rms_scaling; /* layer normalization: divides by the deviation, without subtracting the mean */
 } ls_norm_options;
+
+/* Numbers of an option, which a model copies: .mean = { 3, (double[]){ 0.5, 0.4, 0.4 } } */
+typedef struct ls_numbers {
+    int64_t count;
+    const double *values;
+} ls_numbers;
+
+/* Normalization: (x - mean) / deviation. Without mean and variance they are weights, which
+ * ls_model_adapt computes from data. */
+typedef struct ls_normalization_options {
+    LS_LAYER_OPTIONS_
+    ls_axes axes; /* axes whose elements have statistics of their own (default: the last) */
+    bool no_axis; /* one mean and variance of all elements; Keras: axis=None */
+    bool invert;  /* undoes the normalization: x deviation + mean */
+    /* One number, one for each element of `axes`, or of the last of them (default: weights) */
+    ls_numbers mean, variance;
+} ls_normalization_options;
 
 /* kernel_initializer and kernel_regularizer are those of the table. */
 typedef struct ls_embedding_options {
@@ -148,7 +234,7 @@ typedef struct ls_embedding_options {
     ls_regularizer kernel_regularizer;
 } ls_embedding_options;
 
-/* Activation, ReLU, LeakyReLU, Softmax. */
+/* Activation, ReLU, LeakyReLU, ELU, PReLU, Softmax. */
 typedef struct ls_activation_options {
     LS_LAYER_OPTIONS_
     int ls_first_activation;
@@ -159,25 +245,60 @@ typedef struct ls_activation_options {
     /* ReLU: inputs below it become 0, or negative_slope (x - threshold) (default 0) */
     double threshold;
     int64_t axis; /* softmax (default -1, the last axis); axis 0 is the batch */
+    int ls_first_alpha;
+    double alpha;                     /* ELU: factor of negative values (default 1) */
+    ls_initializer alpha_initializer; /* PReLU (default zeros) */
+    ls_regularizer alpha_regularizer; /* PReLU */
+    ls_axes shared_axes;              /* PReLU: axes along which alpha is the same (default none) */
 } ls_activation_options;
 
+/* Dropout, SpatialDropout1D and 2D, GaussianDropout, AlphaDropout, StochasticDepth, GaussianNoise. */
 typedef struct ls_dropout_options {
     LS_LAYER_OPTIONS_
     int ls_first_rate;
     double rate; /* fraction dropped, 0 <= rate < 1 */
+    int ls_first_stddev;
+    double stddev; /* GaussianNoise: deviation of the noise, 0 to 1 */
 } ls_dropout_options;
 
-/* Flatten, Reshape. */
+/* Flatten, Reshape, Permute, RepeatVector. */
 typedef struct ls_reshape_options {
     LS_LAYER_OPTIONS_
-    ls_shape shape; /* without the batch axis, for more axes than positional arguments */
+    /* Reshape: sizes without the batch axis; Permute: the dims. For more axes than positional
+     * arguments */
+    ls_shape shape;
 } ls_reshape_options;
 
-/* Add, Multiply, Concatenate. */
+typedef enum ls_interpolation {
+    LS_INTERPOLATION_DEFAULT = 0, /* UpSampling2D: nearest; Resizing: bilinear */
+    LS_NEAREST,
+    LS_BILINEAR, /* half-pixel centers, without antialiasing */
+} ls_interpolation;
+
+/* UpSampling1D, UpSampling2D, Resizing, CenterCrop. */
+typedef struct ls_resize_options {
+    LS_LAYER_OPTIONS_
+    int64_t size[2];                /* UpSampling2D: factors (default 2) */
+    ls_interpolation interpolation; /* UpSampling2D, Resizing */
+    /* Resizing keeps the aspect ratio: crops the image before resizing, or pads it */
+    bool crop_to_aspect_ratio, pad_to_aspect_ratio;
+    double fill_value; /* of the padding (default 0) */
+} ls_resize_options;
+
+/* Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate, Dot, CustomScaleLayer. */
 typedef struct ls_merge_options {
     LS_LAYER_OPTIONS_
-    int64_t axis; /* concatenate (default -1, the last axis); axis 0 is the batch */
+    int64_t axis;   /* concatenate (default -1, the last axis); axis 0 is the batch */
+    bool normalize; /* dot: of rows of length 1, the cosine similarity */
+    int ls_first_scale;
+    double scale; /* custom scale: factor of the second input; LS_ZERO for 0 */
 } ls_merge_options;
+
+/* LayerScale of ConvNeXt: x times a trained factor for each channel. */
+typedef struct ls_layer_scale_options {
+    LS_LAYER_OPTIONS_
+    double init_values; /* initial factor (default 1e-6); LS_ZERO for 0 */
+} ls_layer_scale_options;
 
 typedef struct ls_rescaling_options {
     LS_LAYER_OPTIONS_
@@ -211,6 +332,9 @@ typedef struct ls_layer {
         ls_reshape_options reshape;
         ls_merge_options merge;
         ls_rescaling_options rescaling;
+        ls_normalization_options normalization;
+        ls_layer_scale_options layer_scale;
+        ls_resize_options resize;
     };
 } ls_layer;
 
@@ -221,17 +345,32 @@ typedef struct ls_layer {
  *     ls_input                    sizes of one sample; none: a sample is a number
  *     ls_nested                   a finished model, which is copied with its weights (default name: its own)
  *     ls_dense                    units
- *     ls_conv2d                   filters, kernel size, strides
- *     ls_depthwise_conv2d         kernel size, strides
- *     ls_max_pool2d               pool size (default 2), strides
- *     ls_average_pool2d           pool size (default 2), strides
+ *     ls_conv1d, ls_conv2d        filters, kernel size, strides
+ *     ls_conv1d_transpose, ls_conv2d_transpose, ls_separable_conv1d, ls_separable_conv2d: the same
+ *     ls_depthwise_conv1d, ls_depthwise_conv2d: kernel size, strides
+ *     ls_max_pool1d, ls_max_pool2d, ls_average_pool1d, ls_average_pool2d: pool size (default 2), strides
  *     ls_reshape                  sizes of one sample; one of them may be -1: the rest
  *     ls_dropout                  rate: fraction dropped
  *     ls_activation_layer         LS_RELU, ...
  *     ls_leaky_relu               negative slope (default 0.3)
- *     ls_zero_padding2d           pixels on every side (default 1); .zero_padding for each side
+ *     ls_zero_padding1d, ls_zero_padding2d: pixels on every side (default 1); .zero_padding for each side
+ *     ls_cropping1d, ls_cropping2d: pixels on every side (default 1, 0); .cropping for each side
+ *     ls_permute                  dims: ls_permute(2, 1) swaps the two axes of a sample
+ *     ls_repeat_vector            n
+ *     ls_up_sampling1d, ls_up_sampling2d: size (default 2)
+ *     ls_resizing, ls_center_crop height, width
  *     ls_embedding                rows (input_dim), width (output_dim)
- *     ls_rescaling                scale (1.0/255; 1/255 is 0, an error); .offset = -1 */
+ *     ls_rescaling                scale (1.0/255; 1/255 is 0, an error); .offset = -1
+ *     ls_group_normalization      groups (default 32)
+ *     ls_elu                      alpha (default 1)
+ *     ls_spatial_dropout2d        rate: fraction of channels dropped; also ls_spatial_dropout1d
+ *     ls_gaussian_dropout         rate: multiplies by noise of mean 1; also ls_alpha_dropout
+ *     ls_gaussian_noise           stddev: deviation of the noise that is added
+ *     ls_stochastic_depth         rate: fraction of samples dropped
+ *     ls_dot                      axis of both inputs, or the axis of each
+ *     ls_custom_scale             scale: first input + scale times the second
+ *     ls_layer_scale              channels (projection_dim)
+ *     ls_activity_regularization  none: the output is the input; .activity_regularizer = { .l2 = 0.01 } */
 #ifndef __cplusplus /* cplusplus.h has them as functions */
 #define LS_LAYER_(KIND, family, ...) LS_LAYER_FROM_(KIND, family, ls_first, __VA_ARGS__)
 #define LS_LAYER_FROM_(KIND, family, mark, ...) ((ls_layer){ .kind = LS_LAYER_##KIND, .family = { .mark = 0, __VA_ARGS__ } })
@@ -260,6 +399,45 @@ typedef struct ls_layer {
 #define ls_multiply(...)              LS_LAYER_(MULTIPLY, merge, __VA_ARGS__)
 #define ls_concatenate(...)           LS_LAYER_(CONCATENATE, merge, __VA_ARGS__)
 #define ls_rescaling(...)             LS_LAYER_FROM_(RESCALING, rescaling, ls_first_scale, __VA_ARGS__)
+#define ls_normalization(...)         LS_LAYER_(NORMALIZATION, normalization, __VA_ARGS__)
+#define ls_group_normalization(...)   LS_LAYER_(GROUP_NORMALIZATION, norm, __VA_ARGS__)
+#define ls_rms_normalization(...)     LS_LAYER_(RMS_NORMALIZATION, norm, __VA_ARGS__)
+#define ls_unit_normalization(...)    LS_LAYER_(UNIT_NORMALIZATION, norm, __VA_ARGS__)
+#define ls_prelu(...)                 LS_LAYER_(PRELU, activation, __VA_ARGS__)
+#define ls_elu(...)                   LS_LAYER_FROM_(ELU, activation, ls_first_alpha, __VA_ARGS__)
+#define ls_spatial_dropout1d(...)     LS_LAYER_FROM_(SPATIAL_DROPOUT1D, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_spatial_dropout2d(...)     LS_LAYER_FROM_(SPATIAL_DROPOUT2D, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_gaussian_noise(...)        LS_LAYER_FROM_(GAUSSIAN_NOISE, dropout, ls_first_stddev, __VA_ARGS__)
+#define ls_gaussian_dropout(...)      LS_LAYER_FROM_(GAUSSIAN_DROPOUT, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_alpha_dropout(...)         LS_LAYER_FROM_(ALPHA_DROPOUT, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_stochastic_depth(...)      LS_LAYER_FROM_(STOCHASTIC_DEPTH, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_average(...)               LS_LAYER_(AVERAGE, merge, __VA_ARGS__)
+#define ls_maximum(...)               LS_LAYER_(MAXIMUM, merge, __VA_ARGS__)
+#define ls_minimum(...)               LS_LAYER_(MINIMUM, merge, __VA_ARGS__)
+#define ls_subtract(...)              LS_LAYER_(SUBTRACT, merge, __VA_ARGS__)
+#define ls_dot(...)                   LS_LAYER_(DOT, merge, __VA_ARGS__)
+#define ls_custom_scale(...)          LS_LAYER_FROM_(CUSTOM_SCALE, merge, ls_first_scale, __VA_ARGS__)
+#define ls_layer_scale(...)           LS_LAYER_(LAYER_SCALE, layer_scale, __VA_ARGS__)
+#define ls_activity_regularization(...) LS_LAYER_(ACTIVITY_REGULARIZATION, rescaling, __VA_ARGS__)
+#define ls_conv1d(...)                LS_LAYER_(CONV1D, conv, __VA_ARGS__)
+#define ls_conv1d_transpose(...)      LS_LAYER_(CONV1D_TRANSPOSE, conv, __VA_ARGS__)
+#define ls_conv2d_transpose(...)      LS_LAYER_(CONV2D_TRANSPOSE, conv, __VA_ARGS__)
+#define ls_depthwise_conv1d(...)      LS_LAYER_(DEPTHWISE_CONV1D, conv, __VA_ARGS__)
+#define ls_separable_conv1d(...)      LS_LAYER_(SEPARABLE_CONV1D, conv, __VA_ARGS__)
+#define ls_separable_conv2d(...)      LS_LAYER_(SEPARABLE_CONV2D, conv, __VA_ARGS__)
+#define ls_max_pool1d(...)            LS_LAYER_(MAX_POOL1D, pool, __VA_ARGS__)
+#define ls_average_pool1d(...)        LS_LAYER_(AVERAGE_POOL1D, pool, __VA_ARGS__)
+#define ls_global_max_pool1d(...)     LS_LAYER_(GLOBAL_MAX_POOL1D, pool, __VA_ARGS__)
+#define ls_global_average_pool1d(...) LS_LAYER_(GLOBAL_AVERAGE_POOL1D, pool, __VA_ARGS__)
+#define ls_zero_padding1d(...)        LS_LAYER_(ZERO_PADDING1D, pad, __VA_ARGS__)
+#define ls_cropping1d(...)            LS_LAYER_(CROPPING1D, pad, __VA_ARGS__)
+#define ls_cropping2d(...)            LS_LAYER_(CROPPING2D, pad, __VA_ARGS__)
+#define ls_permute(...)               LS_LAYER_(PERMUTE, reshape, __VA_ARGS__)
+#define ls_repeat_vector(...)         LS_LAYER_(REPEAT_VECTOR, reshape, __VA_ARGS__)
+#define ls_up_sampling1d(...)         LS_LAYER_(UP_SAMPLING1D, resize, __VA_ARGS__)
+#define ls_up_sampling2d(...)         LS_LAYER_(UP_SAMPLING2D, resize, __VA_ARGS__)
+#define ls_resizing(...)              LS_LAYER_(RESIZING, resize, __VA_ARGS__)
+#define ls_center_crop(...)           LS_LAYER_(CENTER_CROP, resize, __VA_ARGS__)
 #endif
 /* clang-format on */
 

@@ -6,6 +6,7 @@
 #ifndef LOCKSTEP_NN_H
 #define LOCKSTEP_NN_H
 
+#include "lockstep/data.h"
 #include "lockstep/layer.h"
 #include "lockstep/run.h"
 
@@ -206,6 +207,12 @@ LS_API int64_t ls_model_parameter_count(const ls_model *model);
  * numbers (dropout) start from the beginning. Equal seeds give equal bits
  * everywhere. New models have seed 0. */
 LS_API ls_status ls_model_initialize(ls_model *model, uint64_t seed);
+
+/* Computes mean and variance of the Normalization layers that are called on an input of the model,
+ * from one pass over a dataset of samples or batches; component i belongs to input i. Layers with a
+ * given mean keep it. Equal data in equal order gives equal bits: every worker of a cluster calls it
+ * with the whole dataset. The caller keeps the dataset. */
+LS_API ls_status ls_model_adapt(ls_model *model, ls_dataset *data);
 
 /* Results of ls_model_trace in addition to the outputs. Every trace of a layer draws the same
  * dropout masks in the same run. */

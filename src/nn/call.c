@@ -27,7 +27,7 @@ static ls_status fill_weight(const ls_model_layer *layer, size_t i, uint64_t see
 {
     const ls_weight *weight = &layer->weight[i];
     const ls_init_key key = { .seed = seed, .layer = (uint32_t)layer->number, .number = (uint32_t)i };
-    return ls_init_fill(weight->initializer, LS_F32, &weight->shape, key,
+    return ls_init_fill(weight->initializer, weight->dtype, &weight->shape, key,
                         layer->variable[i]->attr.variable.variable->data);
 }
 
@@ -53,9 +53,10 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
 {
     const ls_weight *weight = &layer->weight[i];
     ls_text name = { 0 };
-    LS_TRY(ls_init_check(weight->initializer, LS_F32, &weight->shape));
+    LS_TRY(ls_init_check(weight->initializer, weight->dtype, &weight->shape));
     ls_text_add(&name, weight->name ? "%s/%s" : "%s", layer->name, weight->name);
-    ls_tensor *variable = ls_variable_later(model->graph, ls_text_get(&name), LS_F32, weight->shape, weight->trainable);
+    ls_tensor *variable =
+        ls_variable_later(model->graph, ls_text_get(&name), weight->dtype, weight->shape, weight->trainable);
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));
     layer->variable[i] = variable;
@@ -139,7 +140,7 @@ static ls_status weights_of(ls_call *call, ls_model_layer *layer, const ls_shape
     }
     for (size_t i = 0; call->making && i < layer->weight_count; i++)
         if (!layer->stand_in[i]) {
-            layer->stand_in[i] = ls_op_input(call->graph, NULL, LS_F32, layer->weight[i].shape);
+            layer->stand_in[i] = ls_op_input(call->graph, NULL, layer->weight[i].dtype, layer->weight[i].shape);
             LS_TRY(ls_tensor_check(layer->stand_in[i]));
         }
     *out = call->making ? layer->stand_in : layer->variable;
@@ -230,6 +231,8 @@ static ls_status apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *i
     LS_TRY(ls_layer_pass_make(&layer->spec, &pass, out));
     for (int i = 0; i < 2; i++)
         LS_TRY(note_update(call, layer, i, pass.updates[i]));
+    if (pass.penalty)
+        call->penalty = call->penalty ? ls_op_add(call->penalty, pass.penalty) : pass.penalty;
     if (call->making)
         note_output(call, layer, inputs[0], *out);
     return LS_OK;
@@ -409,25 +412,18 @@ static ls_status check_inputs(const ls_model *model, ls_tensor *const *inputs)
     return LS_OK;
 }
 
-static ls_tensor *add(ls_tensor *sum, ls_tensor *term)
-{
-    return sum ? ls_op_add(sum, term) : term;
-}
-
-/* As in Keras, penalizes each trainable variable once. */
-static ls_status regularize(const ls_model *model, ls_tensor **out)
+/* As in Keras, penalizes each trainable variable once, and each output of a call. */
+static ls_status regularize(const ls_model *model, const ls_call *call, ls_tensor **out)
 {
     ls_tensor *sum = NULL;
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_weight *weight = &model->variables[v].layer->weight[model->variables[v].index];
         ls_tensor *w = model->variables[v].layer->variable[model->variables[v].index];
-        if (!weight->trainable)
-            continue;
-        if (weight->regularizer.l1 != 0)
-            sum = add(sum, ls_op_scale(ls_op_reduce_sum(ls_op_abs(w), LS_ALL_AXES, false), weight->regularizer.l1));
-        if (weight->regularizer.l2 != 0)
-            sum = add(sum, ls_op_scale(ls_op_reduce_sum(ls_op_square(w), LS_ALL_AXES, false), weight->regularizer.l2));
+        if (weight->trainable)
+            sum = ls_penalty(&weight->regularizer, w, sum);
     }
+    if (call->penalty)
+        sum = sum ? ls_op_add(sum, call->penalty) : call->penalty;
     if (sum)
         LS_TRY(ls_tensor_check(sum));
     *out = sum;
@@ -451,7 +447,7 @@ ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool trainin
     ls_call_begin(&call, model, model->graph, training, false);
     ls_status status = ls_model_run_calls(model, &call, inputs, results);
     if (status == LS_OK && trace)
-        status = regularize(model, &regularization);
+        status = regularize(model, &call, &regularization);
     if (status == LS_OK) {
         memcpy(outputs, results, model->output_count * sizeof(ls_tensor *));
         if (trace)

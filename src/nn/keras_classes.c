@@ -6,9 +6,9 @@
 
 #define AT(family, field) offsetof(ls_##family##_options, field)
 #define COMMON                                                                                                         \
-    { "name", NAME, 0 }, { "trainable", NOT, AT(layer, frozen) },                                                      \
+    { "name", NAME, 0 }, { "trainable", NOT, AT(layer, frozen) }, { "dtype", DTYPE, 0 },                               \
     {                                                                                                                  \
-        "dtype", DTYPE, 0                                                                                              \
+        "activity_regularizer", ACTIVITY, AT(layer, activity_regularizer)                                              \
     }
 #define WINDOW(family)                                                                                                 \
     { "padding", PADDING, AT(family, padding) },                                                                       \
@@ -18,15 +18,22 @@
 #define BIAS(family)                                                                                                   \
     { "activation", ACTIVATION, AT(family, activation) }, { "use_bias", NOT, AT(family, no_bias) },                    \
         { "bias_initializer", INITIALIZER, AT(family, bias_initializer) },                                             \
-        { "bias_regularizer", REGULARIZER, AT(family, bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },     \
+        { "bias_regularizer", REGULARIZER, AT(family, bias_regularizer) },                                             \
     {                                                                                                                  \
-        "activity_regularizer", MUST_BE_NULL, 0                                                                        \
+        "bias_constraint", MUST_BE_NULL, 0                                                                             \
     }
 #define KERNEL(family, prefix)                                                                                         \
     { prefix "_initializer", INITIALIZER, AT(family, kernel_initializer) },                                            \
         { prefix "_regularizer", REGULARIZER, AT(family, kernel_regularizer) },                                        \
     {                                                                                                                  \
         prefix "_constraint", MUST_BE_NULL, 0                                                                          \
+    }
+#define SEPARABLE                                                                                                      \
+    WINDOW(conv), { "depth_multiplier", I64, AT(conv, depth_multiplier) }, BIAS(conv), KERNEL(conv, "depthwise"),      \
+        { "pointwise_initializer", INITIALIZER, AT(conv, pointwise_initializer) },                                     \
+        { "pointwise_regularizer", REGULARIZER, AT(conv, pointwise_regularizer) },                                     \
+    {                                                                                                                  \
+        "pointwise_constraint", MUST_BE_NULL, 0                                                                        \
     }
 #define NORM                                                                                                           \
     { "epsilon", F64, AT(norm, epsilon) }, { "center", NOT, AT(norm, no_center) },                                     \
@@ -74,6 +81,79 @@ static const ls_keras_key depthwise_keys[] = {
     KERNEL(conv, "depthwise"),
     END
 };
+static const ls_keras_key conv1d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    { "padding", CAUSAL_PADDING, AT(conv, padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    { "groups", I64, AT(conv, groups) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key depthwise1d_keys[] = {
+    COMMON,
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    WINDOW(conv),
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    { "depth_multiplier", I64, AT(conv, depth_multiplier) },
+    BIAS(conv),
+    KERNEL(conv, "depthwise"),
+    END
+};
+static const ls_keras_key separable1d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    SEPARABLE,
+    END
+};
+static const ls_keras_key separable2d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", PAIR, AT(conv, kernel_size) },
+    { "strides", PAIR, AT(conv, strides) },
+    { "dilation_rate", PAIR, AT(conv, dilation_rate) },
+    SEPARABLE,
+    END
+};
+static const ls_keras_key transpose1d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    WINDOW(conv),
+    { "output_padding", EXTRA, AT(conv, output_padding) },
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key transpose2d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", PAIR, AT(conv, kernel_size) },
+    { "strides", PAIR, AT(conv, strides) },
+    WINDOW(conv),
+    { "output_padding", EXTRA_PAIR, AT(conv, output_padding) },
+    { "dilation_rate", PAIR, AT(conv, dilation_rate) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key pool1d_keys[] = {
+    COMMON,
+    { "pool_size", I64, AT(pool, pool_size) },
+    { "strides", I64_OR_NULL, AT(pool, strides) },
+    WINDOW(pool),
+    END
+};
 static const ls_keras_key pool_keys[] = {
     COMMON,
     { "pool_size", PAIR, AT(pool, pool_size) },
@@ -90,6 +170,65 @@ static const ls_keras_key global_keys[] = {
 static const ls_keras_key pad_keys[] = {
     COMMON,
     { "padding", SIDES, AT(pad, zero_padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key pad1d_keys[] = {
+    COMMON,
+    { "padding", ENDS, AT(pad, zero_padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key crop1d_keys[] = {
+    COMMON,
+    { "cropping", ENDS, AT(pad, cropping) },
+    END
+};
+static const ls_keras_key crop2d_keys[] = {
+    COMMON,
+    { "cropping", SIDES, AT(pad, cropping) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key permute_keys[] = {
+    COMMON,
+    { "dims", DIMS, AT(reshape, shape) },
+    END
+};
+static const ls_keras_key repeat_keys[] = {
+    COMMON,
+    { "n", ARGUMENT, AT(reshape, first) },
+    END
+};
+static const ls_keras_key up_sampling1d_keys[] = {
+    COMMON,
+    { "size", I64, AT(resize, first) },
+    END
+};
+static const ls_keras_key up_sampling2d_keys[] = {
+    COMMON,
+    { "size", PAIR, AT(resize, size) },
+    { "data_format", MUST_BE_LAST, 0 },
+    { "interpolation", INTERPOLATION, AT(resize, interpolation) },
+    END
+};
+static const ls_keras_key resizing_keys[] = {
+    COMMON,
+    { "height", ARGUMENT, AT(resize, first) },
+    { "width", ARGUMENT, AT(resize, second) },
+    { "data_format", MUST_BE_LAST, 0 },
+    { "interpolation", INTERPOLATION, AT(resize, interpolation) },
+    { "crop_to_aspect_ratio", BOOL, AT(resize, crop_to_aspect_ratio) },
+    { "pad_to_aspect_ratio", BOOL, AT(resize, pad_to_aspect_ratio) },
+    { "fill_mode", MUST_BE_CONSTANT, 0 },
+    { "fill_value", F64, AT(resize, fill_value) },
+    { "antialias", MUST_BE_FALSE, 0 },
+    END
+};
+static const ls_keras_key center_crop_keys[] = {
+    COMMON,
+    { "height", ARGUMENT, AT(resize, first) },
+    { "width", ARGUMENT, AT(resize, second) },
     { "data_format", MUST_BE_LAST, 0 },
     END
 };
@@ -110,6 +249,39 @@ static const ls_keras_key dropout_keys[] = {
     { "noise_shape", MUST_BE_NULL, 0 },
     END
 };
+/* Keras's class takes neither trainable nor a regularizer. */
+static const ls_keras_key spatial_dropout_keys[] = {
+    { "name", NAME, 0 },
+    { "dtype", DTYPE, 0 },
+    { "rate", F64, AT(dropout, rate) },
+    { "seed", MUST_BE_NULL, 0 },
+    END
+};
+static const ls_keras_key spatial_dropout2d_keys[] = {
+    { "name", NAME, 0 },
+    { "dtype", DTYPE, 0 },
+    { "rate", F64, AT(dropout, rate) },
+    { "seed", MUST_BE_NULL, 0 },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key gaussian_dropout_keys[] = {
+    COMMON,
+    { "rate", F64, AT(dropout, rate) },
+    { "seed", MUST_BE_NULL, 0 },
+    END
+};
+static const ls_keras_key gaussian_noise_keys[] = {
+    COMMON,
+    { "stddev", F64, AT(dropout, stddev) },
+    { "seed", MUST_BE_NULL, 0 },
+    END
+};
+static const ls_keras_key stochastic_depth_keys[] = {
+    COMMON,
+    { "drop_path_rate", F64, AT(dropout, rate) },
+    END
+};
 static const ls_keras_key batch_norm_keys[] = {
     COMMON,
     { "axis", AXIS, AT(norm, axis) },
@@ -125,9 +297,41 @@ static const ls_keras_key batch_norm_keys[] = {
 };
 static const ls_keras_key layer_norm_keys[] = {
     COMMON,
-    { "axis", LAST_AXES, AT(norm, last_axes) },
+    { "axis", AXES, AT(norm, axes) },
     NORM,
-    { "rms_scaling", MUST_BE_FALSE, 0 },
+    { "rms_scaling", BOOL, AT(norm, rms_scaling) },
+    END
+};
+static const ls_keras_key group_norm_keys[] = {
+    COMMON,
+    { "groups", ARGUMENT, AT(norm, groups) },
+    { "axis", AXIS, AT(norm, axis) },
+    NORM,
+    END
+};
+static const ls_keras_key rms_norm_keys[] = {
+    COMMON,
+    { "axis", AXES, AT(norm, axes) },
+    { "epsilon", F64, AT(norm, epsilon) },
+    END
+};
+static const ls_keras_key unit_norm_keys[] = {
+    COMMON,
+    { "axis", AXES, AT(norm, axes) },
+    END
+};
+static const ls_keras_key normalization_keys[] = {
+    COMMON,
+    { "axis", AXES, AT(normalization, axes) },
+    { "invert", BOOL, AT(normalization, invert) },
+    { "mean", NUMBERS, AT(normalization, mean) },
+    { "variance", NUMBERS, AT(normalization, variance) },
+    END
+};
+static const ls_keras_key layer_scale_keys[] = {
+    COMMON,
+    { "init_values", F64, AT(layer_scale, init_values) },
+    { "projection_dim", ARGUMENT, AT(layer_scale, first) },
     END
 };
 static const ls_keras_key embedding_keys[] = {
@@ -135,7 +339,6 @@ static const ls_keras_key embedding_keys[] = {
     { "input_dim", ARGUMENT, AT(embedding, first) },
     { "output_dim", ARGUMENT, AT(embedding, second) },
     KERNEL(embedding, "embeddings"),
-    { "activity_regularizer", MUST_BE_NULL, 0 },
     { "mask_zero", MUST_BE_FALSE, 0 },
     { "input_length", MUST_BE_NULL, 0 },
     { "quantization_config", MUST_BE_NULL, 0 },
@@ -158,6 +361,19 @@ static const ls_keras_key leaky_keys[] = {
     { "negative_slope", F64, AT(activation, negative_slope) },
     END
 };
+static const ls_keras_key elu_keys[] = {
+    COMMON,
+    { "alpha", F64, AT(activation, alpha) },
+    END
+};
+static const ls_keras_key prelu_keys[] = {
+    COMMON,
+    { "alpha_initializer", INITIALIZER, AT(activation, alpha_initializer) },
+    { "alpha_regularizer", REGULARIZER, AT(activation, alpha_regularizer) },
+    { "alpha_constraint", MUST_BE_NULL, 0 },
+    { "shared_axes", AXES, AT(activation, shared_axes) },
+    END
+};
 static const ls_keras_key softmax_keys[] = {
     COMMON,
     { "axis", AXIS, AT(activation, axis) },
@@ -170,6 +386,23 @@ static const ls_keras_key merge_keys[] = {
 static const ls_keras_key concatenate_keys[] = {
     COMMON,
     { "axis", AXIS, AT(merge, axis) },
+    END
+};
+static const ls_keras_key dot_keys[] = {
+    COMMON,
+    { "axes", DOT_AXES, 0 },
+    { "normalize", BOOL, AT(merge, normalize) },
+    END
+};
+static const ls_keras_key custom_scale_keys[] = {
+    COMMON,
+    { "scale", F64, AT(merge, scale) },
+    END
+};
+static const ls_keras_key activity_keys[] = {
+    COMMON,
+    { "l1", F64, AT(layer, activity_regularizer.l1) },
+    { "l2", F64, AT(layer, activity_regularizer.l2) },
     END
 };
 static const ls_keras_key rescaling_keys[] = {
@@ -204,6 +437,45 @@ const ls_keras_class ls_keras_classes[] = {
     { "ZeroPadding2D", LS_LAYER_ZERO_PADDING2D, pad_keys },
     { "Embedding", LS_LAYER_EMBEDDING, embedding_keys },
     { "Rescaling", LS_LAYER_RESCALING, rescaling_keys },
+    { "Normalization", LS_LAYER_NORMALIZATION, normalization_keys },
+    { "GroupNormalization", LS_LAYER_GROUP_NORMALIZATION, group_norm_keys },
+    { "RMSNormalization", LS_LAYER_RMS_NORMALIZATION, rms_norm_keys },
+    { "UnitNormalization", LS_LAYER_UNIT_NORMALIZATION, unit_norm_keys },
+    { "PReLU", LS_LAYER_PRELU, prelu_keys },
+    { "ELU", LS_LAYER_ELU, elu_keys },
+    { "SpatialDropout1D", LS_LAYER_SPATIAL_DROPOUT1D, spatial_dropout_keys },
+    { "SpatialDropout2D", LS_LAYER_SPATIAL_DROPOUT2D, spatial_dropout2d_keys },
+    { "GaussianNoise", LS_LAYER_GAUSSIAN_NOISE, gaussian_noise_keys },
+    { "GaussianDropout", LS_LAYER_GAUSSIAN_DROPOUT, gaussian_dropout_keys },
+    { "AlphaDropout", LS_LAYER_ALPHA_DROPOUT, dropout_keys },
+    { "StochasticDepth", LS_LAYER_STOCHASTIC_DEPTH, stochastic_depth_keys },
+    { "Average", LS_LAYER_AVERAGE, merge_keys },
+    { "Maximum", LS_LAYER_MAXIMUM, merge_keys },
+    { "Minimum", LS_LAYER_MINIMUM, merge_keys },
+    { "Subtract", LS_LAYER_SUBTRACT, merge_keys },
+    { "Dot", LS_LAYER_DOT, dot_keys },
+    { "CustomScaleLayer", LS_LAYER_CUSTOM_SCALE, custom_scale_keys },
+    { "LayerScale", LS_LAYER_LAYER_SCALE, layer_scale_keys },
+    { "ActivityRegularization", LS_LAYER_ACTIVITY_REGULARIZATION, activity_keys },
+    { "Conv1D", LS_LAYER_CONV1D, conv1d_keys },
+    { "Conv1DTranspose", LS_LAYER_CONV1D_TRANSPOSE, transpose1d_keys },
+    { "Conv2DTranspose", LS_LAYER_CONV2D_TRANSPOSE, transpose2d_keys },
+    { "DepthwiseConv1D", LS_LAYER_DEPTHWISE_CONV1D, depthwise1d_keys },
+    { "SeparableConv1D", LS_LAYER_SEPARABLE_CONV1D, separable1d_keys },
+    { "SeparableConv2D", LS_LAYER_SEPARABLE_CONV2D, separable2d_keys },
+    { "MaxPooling1D", LS_LAYER_MAX_POOL1D, pool1d_keys },
+    { "AveragePooling1D", LS_LAYER_AVERAGE_POOL1D, pool1d_keys },
+    { "GlobalMaxPooling1D", LS_LAYER_GLOBAL_MAX_POOL1D, global_keys },
+    { "GlobalAveragePooling1D", LS_LAYER_GLOBAL_AVERAGE_POOL1D, global_keys },
+    { "ZeroPadding1D", LS_LAYER_ZERO_PADDING1D, pad1d_keys },
+    { "Cropping1D", LS_LAYER_CROPPING1D, crop1d_keys },
+    { "Cropping2D", LS_LAYER_CROPPING2D, crop2d_keys },
+    { "Permute", LS_LAYER_PERMUTE, permute_keys },
+    { "RepeatVector", LS_LAYER_REPEAT_VECTOR, repeat_keys },
+    { "UpSampling1D", LS_LAYER_UP_SAMPLING1D, up_sampling1d_keys },
+    { "UpSampling2D", LS_LAYER_UP_SAMPLING2D, up_sampling2d_keys },
+    { "Resizing", LS_LAYER_RESIZING, resizing_keys },
+    { "CenterCrop", LS_LAYER_CENTER_CROP, center_crop_keys },
 };
 const size_t ls_keras_class_count = sizeof(ls_keras_classes) / sizeof(ls_keras_classes[0]);
 

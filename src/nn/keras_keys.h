@@ -7,26 +7,37 @@
 typedef enum ls_keras_rule {
     NAME,         /* read first */
     DTYPE,        /* must be float32 */
-    I64,          /* integer >= 1 */
+    I64,          /* integer >= 1; also [3] */
     ARGUMENT,     /* integer, stored as a positional argument */
     PAIR,         /* [3, 3], or 3 */
     PAIR_OR_NULL, /* PAIR; null: the default */
+    I64_OR_NULL,  /* I64; null: the default */
+    EXTRA,        /* [0], or 0; null: the default; 0 is stored as -1 */
+    EXTRA_PAIR,   /* the same for [0, 1] */
     BOOL,         /* stored in a bool */
     NOT,          /* stored negated in a bool */
     F64,          /* a number */
     F64_OR_NULL,  /* F64; null: the default */
     PADDING,
-    SIDES, /* [[1, 1], [1, 1]], of ls_pad_options */
+    CAUSAL_PADDING, /* PADDING, or "causal" */
+    SIDES,          /* [[1, 1], [1, 1]], of ls_pad_options */
+    ENDS,           /* [1, 1], of ls_pad_options */
+    INTERPOLATION,
     ACTIVATION,
     INITIALIZER,
     REGULARIZER,
-    AXIS,      /* -1, or [-1] */
-    LAST_AXES, /* [-2, -1]: consecutive axes up to the last */
-    SIZES,     /* [7, 7, 64]; one may be -1 */
+    ACTIVITY, /* a regularizer; written only if there is one, since not every class has the key */
+    AXIS,     /* -1, or [-1] */
+    AXES,     /* [-2, -1], -1, or null: none */
+    DOT_AXES, /* 1, or [1, 2]: an axis of each input, stored as positional arguments */
+    NUMBERS,  /* [0.5, 1], 0.5, or null: none */
+    SIZES,    /* [7, 7, 64]; one may be -1 */
+    DIMS,     /* [2, 1]: a permutation */
     MUST_BE_NULL,
     MUST_BE_FALSE,
-    MUST_BE_LAST, /* must be "channels_last" */
-    ANY,          /* ignored: has an effect only with a key that must be false */
+    MUST_BE_LAST,     /* must be "channels_last" */
+    MUST_BE_CONSTANT, /* must be "constant" */
+    ANY,              /* ignored: has an effect only with a key that must be false */
 } ls_keras_rule;
 
 typedef struct ls_keras_key {
@@ -40,6 +51,16 @@ typedef struct ls_keras_class {
     ls_layer_kind kind;
     const ls_keras_key *keys; /* ends with a NULL name; NULL: an input, which is read separately */
 } ls_keras_class;
+
+/* ---- Lists (keras_lists.c); writers return NULL if out of memory ---- */
+
+ls_status ls_keras_read_axes(const ls_json_at *at, ls_axes *out);
+json_t *ls_keras_write_axes(const ls_axes *axes);
+ls_status ls_keras_read_dot_axes(const ls_json_at *at, ls_layer_options *out);
+json_t *ls_keras_write_dot_axes(const ls_layer_options *options);
+/* The numbers are valid as long as the root. */
+ls_status ls_keras_read_numbers(const ls_json_at *at, ls_numbers *out);
+json_t *ls_keras_write_numbers(const ls_numbers *numbers);
 
 typedef struct ls_keras_initializer {
     const char *name, *snake;

@@ -37,42 +37,44 @@ ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
 
 /* ---- Values ---- */
 
-static ls_status read_pair(const ls_json_at *at, int64_t out[2])
+/* Reads 3, or a list of `count` integers that are at least `least`. */
+static ls_status read_numbers(const ls_json_at *at, size_t count, int64_t least, int64_t *out)
 {
-    ls_json_at element;
-    if (json_is_integer(at->value)) {
-        LS_TRY(ls_json_i64(at, &out[0]));
-        out[1] = out[0];
-    } else {
-        LS_TRY(ls_json_is_array(at));
-        if (ls_json_count(at) != 2)
-            return ls_json_fail(at, LS_ERR_DATA, "expected two numbers, found %zu", ls_json_count(at));
-        for (size_t i = 0; i < 2; i++) {
+    ls_json_at element = *at;
+    bool list = json_is_array(at->value);
+    if (list && ls_json_count(at) != count)
+        return ls_json_fail(at, LS_ERR_DATA, "expected %zu number%s, found %zu", count, count == 1 ? "" : "s",
+                            ls_json_count(at));
+    for (size_t i = 0; i < count; i++) {
+        if (list)
             LS_TRY(ls_json_element(at, i, &element));
-            LS_TRY(ls_json_i64(&element, &out[i]));
-        }
+        LS_TRY(ls_json_i64(&element, &out[i]));
+        if (out[i] < least)
+            return ls_json_fail(&element, LS_ERR_DATA, "must be at least %lld (got %lld)", (long long)least,
+                                (long long)out[i]);
     }
-    for (int i = 0; i < 2; i++)
-        if (out[i] < 1)
-            return ls_json_fail(at, LS_ERR_DATA, "%lld: both numbers must be at least 1", (long long)out[i]);
+    return LS_OK;
+}
+
+/* An output padding of 0 differs from none. */
+static ls_status read_extra(const ls_json_at *at, size_t count, int64_t *out)
+{
+    LS_TRY(read_numbers(at, count, 0, out));
+    for (size_t i = 0; i < count; i++)
+        out[i] = out[i] ? out[i] : -1;
     return LS_OK;
 }
 
 static ls_status read_sides(const ls_json_at *at, int64_t out[4])
 {
-    ls_json_at row, element;
+    ls_json_at row;
     LS_TRY(ls_json_is_array(at));
     if (ls_json_count(at) != 2)
         return ls_json_fail(at, LS_ERR_DATA, "expected ((top, bottom), (left, right))");
     for (size_t i = 0; i < 2; i++) {
         LS_TRY(ls_json_element(at, i, &row));
         LS_TRY(ls_json_is_array(&row));
-        if (ls_json_count(&row) != 2)
-            return ls_json_fail(at, LS_ERR_DATA, "expected ((top, bottom), (left, right))");
-        for (size_t j = 0; j < 2; j++) {
-            LS_TRY(ls_json_element(&row, j, &element));
-            LS_TRY(ls_json_i64(&element, &out[2 * i + j]));
-        }
+        LS_TRY(read_numbers(&row, 2, 0, out + 2 * i));
     }
     return LS_OK;
 }
@@ -85,31 +87,78 @@ static ls_status read_number(const ls_json_at *at, double *out)
     return LS_OK;
 }
 
-static ls_status read_padding(const ls_json_at *at, ls_padding *out)
+static ls_status read_padding(const ls_json_at *at, bool takes_causal, ls_padding *out)
 {
     const char *text;
     LS_TRY(ls_json_string(at, &text));
-    if (strcmp(text, "valid") != 0 && strcmp(text, "same") != 0)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": must be \"valid\" or \"same\"", text);
-    *out = strcmp(text, "same") == 0 ? LS_SAME : LS_VALID;
+    bool causal = takes_causal && strcmp(text, "causal") == 0;
+    if (!causal && strcmp(text, "valid") != 0 && strcmp(text, "same") != 0)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": must be \"valid\"%s or \"same\"", text,
+                            takes_causal ? ", \"causal\"" : "");
+    *out = causal ? LS_CAUSAL : strcmp(text, "same") == 0 ? LS_SAME : LS_VALID;
     return LS_OK;
+}
+
+static ls_status read_interpolation(const ls_json_at *at, ls_interpolation *out)
+{
+    const char *text;
+    LS_TRY(ls_json_string(at, &text));
+    bool nearest = strcmp(text, "nearest") == 0;
+    if (!nearest && strcmp(text, "bilinear") != 0)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; use \"nearest\" or \"bilinear\"", text);
+    *out = nearest ? LS_NEAREST : LS_BILINEAR;
+    return LS_OK;
+}
+
+/* Reads a layer in place of an activation, with the options that one of ours has. */
+static ls_status read_activation_layer(const ls_json_at *at, ls_activation *out)
+{
+    ls_layer read, layer;
+    LS_TRY(ls_keras_layer(at, &read));
+    LS_TRY(ls_layer_resolve(&read, &layer));
+    const ls_activation_options *o = &layer.activation;
+    bool relu = layer.kind == LS_LAYER_RELU && o->negative_slope == 0 && o->threshold == 0;
+    if (relu && (isinf(o->max_value) || o->max_value == 6))
+        *out = o->max_value == 6 ? LS_RELU6 : LS_RELU;
+    else if (layer.kind == LS_LAYER_LEAKY_RELU && o->negative_slope == 0.2)
+        *out = LS_LEAKY_RELU;
+    else if (layer.kind == LS_LAYER_ELU && o->alpha == 1)
+        *out = LS_ELU;
+    else if (layer.kind == LS_LAYER_SOFTMAX && o->axis == -1)
+        *out = LS_SOFTMAX;
+    else
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED,
+                            "a layer %s with these options is not supported as an activation; add it to the model as "
+                            "a layer after this one, which then has the activation linear",
+                            ls_layer_info_of(layer.kind)->class_name);
+    return LS_OK;
+}
+
+/* Reads {"class_name": "function", "config": "relu"} as "relu"; NULL: the object is a layer. */
+static ls_status read_function(const ls_json_at *at, const char **name)
+{
+    const char *class_name;
+    LS_TRY(ls_json_get_string(at, "class_name", &class_name));
+    *name = NULL;
+    return strcmp(class_name, "function") == 0 ? ls_json_get_string(at, "config", name) : LS_OK;
 }
 
 static ls_status read_activation(const ls_json_at *at, ls_activation *out)
 {
-    static const char *const aliases[][2] = { { "swish", "silu" } };
-    const char *names[32], *text;
+    static const char *const aliases[][2] = { { "swish", "silu" }, { "hard_swish", "hard_silu" } };
+    const char *names[64], *text;
     size_t count = 0;
     if (json_is_null(at->value)) {
         *out = LS_LINEAR;
         return LS_OK;
     }
-    if (json_is_object(at->value))
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED,
-                            "an activation that is an object is not supported; only names of Keras's own are");
-    LS_TRY(ls_json_string(at, &text));
-    if (strcmp(text, aliases[0][0]) == 0)
-        text = aliases[0][1];
+    LS_TRY(json_is_object(at->value) ? read_function(at, &text) : ls_json_string(at, &text));
+    if (!text)
+        return read_activation_layer(at, out);
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++)
+        text = strcmp(text, aliases[i][0]) == 0 ? aliases[i][1] : text;
+    if (strcmp(text, "threshold") == 0)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"threshold\" needs numbers, which JSON does not have");
     for (int a = 0; ls_activation_name((ls_activation)a); a++) {
         if (a == LS_GELU_TANH)
             continue;
@@ -132,31 +181,6 @@ static ls_status read_axis(const ls_json_at *at, int64_t *out)
         return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu axes: only one is supported", ls_json_count(at));
     LS_TRY(ls_json_i64(&only, out));
     return *out == 0 ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "axis 0 is the batch axis; use another") : LS_OK;
-}
-
-/* Reads -1, or a list of consecutive axes that ends with the last. Axes counted from the front need
- * the rank, which the build configuration gives. */
-static ls_status read_last_axes(const ls_json_at *at, const ls_json_at *layer, int *out)
-{
-    ls_json_at build, shape, element = *at;
-    size_t count = json_is_array(at->value) ? ls_json_count(at) : 1;
-    int64_t rank = 0;
-    if (ls_json_find(layer, "build_config", &build) && ls_json_find(&build, "input_shape", &shape))
-        rank = (int64_t)ls_json_count(&shape);
-    if (count == 0 || count > LS_MAX_RANK)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu axes are not supported; 1 to %d are", count, LS_MAX_RANK);
-    for (size_t i = 0; i < count; i++) {
-        int64_t axis;
-        if (json_is_array(at->value))
-            LS_TRY(ls_json_element(at, i, &element));
-        LS_TRY(ls_json_i64(&element, &axis));
-        if (axis >= 0 && rank > 0)
-            axis -= rank;
-        if (axis != (int64_t)i - (int64_t)count)
-            return ls_json_fail(at, LS_ERR_UNSUPPORTED, "only the last axes, in order, can be normalised over");
-    }
-    *out = (int)count;
-    return LS_OK;
 }
 
 static ls_status read_sizes(const ls_json_at *at, ls_shape *out)
@@ -359,11 +383,18 @@ static ls_status need_float32(const ls_json_at *at, const ls_keras_label *label)
                : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; layers compute in float32", dtype);
 }
 
-static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer,
-                          const ls_keras_label *label, ls_layer *out)
+static ls_status need_word(const ls_json_at *at, const char *word)
+{
+    const char *text;
+    LS_TRY(ls_json_string(at, &text));
+    return strcmp(text, word) == 0
+               ? LS_OK
+               : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; must be \"%s\"", text, word);
+}
+
+static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_keras_label *label, ls_layer *out)
 {
     void *field = (char *)&out->options + k->offset;
-    const char *text;
     bool flag;
     switch (k->rule) {
     case NAME:
@@ -371,17 +402,19 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
         return LS_OK;
     case DTYPE:
         return need_float32(at, label);
+    case I64_OR_NULL:
+        return json_is_null(at->value) ? LS_OK : read_numbers(at, 1, 1, field);
     case I64:
-        LS_TRY(ls_json_i64(at, field));
-        return *(int64_t *)field >= 1
-                   ? LS_OK
-                   : ls_json_fail(at, LS_ERR_DATA, "must be at least 1 (got %lld)", (long long)*(int64_t *)field);
+        return read_numbers(at, 1, 1, field);
     case ARGUMENT:
         return ls_json_i64(at, field);
     case PAIR_OR_NULL:
-        return json_is_null(at->value) ? LS_OK : read_pair(at, field);
+        return json_is_null(at->value) ? LS_OK : read_numbers(at, 2, 1, field);
     case PAIR:
-        return read_pair(at, field);
+        return read_numbers(at, 2, 1, field);
+    case EXTRA:
+    case EXTRA_PAIR:
+        return json_is_null(at->value) ? LS_OK : read_extra(at, k->rule == EXTRA ? 1 : 2, field);
     case BOOL:
         return ls_json_bool(at, field);
     case NOT:
@@ -391,21 +424,36 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case F64:
         return read_number(at, field);
     case PADDING:
-        return read_padding(at, field);
+    case CAUSAL_PADDING:
+        return read_padding(at, k->rule == CAUSAL_PADDING, field);
     case SIDES:
         out->pad.padding = LS_EXPLICIT;
         return read_sides(at, field);
+    case ENDS:
+        out->pad.padding = LS_EXPLICIT;
+        return read_numbers(at, 2, 0, field);
+    case INTERPOLATION:
+        return read_interpolation(at, field);
     case ACTIVATION:
         return read_activation(at, field);
     case INITIALIZER:
         return read_initializer(at, field);
     case REGULARIZER:
+    case ACTIVITY:
         return read_regularizer(at, field);
     case AXIS:
         return read_axis(at, field);
-    case LAST_AXES:
-        return read_last_axes(at, layer, field);
+    case AXES:
+        LS_TRY(ls_keras_read_axes(at, field));
+        if (out->kind == LS_LAYER_NORMALIZATION)
+            out->normalization.no_axis = out->normalization.axes.count == 0;
+        return LS_OK;
+    case DOT_AXES:
+        return ls_keras_read_dot_axes(at, &out->options);
+    case NUMBERS:
+        return ls_keras_read_numbers(at, field);
     case SIZES:
+    case DIMS:
         return read_sizes(at, field);
     case MUST_BE_NULL:
         return json_is_null(at->value) ? LS_OK : ls_json_fail(at, LS_ERR_UNSUPPORTED, "not supported; must be null");
@@ -413,20 +461,17 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
         LS_TRY(ls_json_bool(at, &flag));
         return flag ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "not supported; must be false") : LS_OK;
     case MUST_BE_LAST:
-        if (json_is_null(at->value))
-            return LS_OK;
-        LS_TRY(ls_json_string(at, &text));
-        return strcmp(text, "channels_last") == 0
-                   ? LS_OK
-                   : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; must be \"channels_last\"", text);
+        return json_is_null(at->value) ? LS_OK : need_word(at, "channels_last");
+    case MUST_BE_CONSTANT:
+        return need_word(at, "constant");
     }
     return LS_OK;
 }
 
 static ls_status read_input(const ls_json_at *config, const ls_keras_label *label, ls_input_options *o);
 
-static ls_status read_config(const ls_keras_class *class, const ls_json_at *layer, const ls_json_at *config,
-                             const ls_keras_label *label, ls_layer *out)
+static ls_status read_config(const ls_keras_class *class, const ls_json_at *config, const ls_keras_label *label,
+                             ls_layer *out)
 {
     if (!class->keys)
         return read_input(config, label, &out->input);
@@ -438,7 +483,7 @@ static ls_status read_config(const ls_keras_class *class, const ls_json_at *laye
     for (const ls_keras_key *k = class->keys; k->name; k++) {
         ls_json_at at;
         if (ls_json_find(config, k->name, &at))
-            LS_TRY(read_key(k, &at, layer, label, out));
+            LS_TRY(read_key(k, &at, label, out));
     }
     return LS_OK;
 }
@@ -533,7 +578,7 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
     ls_layer layer;
     memset(&layer, 0, sizeof(layer)); /* an initializer would clear only one member of the union */
     layer.kind = class->kind;
-    ls_status status = read_config(class, at, &config, &label, &layer);
+    ls_status status = read_config(class, &config, &label, &layer);
     /* The message has path and key, but not the layer. */
     if (status != LS_OK && !strstr(ls_last_error(), "layer \""))
         return ls_fail_within(status, "layer \"%s\" (%s)", label.name, label.class_name);

@@ -28,16 +28,25 @@ static json_t *pair(const int64_t *values)
     return json_pack("[I, I]", (json_int_t)values[0], (json_int_t)values[1]);
 }
 
+/* As read_extra reads it. */
+static json_t *extra(const int64_t *values, int count)
+{
+    json_t *list = values[0] == 0 ? json_null() : json_array();
+    for (int i = 0; i < count && json_is_array(list); i++)
+        json_array_append_new(list, json_integer(values[i] > 0 ? values[i] : 0));
+    return list;
+}
+
 static json_t *sides(const int64_t *values)
 {
     return json_pack("[o, o]", pair(values), pair(values + 2));
 }
 
-static json_t *last_axes(int count)
+static json_t *dims(const ls_shape *shape)
 {
     json_t *list = json_array();
-    for (int i = -count; i < 0 && list; i++)
-        json_array_append_new(list, json_integer(i));
+    for (int i = 0; i < shape->rank && list; i++)
+        json_array_append_new(list, json_integer(shape->dims[i]));
     return list;
 }
 
@@ -91,6 +100,7 @@ static ls_status no_word(const ls_model_layer *layer, const char *what)
 /* Leaves *out NULL if the key should be omitted. */
 static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, json_t **out)
 {
+    static const char *const padding_names[] = { [LS_VALID] = "valid", [LS_SAME] = "same", [LS_CAUSAL] = "causal" };
     const void *field = (const char *)&layer->spec.options + k->offset;
     switch (k->rule) {
     case NAME:
@@ -100,6 +110,7 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         *out = json_string("float32");
         break;
     case I64:
+    case I64_OR_NULL:
     case AXIS:
         *out = json_integer(*(const int64_t *)field ? *(const int64_t *)field : k->rule == AXIS ? -1 : 1);
         break;
@@ -108,7 +119,12 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         break;
     case PAIR:
     case PAIR_OR_NULL:
+    case ENDS:
         *out = pair(field);
+        break;
+    case EXTRA:
+    case EXTRA_PAIR:
+        *out = extra(field, k->rule == EXTRA ? 1 : 2);
         break;
     case BOOL:
         *out = json_boolean(*(const bool *)field);
@@ -123,9 +139,13 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         *out = *(const double *)field == 0 ? json_null() : real(*(const double *)field);
         break;
     case PADDING:
+    case CAUSAL_PADDING:
         if (*(const ls_padding *)field == LS_EXPLICIT)
             return no_word(layer, "padding of each side in this layer");
-        *out = json_string(*(const ls_padding *)field == LS_SAME ? "same" : "valid");
+        *out = json_string(padding_names[*(const ls_padding *)field]);
+        break;
+    case INTERPOLATION:
+        *out = json_string(*(const ls_interpolation *)field == LS_NEAREST ? "nearest" : "bilinear");
         break;
     case SIDES:
         *out = sides(field);
@@ -142,21 +162,49 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case REGULARIZER:
         *out = regularizer(field);
         break;
-    case LAST_AXES:
-        *out = last_axes(*(const int *)field > 0 ? *(const int *)field : 1);
+    case ACTIVITY:
+        if (((const ls_regularizer *)field)->l1 > 0 || ((const ls_regularizer *)field)->l2 > 0)
+            *out = regularizer(field);
+        break;
+    case AXES:
+        *out = ls_keras_write_axes(field);
+        break;
+    case DOT_AXES:
+        *out = ls_keras_write_dot_axes(&layer->spec.options);
+        break;
+    case NUMBERS:
+        *out = ls_keras_write_numbers(field);
         break;
     case SIZES:
         *out = sizes(&layer->output, false);
         break;
+    case DIMS:
+        *out = dims(field);
+        break;
     case MUST_BE_LAST:
         *out = json_string("channels_last");
         break;
+    case MUST_BE_CONSTANT:
     case MUST_BE_NULL:
     case MUST_BE_FALSE:
     case ANY:
         break; /* Keras's defaults */
     }
     return LS_OK;
+}
+
+/* Module of classes that keras.applications has for itself. */
+static const char *module_of(ls_layer_kind kind)
+{
+    switch (kind) {
+    case LS_LAYER_LAYER_SCALE:
+    case LS_LAYER_STOCHASTIC_DEPTH:
+        return "keras.src.applications.convnext";
+    case LS_LAYER_CUSTOM_SCALE:
+        return "keras.src.applications.inception_resnet_v2";
+    default:
+        return "keras.layers";
+    }
 }
 
 static ls_status model_object(const ls_model *model, bool trainable, json_t **out);
@@ -186,7 +234,7 @@ static ls_status layer_object(const ls_model_layer *layer, json_t **out)
             return ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
         }
     }
-    *out = named_object("keras.layers", class->name, config);
+    *out = named_object(module_of(layer->spec.kind), class->name, config);
     return *out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
 }
 

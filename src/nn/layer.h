@@ -14,6 +14,7 @@ typedef struct ls_weight {
     ls_initializer initializer; /* never LS_INIT_DEFAULT */
     ls_regularizer regularizer;
     bool trainable;
+    ls_dtype dtype; /* default float32 */
 } ls_weight;
 
 typedef struct ls_layer_pass {
@@ -25,6 +26,7 @@ typedef struct ls_layer_pass {
     int64_t random_layer, random_call;
     ls_tensor *earlier[2]; /* updates of the layer's previous call in this trace; NULL: none */
     ls_tensor *updates[2]; /* output, instead of the earlier ones; NULL: none */
+    ls_tensor *penalty;    /* output: the activity regularizer's; NULL: none */
 } ls_layer_pass;
 
 /* A row of a table in layer_*.c. Messages of its functions name option and value; the caller adds
@@ -51,6 +53,9 @@ const ls_layer_info *ls_layer_info_of(ls_layer_kind kind);
 
 ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out);
 
+/* Replaces the caller's numbers of options by copies. */
+ls_status ls_layer_keep_numbers(ls_layer *layer, ls_arena *arena);
+
 /* Ignores names, devices, initializers and regularizers. */
 bool ls_layer_is_same(const ls_layer *a, const ls_layer *b);
 
@@ -62,9 +67,18 @@ ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *input, ls_weig
 
 ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out);
 
+/* ---- Activations (activation.c) ---- */
+
+/* Numbers of SELU and AlphaDropout, which keep mean 0 and variance 1. */
+#define LS_SELU_ALPHA 1.6732632423543772848170429916717
+#define LS_SELU_SCALE 1.0507009873554804934193349852946
+
 ls_tensor *ls_activate(ls_tensor *x, ls_activation activation);
 /* Keras's name; NULL: unknown activation */
 const char *ls_activation_name(ls_activation activation);
+
+/* Adds l1 sum|x| + l2 sum x^2 to `sum`; NULL: nothing, also as the result. */
+ls_tensor *ls_penalty(const ls_regularizer *regularizer, ls_tensor *x, ls_tensor *sum);
 
 /* Returns LS_OK, or fails with the message of an error tensor. */
 ls_status ls_tensor_check(const ls_tensor *tensor);

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "graph/rules.h"
+
 const ls_initializer ls_zeros = { .kind = LS_INIT_ZEROS }, ls_ones = { .kind = LS_INIT_ONES };
 
 void ls_resolve_number(double *value, double preset)
@@ -18,8 +20,11 @@ ls_status ls_resolve_activation(ls_activation activation)
                          (int)activation);
 }
 
-ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t argument, int64_t preset)
+ls_status ls_resolve_sizes(const char *name, int64_t pair[2], int axes, int64_t argument, int64_t preset)
 {
+    if (axes == 1 && pair[1] != 0)
+        return ls_fail(LS_ERR_INVALID, "%s is { %lld, %lld }; this layer takes one number", name, (long long)pair[0],
+                       (long long)pair[1]);
     if (pair[0] != 0 || pair[1] != 0) {
         if (argument != 0)
             return ls_fail(LS_ERR_INVALID, "%s is given twice: as %lld and as { %lld, %lld }", name,
@@ -32,6 +37,7 @@ ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t argument, i
     if (pair[0] < 1 || pair[1] < 1)
         return ls_fail(LS_ERR_INVALID, "%s is (%lld, %lld); both numbers must be at least 1", name, (long long)pair[0],
                        (long long)pair[1]);
+    pair[1] = axes == 1 ? 1 : pair[1];
     return LS_OK;
 }
 
@@ -59,7 +65,7 @@ ls_status ls_check_regularizer(const char *name, const ls_regularizer *value)
     return LS_OK;
 }
 
-ls_status ls_check_padding(ls_padding padding, const int64_t zero_padding[4])
+ls_status ls_check_padding(ls_padding padding, const int64_t zero_padding[4], int axes)
 {
     if (padding != LS_VALID && padding != LS_SAME && padding != LS_EXPLICIT)
         return ls_fail(LS_ERR_INVALID, "padding is %d; it must be LS_VALID, LS_SAME or LS_EXPLICIT", (int)padding);
@@ -70,6 +76,8 @@ ls_status ls_check_padding(ls_padding padding, const int64_t zero_padding[4])
                            "least 0",
                            (long long)zero_padding[0], (long long)zero_padding[1], (long long)zero_padding[2],
                            (long long)zero_padding[3]);
+    if (axes == 1 && (zero_padding[2] != 0 || zero_padding[3] != 0))
+        return ls_fail(LS_ERR_INVALID, "zero_padding has more than two numbers; this layer takes { begin, end }");
     return LS_OK;
 }
 
@@ -104,6 +112,11 @@ ls_status ls_check_image(const ls_shape *x)
     return ls_check_rank(x, 4, 4, "an input of 4 axes (batch, height, width, channels)");
 }
 
+ls_status ls_check_sequence(const ls_shape *x)
+{
+    return ls_check_rank(x, 3, 3, "an input of 3 axes (batch, steps, channels)");
+}
+
 ls_status ls_check_axis(int64_t *axis, const ls_shape *shape)
 {
     int64_t from_front = *axis < 0 ? *axis + shape->rank : *axis;
@@ -113,6 +126,30 @@ ls_status ls_check_axis(int64_t *axis, const ls_shape *shape)
         return ls_fail(LS_ERR_UNSUPPORTED, "axis %lld is the batch axis; use another", (long long)*axis);
     *axis = from_front;
     return LS_OK;
+}
+
+ls_status ls_check_axes(const ls_axes *axes, const ls_shape *shape, ls_axes *out)
+{
+    int64_t mask = 0;
+    if (axes->count < 0 || axes->count > LS_MAX_RANK)
+        return ls_fail(LS_ERR_INVALID, "there are %d axes; 0 to %d are possible", axes->count, LS_MAX_RANK);
+    for (int i = 0; i < axes->count; i++) {
+        int64_t axis = axes->axis[i];
+        LS_TRY(ls_check_axis(&axis, shape));
+        if (mask & (int64_t)1 << axis)
+            return ls_fail(LS_ERR_INVALID, "axis %lld is given twice", (long long)axis);
+        mask |= (int64_t)1 << axis;
+    }
+    *out = ls_axes_of_mask(mask);
+    return LS_OK;
+}
+
+ls_shape ls_sizes_of_axes(const ls_shape *shape, const ls_axes *axes)
+{
+    ls_shape sizes = { .rank = axes->count };
+    for (int i = 0; i < axes->count; i++)
+        sizes.dims[i] = shape->dims[axes->axis[i] < 0 ? axes->axis[i] + shape->rank : axes->axis[i]];
+    return sizes;
 }
 
 /* ---- Parts of calls ---- */
@@ -138,4 +175,32 @@ ls_tensor *ls_reshape_samples(ls_tensor *x, const ls_shape *sizes)
     for (int i = 0; i < sizes->rank; i++)
         shape.dims[i + 1] = sizes->dims[i];
     return ls_op_reshape(x, shape);
+}
+
+ls_tensor *ls_along_axes(ls_tensor *weight, const ls_tensor *x, const ls_axes *axes)
+{
+    ls_shape shape = { .rank = x->shape.rank };
+    int missing = axes->count - weight->shape.rank;
+    for (int i = 0; i < shape.rank; i++)
+        shape.dims[i] = 1;
+    for (int i = missing; i < axes->count; i++)
+        shape.dims[axes->axis[i]] = x->shape.dims[axes->axis[i]];
+    return ls_op_reshape(weight, shape);
+}
+
+/* The maximum stands before the root, so that the gradient of zeros is 0. */
+ls_tensor *ls_unit_length(ls_tensor *x, ls_axes axes, double epsilon)
+{
+    ls_tensor *sum = ls_op_reduce_sum(ls_op_square(x), axes, true);
+    return ls_op_mul(x, ls_op_rsqrt(ls_op_maximum(sum, ls_scalar_like(sum, epsilon * epsilon))));
+}
+
+ls_tensor *ls_sequence_to_image(ls_tensor *x)
+{
+    return ls_reshape_samples(x, &LS_SHAPE(1, x->shape.dims[1], x->shape.dims[2]));
+}
+
+ls_tensor *ls_image_to_sequence(ls_tensor *x)
+{
+    return ls_reshape_samples(x, &LS_SHAPE(LS_REMAINING, x->shape.dims[3]));
 }

@@ -194,6 +194,11 @@ ls_status ls_model_make_layer(ls_model *model, const ls_layer *resolved, const c
     layer->spec.options.name = name;
     layer->spec.options.device = NULL; /* owned by the caller; the index replaces it */
     layer->device = index;
+    ls_status status = ls_layer_keep_numbers(&layer->spec, &model->arena);
+    if (status != LS_OK) {
+        free(layer);
+        return status;
+    }
     /* Uses the same counter as random ops added to the graph directly. */
     if (ls_layer_info_of(resolved->kind)->random)
         layer->random = model->graph->random_count++;

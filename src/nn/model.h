@@ -113,6 +113,7 @@ struct ls_call {
     int64_t unnamed[LS_LAYER_KINDS]; /* unnamed layers so far, by kind */
     ls_tensor **updates;
     size_t update_count, update_room;
+    ls_tensor *penalty; /* sum of the activity regularizers so far; NULL: none */
     /* Bytes per sample of layer outputs that are not a reshaped input. */
     double activation_bytes;
 };

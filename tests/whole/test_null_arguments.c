@@ -600,6 +600,8 @@ static void nn_calls(void **state)
     CALL(ls_model_variable_is_trainable(NULL, 1));
     CALL(ls_model_parameter_count(NULL));
     REFUSED(ls_model_initialize(NULL, 1));
+    REFUSED(ls_model_adapt(NULL, t.dataset));
+    REFUSED(ls_model_adapt(t.model, NULL));
     REFUSED(ls_model_trace(NULL, t.list, false, t.tensors, &t.trace));
     REFUSED(ls_model_trace(t.model, NULL, false, t.tensors, &t.trace));
     REFUSED(ls_model_trace(t.model, t.list, false, NULL, &t.trace));
