@@ -26,6 +26,7 @@ typedef struct adapted {
 
 typedef struct adapting {
     ls_model *model;
+    bool batches; /* elements of the dataset are batches, not samples */
     adapted *layers;
     size_t count;
 } adapting;
@@ -129,13 +130,14 @@ static ls_status count_samples(const adapting *all, const adapted *a, const ls_a
 {
     char have[LS_SHAPE_TEXT], need[LS_SHAPE_TEXT];
     const ls_shape *input = &all->model->inputs[a->input]->output, *shape = &array->shape;
-    bool batch = shape->rank == input->rank, fits = batch || shape->rank == input->rank - 1;
+    int first = all->batches ? 1 : 0;
+    bool fits = shape->rank == input->rank - 1 + first;
     for (int i = 1; i < input->rank && fits; i++)
-        fits = shape->dims[batch ? i : i - 1] == input->dims[i];
+        fits = shape->dims[i - 1 + first] == input->dims[i];
     if (!fits)
         return ls_fail(LS_ERR_SHAPE, "an element of the dataset has shape %s; input \"%s\" takes %s",
                        ls_shape_format(shape, have), all->model->inputs[a->input]->name, ls_shape_format(input, need));
-    *out = batch ? shape->dims[0] : 1;
+    *out = all->batches ? shape->dims[0] : 1;
     return LS_OK;
 }
 
@@ -173,8 +175,11 @@ static ls_status add_data(adapting *all, ls_dataset *data)
     int64_t count;
     ls_iterator *iterator;
     const ls_element *element;
+    ls_element_spec spec;
     LS_TRY(ls_dataset_status(data));
+    LS_TRY(ls_dataset_spec(data, &spec));
     LS_TRY(ls_dataset_count(data, &count));
+    all->batches = spec.batch > 0;
     if (count == LS_INFINITE)
         return ls_fail(LS_ERR_INVALID, "the dataset is endless; pass it without ls_repeat, or use ls_take");
     LS_TRY(ls_iterator_create(data, 0, &iterator));
