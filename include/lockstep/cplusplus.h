@@ -193,6 +193,7 @@ template <class Options> ls_layer ls_layer_of_(ls_layer_kind kind, Options ls_la
     }
 
 LS_LAYER_(ls_input, INPUT, input)
+LS_LAYER_OF_(ls_nested, MODEL, nested, ls_model *, model)
 LS_LAYER_(ls_dense, DENSE, dense)
 LS_LAYER_(ls_conv2d, CONV2D, conv)
 LS_LAYER_(ls_depthwise_conv2d, DEPTHWISE_CONV2D, conv)

@@ -48,6 +48,7 @@ typedef struct ls_regularizer {
 typedef enum ls_layer_kind {
     LS_LAYER_NONE = 0,
     LS_LAYER_INPUT,
+    LS_LAYER_MODEL,
     LS_LAYER_DENSE,
     LS_LAYER_CONV2D,
     LS_LAYER_DEPTHWISE_CONV2D,
@@ -305,6 +306,13 @@ typedef struct ls_rescaling_options {
     double scale_by, offset; /* x scale_by + offset; LS_ZERO for a scale of 0 */
 } ls_rescaling_options;
 
+/* A model as a layer of another model. */
+typedef struct ls_nested_options {
+    LS_LAYER_OPTIONS_
+    int ls_first_model;
+    struct ls_model *model; /* Sequential or Functional */
+} ls_nested_options;
+
 /* ---- Layers ---- */
 
 typedef struct ls_layer {
@@ -312,6 +320,7 @@ typedef struct ls_layer {
     union {
         ls_layer_options options; /* the fields that all others begin with */
         ls_input_options input;
+        ls_nested_options nested;
         ls_dense_options dense;
         ls_conv_options conv;
         ls_pool_options pool;
@@ -334,6 +343,7 @@ typedef struct ls_layer {
  *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .no_bias = true, .name = "conv1")
  * A kernel, stride or pool given as one number is square; use .kernel_size = { 3, 5 } for others.
  *     ls_input                    sizes of one sample; none: a sample is a number
+ *     ls_nested                   a finished model, which is copied with its weights (default name: its own)
  *     ls_dense                    units
  *     ls_conv1d, ls_conv2d        filters, kernel size, strides
  *     ls_conv1d_transpose, ls_conv2d_transpose, ls_separable_conv1d, ls_separable_conv2d: the same
@@ -366,6 +376,7 @@ typedef struct ls_layer {
 #define LS_LAYER_FROM_(KIND, family, mark, ...) ((ls_layer){ .kind = LS_LAYER_##KIND, .family = { .mark = 0, __VA_ARGS__ } })
 
 #define ls_input(...)                 LS_LAYER_(INPUT, input, __VA_ARGS__)
+#define ls_nested(...)                LS_LAYER_FROM_(MODEL, nested, ls_first_model, __VA_ARGS__)
 #define ls_dense(...)                 LS_LAYER_(DENSE, dense, __VA_ARGS__)
 #define ls_conv2d(...)                LS_LAYER_(CONV2D, conv, __VA_ARGS__)
 #define ls_depthwise_conv2d(...)      LS_LAYER_(DEPTHWISE_CONV2D, conv, __VA_ARGS__)

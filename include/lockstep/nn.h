@@ -57,9 +57,29 @@ LS_API ls_symbol ls_symbol_call_with(ls_model *model, ls_layer layer, const ls_s
 /* Calls the layer that made `symbol` again on other inputs, with the same weights. */
 #define ls_symbol_share(symbol, ...) ls_symbol_share_with(symbol, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t count);
+/* Returns output `output` (from 0) of a call of a model with several outputs; `symbol` is any of
+ * them, such as the first, which ls_symbol_call returns. */
+LS_API ls_symbol ls_symbol_output(ls_symbol symbol, size_t output);
+/* Copies the layers of a finished model that lead to the output of its layer `layer`, with their
+ * names and weights, into the functional model that is being built, and returns this output. The
+ * inputs among them become inputs of the model. Several layers of one model share what they need:
+ *     ls_symbol features = ls_symbol_from(model, resnet, "avg_pool");
+ *     ls_symbol classes = ls_symbol_call(model, ls_dense(5, .activation = LS_SOFTMAX), features);
+ *     ls_functional_end(model, classes); */
+LS_API ls_symbol ls_symbol_from(ls_model *model, ls_model *source, const char *layer);
 /* Ends the model with its outputs; returns the first error of its calls. */
 #define ls_functional_end(model, ...) ls_functional_end_with(model, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count);
+
+/* clang-format off */
+/* A model can be a layer of another one, in Sequential, Functional and custom models:
+ *     ls_symbol y = ls_symbol_call(model, ls_nested(encoder), x);
+ *     ls_symbol z = ls_symbol_share(y, other);
+ *     ls_sequential(ctx, "net", &net, ls_nested(backbone, .frozen = true), ls_dense(5));
+ * The new model gets a copy of the layers and of the weights; the nested model does not change
+ * and can be destroyed (for a custom model: after it). Its layers are named "encoder/dense", its
+ * weights "encoder/dense/kernel". .frozen freezes all of them. */
+/* clang-format on */
 
 /* A custom model is a C function that calls layers and ls_op_..., like `call` of a subclassed
  * Keras model. It is called when the model is made, on a temporary graph, and for every trace, so
@@ -134,6 +154,12 @@ LS_API void ls_model_destroy(ls_model *model);
  * inputs; "" after the last. */
 LS_API size_t ls_model_layer_count(const ls_model *model);
 LS_API const char *ls_model_layer_name(const ls_model *model, size_t index);
+
+/* Freezes (false) or unfreezes the layers whose names match a pattern, in which * matches any
+ * characters and ? one: ls_model_set_trainable(model, "conv5_*", false). A nested model that
+ * matches stands for all of its layers. Fails with LS_ERR_NOT_FOUND if no layer matches, and at
+ * the same times as ls_model_set_device. */
+LS_API ls_status ls_model_set_trainable(ls_model *model, const char *pattern, bool trainable);
 
 /* Places the layers from `first_layer` to `last_layer`, inclusive, on a device, like .device of
  * a layer. NULL: the model's first or last layer. If ranges overlap, the last call counts.
@@ -233,6 +259,12 @@ typedef struct ls_weights_options {
     int ls_first;
     ls_layout layout; /* names and layouts (default LS_LAYOUT_AUTO) */
     bool dry_run;     /* saving: checks everything but writes nothing (default false) */
+    /* loading: load what fits in name, shape and type, and leave the other variables as they are;
+     * at least one must fit (default false) */
+    bool skip_mismatch;
+    /* loading with skip_mismatch: receives a line for each variable that was not loaded and each
+     * array that was not used, or NULL if there are none; the caller frees it (default NULL) */
+    char **skipped;
 } ls_weights_options;
 
 /* The suffix of a weight file selects its format: .safetensors, .npz, .weights.h5 (Keras's) or

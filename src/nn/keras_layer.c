@@ -550,11 +550,7 @@ static ls_status read_input(const ls_json_at *config, const ls_keras_label *labe
 
 static ls_status unknown_class(const ls_json_at *at, const ls_keras_label *label)
 {
-    static const char *const nested[] = { "Sequential", "Functional", "Model" };
     const char *names[LS_LAYER_KINDS];
-    for (size_t i = 0; i < sizeof(nested) / sizeof(nested[0]); i++)
-        if (strcmp(label->class_name, nested[i]) == 0)
-            return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED, "a model inside a model is not supported");
     for (size_t i = 0; i < ls_keras_class_count; i++)
         names[i] = ls_keras_classes[i].name;
     return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED, "layers of class %s are not known%s", label->class_name,

@@ -24,7 +24,8 @@ typedef struct ls_layer_pass {
     bool training;
     bool update; /* also build the assignments of moving statistics */
     int64_t random_layer, random_call;
-    ls_tensor *updates[2]; /* output; NULL: none */
+    ls_tensor *earlier[2]; /* updates of the layer's previous call in this trace; NULL: none */
+    ls_tensor *updates[2]; /* output, instead of the earlier ones; NULL: none */
     ls_tensor *penalty;    /* output: the activity regularizer's; NULL: none */
 } ls_layer_pass;
 

@@ -60,9 +60,9 @@ typedef struct ls_layer_family {
         options, sizeof(options) / sizeof(options[0]), kinds, sizeof(kinds) / sizeof(kinds[0])                         \
     }
 
-extern const ls_layer_family ls_input_family, ls_dense_family, ls_conv_family, ls_pool_family, ls_pad_family,
-    ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family, ls_merge_family,
-    ls_rescaling_family, ls_normalization_family, ls_layer_scale_family, ls_resize_family;
+extern const ls_layer_family ls_input_family, ls_nested_family, ls_dense_family, ls_conv_family, ls_pool_family,
+    ls_pad_family, ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family,
+    ls_merge_family, ls_rescaling_family, ls_normalization_family, ls_layer_scale_family, ls_resize_family;
 
 /* ---- Checks and defaults (layer_checks.c) ---- */
 

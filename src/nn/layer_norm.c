@@ -119,8 +119,8 @@ static ls_status call_batch(const ls_layer *layer, ls_layer_pass *pass, ls_tenso
                             .statistics = o->statistics };
     op.gamma = !o->no_scale ? *next++ : NULL;
     op.beta = !o->no_center ? *next++ : NULL;
-    op.moving_mean = *next++;
-    op.moving_variance = *next;
+    op.moving_mean = training && pass->earlier[0] ? pass->earlier[0] : next[0];
+    op.moving_variance = training && pass->earlier[1] ? pass->earlier[1] : next[1];
     op.updates = training && pass->update ? pass->updates : NULL;
     *out = ls_op_batch_norm_with(ls_layer_real(pass->inputs[0]), op);
     return LS_OK;

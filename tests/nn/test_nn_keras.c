@@ -276,7 +276,7 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
         { ONE("Resizing", "\"height\":2,\"width\":2,\"interpolation\":\"bicubic\""), LS_ERR_UNSUPPORTED, "bicubic" },
         { ONE("Conv2d", "\"filters\":2"), LS_ERR_UNSUPPORTED, "\"x\" (Conv2d)|did you mean Conv2D?" },
         { ONE("LSTM", "\"units\":2"), LS_ERR_UNSUPPORTED, "layers of class LSTM are not known; there are " },
-        { ONE("Functional", "\"layers\":[]"), LS_ERR_UNSUPPORTED, "\"x\" (Functional)|inside" },
+        { ONE("Functional", "\"layers\":[]"), LS_ERR_DATA, "input_layers" },
         { SEQUENTIAL(LAYER("Flatten", "\"trainable\":true") LAYER("Flatten", "\"trainable\":true")), LS_ERR_INVALID,
           "\"x\" (Flatten)|has this name" },
         { "{\"class_name\":\"Sequential\",\"config\":{\"layers\":[{\"class_name\":\"Dense\",\"config\":{\"units\":2}}]}"
@@ -312,7 +312,7 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
         { FUNCTIONAL(F_INPUT("a") F_DENSE("d", NODE(TENSOR("a", 0))), "[[\"a\",0,0],[\"a\",0,0]]", "[[\"d\",0,0]]"),
           LS_ERR_DATA, "input \"a\" is given twice" },
         { FUNCTIONAL(F_INPUT("a") F_DENSE("d", NODE(TENSOR("a", 0))), "[[\"a\",0,0]]", "[[\"d\",0,1]]"),
-          LS_ERR_UNSUPPORTED, "output 1 of layer \"d\"" },
+          LS_ERR_DATA, "layer \"d\" has 1 output; there is no output 1" },
         { FUNCTIONAL(F_INPUT("a") F_DENSE("d", ""), "[[\"a\",0,0]]", "[[\"d\",0,0]]"), LS_ERR_DATA,
           "layer \"d\"|calls" },
         { FUNCTIONAL(F_INPUT("a") F_DENSE("d", NODE(TENSOR("a", 0))), "{\"a\":[\"a\",0,0]}", "[[\"d\",0,0]]"),

@@ -452,7 +452,13 @@ def resnet50():
     return keras.applications.ResNet50(weights=None)
 
 
-READABLE = [compiled, input_shape, keyword_input, initializers, frozen, resnet50]
+def nested_model():
+    inside = mlp()
+    x = keras.Input((20,))
+    return keras.Model(x, L.Dense(2)(inside(x)))
+
+
+READABLE = [compiled, input_shape, keyword_input, initializers, frozen, resnet50, nested_model]
 
 
 def in_policy(policy, *inner):
@@ -466,12 +472,6 @@ def dictionaries():
     """Inputs and outputs as dictionaries."""
     x = keras.Input((3,), name="x")
     return keras.Model({"x": x}, {"y": L.Dense(3, name="y")(x)})
-
-
-def nested_model():
-    inside = mlp()
-    x = keras.Input((20,))
-    return keras.Model(x, L.Dense(2)(inside(x)))
 
 
 def operation():
@@ -491,7 +491,6 @@ REFUSED = {
     "constraint": (lambda: small(L.Dense(4, kernel_constraint="non_neg"), L.Dense(2), shape=(3,)), ["kernel_constraint"]),
     "mask_zero": (lambda: small(L.Embedding(9, 4, mask_zero=True), L.Flatten(), L.Dense(2), shape=(5,)), ["mask_zero"]),
     "dictionaries": (dictionaries, ["input_layers"]),
-    "nested_model": (nested_model, ["Sequential"]),
     "upsampling": (lambda: small(L.UpSampling2D(2, interpolation="bicubic"), L.Flatten(), L.Dense(2)),
                    ["UpSampling2D", "bicubic"]),
     "fixed_batch": (fixed_batch, ["batch_shape"]),

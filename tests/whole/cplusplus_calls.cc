@@ -71,6 +71,8 @@ static ls_status models(ls_context *ctx, ls_model **out)
                                 ls_leaky_relu(0.1),
                                 ls_leaky_relu({ .name = "l" }),
                                 ls_softmax(),
+                                ls_nested(*out),
+                                ls_nested(*out, { .name = "n", .frozen = true }),
                                 ls_multiply(),
                                 ls_concatenate(),
                                 ls_zero_padding2d(),

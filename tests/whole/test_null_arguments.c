@@ -538,6 +538,10 @@ static void nn_calls(void **state)
     CALL(ls_symbol_call_with(NULL, ls_dense(1), &t.symbol, 1));
     CALL(ls_symbol_call_with(t.building, ls_dense(1), NULL, 1));
     CALL(ls_symbol_share_with(t.symbol, NULL, 1));
+    CALL(ls_symbol_output((ls_symbol){ 0 }, 1));
+    CALL(ls_symbol_from(NULL, t.model, "name"));
+    CALL(ls_symbol_from(t.building, NULL, "name"));
+    CALL(ls_symbol_from(t.building, t.model, NULL));
     REFUSED(ls_functional_end_with(NULL, &t.symbol, 1));
     REFUSED(ls_functional_end_with(t.building, NULL, 1));
     REFUSED(ls_custom(NULL, "name", t.layers, 1, 1, call_function, t.floats, &t.out_model));
@@ -573,6 +577,8 @@ static void nn_calls(void **state)
     CALL(ls_model_destroy(NULL));
     CALL(ls_model_layer_count(NULL));
     CALL(ls_model_layer_name(NULL, 1));
+    REFUSED(ls_model_set_trainable(NULL, "name", false));
+    REFUSED(ls_model_set_trainable(t.model, NULL, false));
     REFUSED(ls_model_set_device(NULL, "name", "name", "cpu:0"));
     STATUS(ls_model_set_device(t.model, NULL, "name", "cpu:0"));
     STATUS(ls_model_set_device(t.model, "name", NULL, "cpu:0"));
