@@ -240,4 +240,4 @@ MERGE = {
 }
 
 if __name__ == "__main__":
-    main({"norm": NORM})
+    main({"norm": NORM, "merge": MERGE})
