@@ -226,10 +226,25 @@ static ls_status check_activity(const ls_model_layer *layer, const ls_keras_key 
 
 static ls_status model_object(const ls_model *model, bool trainable, json_t **out);
 
+/* A layer that the program registered: the config that it was made with. */
+static ls_status registered_object(const ls_model_layer *layer, json_t **out)
+{
+    json_t *config = NULL;
+    const char *name = layer->spec.registered.class_name, *text = layer->spec.registered.config;
+    LS_TRY(ls_json_read_buffer("config", text, strlen(text), &config));
+    json_object_set_new(config, "name", json_string(ls_model_layer_own_name(layer)));
+    json_object_set_new(config, "trainable", json_boolean(!layer->spec.options.frozen));
+    *out = json_pack("{s:n, s:s, s:o, s:s}", "module", "class_name", ls_model_layer_class(layer), "config", config,
+                     "registered_name", name);
+    return *out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
+}
+
 static ls_status layer_object(const ls_model_layer *layer, json_t **out)
 {
     if (layer->inner)
         return model_object(layer->inner, !layer->spec.options.frozen, out);
+    if (layer->spec.kind == LS_LAYER_REGISTERED)
+        return registered_object(layer, out);
     const ls_keras_class *class = ls_keras_class_of(layer->spec.kind);
     json_t *config = NULL;
     if (!class)

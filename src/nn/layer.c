@@ -5,10 +5,10 @@
 #include <string.h>
 
 static const ls_layer_family *const families[] = {
-    &ls_input_family,      &ls_nested_family,        &ls_dense_family,       &ls_conv_family,
-    &ls_pool_family,       &ls_pad_family,           &ls_norm_family,        &ls_embedding_family,
-    &ls_activation_family, &ls_dropout_family,       &ls_reshape_family,     &ls_merge_family,
-    &ls_rescaling_family,  &ls_normalization_family, &ls_layer_scale_family, &ls_resize_family,
+    &ls_input_family,      &ls_nested_family, &ls_dense_family,     &ls_conv_family,          &ls_pool_family,
+    &ls_pad_family,        &ls_norm_family,   &ls_embedding_family, &ls_activation_family,    &ls_dropout_family,
+    &ls_reshape_family,    &ls_merge_family,  &ls_rescaling_family, &ls_normalization_family, &ls_layer_scale_family,
+    &ls_registered_family, &ls_resize_family,
 };
 #define FAMILY_COUNT (sizeof(families) / sizeof(families[0]))
 
@@ -73,6 +73,8 @@ static bool is_set(const ls_layer_option *option, const ls_layer *layer)
         return ((const ls_axes *)at)->count != 0;
     case LS_OPTION_NUMBERS:
         return ((const ls_numbers *)at)->count != 0;
+    case LS_OPTION_TEXT:
+        return *(const char *const *)at != NULL;
     }
     return true;
 }
@@ -108,6 +110,8 @@ static bool is_equal(const ls_layer_option *option, const ls_layer *a, const ls_
         return axes_are_equal(x, y);
     case LS_OPTION_NUMBERS:
         return numbers_are_equal(x, y);
+    case LS_OPTION_TEXT:
+        return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
     case LS_OPTION_INITIALIZER:
     case LS_OPTION_REGULARIZER:
         return true;
@@ -170,21 +174,34 @@ ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out)
     return LS_OK;
 }
 
-ls_status ls_layer_keep_numbers(ls_layer *layer, ls_arena *arena)
+static ls_status keep_numbers(ls_numbers *numbers, ls_arena *arena)
+{
+    size_t bytes = (size_t)numbers->count * sizeof(double);
+    double *copy = ls_arena_alloc(arena, bytes);
+    if (!copy)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %lld numbers", (long long)numbers->count);
+    memcpy(copy, numbers->values, bytes);
+    numbers->values = copy;
+    return LS_OK;
+}
+
+static ls_status keep_text(const char **text, ls_arena *arena)
+{
+    *text = ls_arena_strdup(arena, *text);
+    return *text ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for an option");
+}
+
+ls_status ls_layer_keep_options(ls_layer *layer, ls_arena *arena)
 {
     const ls_layer_family *family;
     if (!find_kind(layer->kind, &family))
         return LS_OK;
     for (size_t i = 0; i < family->option_count; i++) {
-        if (family->options[i].type != LS_OPTION_NUMBERS || !is_set(&family->options[i], layer))
-            continue;
-        ls_numbers *numbers = (ls_numbers *)((char *)&layer->options + family->options[i].offset);
-        size_t bytes = (size_t)numbers->count * sizeof(double);
-        double *copy = ls_arena_alloc(arena, bytes);
-        if (!copy)
-            return ls_fail(LS_ERR_MEMORY, "no memory for %lld numbers", (long long)numbers->count);
-        memcpy(copy, numbers->values, bytes);
-        numbers->values = copy;
+        void *at = (char *)&layer->options + family->options[i].offset;
+        if (family->options[i].type == LS_OPTION_NUMBERS && is_set(&family->options[i], layer))
+            LS_TRY(keep_numbers(at, arena));
+        if (family->options[i].type == LS_OPTION_TEXT && is_set(&family->options[i], layer))
+            LS_TRY(keep_text(at, arena));
     }
     return LS_OK;
 }

@@ -17,6 +17,7 @@ typedef enum ls_option_type {
     LS_OPTION_SHAPE,
     LS_OPTION_AXES,
     LS_OPTION_NUMBERS,
+    LS_OPTION_TEXT,
 } ls_option_type;
 
 /* An option of a family that is not in ls_layer_options. */
@@ -62,7 +63,8 @@ typedef struct ls_layer_family {
 
 extern const ls_layer_family ls_input_family, ls_nested_family, ls_dense_family, ls_conv_family, ls_pool_family,
     ls_pad_family, ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family,
-    ls_merge_family, ls_rescaling_family, ls_normalization_family, ls_layer_scale_family, ls_resize_family;
+    ls_merge_family, ls_rescaling_family, ls_normalization_family, ls_registered_family, ls_layer_scale_family,
+    ls_resize_family;
 
 /* ---- Checks and defaults (layer_checks.c) ---- */
 

@@ -208,6 +208,7 @@ static void shapes_and_parameters_are_keras_s(void **state)
     }
     /* They take two inputs: two_inputs_are_merged. */
     seen[LS_LAYER_SUBTRACT] = seen[LS_LAYER_DOT] = seen[LS_LAYER_CUSTOM_SCALE] = true;
+    seen[LS_LAYER_REGISTERED] = true; /* test_nn_registered */
     for (int kind = LS_LAYER_MODEL + 1; kind < LS_LAYER_KINDS; kind++) /* nested models: test_nested.c */
         if (!seen[kind])
             fail_msg("layer kind %d has no row", kind);
@@ -678,8 +679,8 @@ static void every_kind_has_its_rows(void **state)
 {
     (void)state;
     for (int kind = LS_LAYER_NONE + 1; kind < LS_LAYER_KINDS; kind++) {
-        if (kind == LS_LAYER_MODEL)
-            continue; /* its classes are those of models */
+        if (kind == LS_LAYER_MODEL || kind == LS_LAYER_REGISTERED)
+            continue; /* their classes are those of models and of the program */
         const ls_layer_info *info = ls_layer_info_of((ls_layer_kind)kind);
         if (info->kind != (ls_layer_kind)kind || !info->class_name || !info->base || !info->function)
             fail_msg("layer kind %d has no row in src/nn/layer_*.c", kind);

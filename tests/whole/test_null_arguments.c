@@ -574,6 +574,11 @@ static void nn_calls(void **state)
     REFUSED(ls_model_from_keras_json(NULL, "name", &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, NULL, &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, "name", NULL));
+    REFUSED(ls_register_layer(NULL, (ls_layer_definition){ .keys = NULL }));
+    REFUSED(ls_config_number(NULL, "key", &(double){ 0 }));
+    REFUSED(ls_config_integer(NULL, "key", &(int64_t){ 0 }));
+    REFUSED(ls_config_bool(NULL, "key", &(bool){ false }));
+    REFUSED(ls_config_string(NULL, "key", &(const char *){ NULL }));
     CALL(ls_model_destroy(NULL));
     CALL(ls_model_layer_count(NULL));
     CALL(ls_model_layer_name(NULL, 1));
