@@ -52,28 +52,28 @@ static bool is_set(const ls_layer_option *option, const ls_layer *layer)
 {
     const void *at = value_of(option, layer);
     switch (option->type) {
-    case LS_OPTION_I64:
+    case LS_LAYER_OPTION_I64:
         for (size_t i = 0; i < option->bytes / sizeof(int64_t); i++)
             if (((const int64_t *)at)[i] != 0)
                 return true;
         return false;
-    case LS_OPTION_INT:
+    case LS_LAYER_OPTION_INT:
         return *(const int *)at != 0;
-    case LS_OPTION_F64:
+    case LS_LAYER_OPTION_F64:
         return *(const double *)at != 0;
-    case LS_OPTION_FLAG:
+    case LS_LAYER_OPTION_FLAG:
         return *(const bool *)at;
-    case LS_OPTION_INITIALIZER:
+    case LS_LAYER_OPTION_INITIALIZER:
         return ((const ls_initializer *)at)->kind != LS_INIT_DEFAULT;
-    case LS_OPTION_REGULARIZER:
+    case LS_LAYER_OPTION_REGULARIZER:
         return ((const ls_regularizer *)at)->l1 != 0 || ((const ls_regularizer *)at)->l2 != 0;
-    case LS_OPTION_SHAPE:
+    case LS_LAYER_OPTION_SHAPE:
         return ((const ls_shape *)at)->rank != 0;
-    case LS_OPTION_AXES:
+    case LS_LAYER_OPTION_AXES:
         return ((const ls_axes *)at)->count != 0;
-    case LS_OPTION_NUMBERS:
+    case LS_LAYER_OPTION_NUMBERS:
         return ((const ls_numbers *)at)->count != 0;
-    case LS_OPTION_TEXT:
+    case LS_LAYER_OPTION_TEXT:
         return *(const char *const *)at != NULL;
     }
     return true;
@@ -97,23 +97,23 @@ static bool is_equal(const ls_layer_option *option, const ls_layer *a, const ls_
 {
     const void *x = value_of(option, a), *y = value_of(option, b);
     switch (option->type) {
-    case LS_OPTION_I64:
-    case LS_OPTION_INT:
+    case LS_LAYER_OPTION_I64:
+    case LS_LAYER_OPTION_INT:
         return memcmp(x, y, option->bytes) == 0;
-    case LS_OPTION_F64:
+    case LS_LAYER_OPTION_F64:
         return *(const double *)x == *(const double *)y;
-    case LS_OPTION_FLAG:
+    case LS_LAYER_OPTION_FLAG:
         return *(const bool *)x == *(const bool *)y;
-    case LS_OPTION_SHAPE:
+    case LS_LAYER_OPTION_SHAPE:
         return ls_shape_equal(x, y);
-    case LS_OPTION_AXES:
+    case LS_LAYER_OPTION_AXES:
         return axes_are_equal(x, y);
-    case LS_OPTION_NUMBERS:
+    case LS_LAYER_OPTION_NUMBERS:
         return numbers_are_equal(x, y);
-    case LS_OPTION_TEXT:
+    case LS_LAYER_OPTION_TEXT:
         return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
-    case LS_OPTION_INITIALIZER:
-    case LS_OPTION_REGULARIZER:
+    case LS_LAYER_OPTION_INITIALIZER:
+    case LS_LAYER_OPTION_REGULARIZER:
         return true;
     }
     return true;
@@ -198,9 +198,9 @@ ls_status ls_layer_keep_options(ls_layer *layer, ls_arena *arena)
         return LS_OK;
     for (size_t i = 0; i < family->option_count; i++) {
         void *at = (char *)&layer->options + family->options[i].offset;
-        if (family->options[i].type == LS_OPTION_NUMBERS && is_set(&family->options[i], layer))
+        if (family->options[i].type == LS_LAYER_OPTION_NUMBERS && is_set(&family->options[i], layer))
             LS_TRY(keep_numbers(at, arena));
-        if (family->options[i].type == LS_OPTION_TEXT && is_set(&family->options[i], layer))
+        if (family->options[i].type == LS_LAYER_OPTION_TEXT && is_set(&family->options[i], layer))
             LS_TRY(keep_text(at, arena));
     }
     return LS_OK;

@@ -7,23 +7,23 @@
 #include "graph/init.h"
 #include "nn/layer.h"
 
-typedef enum ls_option_type {
-    LS_OPTION_I64, /* also arrays */
-    LS_OPTION_INT, /* also enums */
-    LS_OPTION_F64,
-    LS_OPTION_FLAG,
-    LS_OPTION_INITIALIZER,
-    LS_OPTION_REGULARIZER,
-    LS_OPTION_SHAPE,
-    LS_OPTION_AXES,
-    LS_OPTION_NUMBERS,
-    LS_OPTION_TEXT,
-} ls_option_type;
+typedef enum ls_layer_option_type {
+    LS_LAYER_OPTION_I64, /* also arrays */
+    LS_LAYER_OPTION_INT, /* also enums */
+    LS_LAYER_OPTION_F64,
+    LS_LAYER_OPTION_FLAG,
+    LS_LAYER_OPTION_INITIALIZER,
+    LS_LAYER_OPTION_REGULARIZER,
+    LS_LAYER_OPTION_SHAPE,
+    LS_LAYER_OPTION_AXES,
+    LS_LAYER_OPTION_NUMBERS,
+    LS_LAYER_OPTION_TEXT,
+} ls_layer_option_type;
 
 /* An option of a family that is not in ls_layer_options. */
 typedef struct ls_layer_option {
     const char *name;
-    ls_option_type type;
+    ls_layer_option_type type;
     size_t offset, bytes; /* in the family's struct */
     /* Kinds that have it; LS_LAYER_NONE first: all kinds of the family */
     ls_layer_kind only[8];
@@ -32,14 +32,16 @@ typedef struct ls_layer_option {
 /* Options of all kinds of the family, and of some. */
 #define LS_OPTION(family, type, field)                                                                                 \
     {                                                                                                                  \
-#field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
+#field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
+            sizeof(((ls_##family##_options *)0)->field),                                                               \
         {                                                                                                              \
             LS_LAYER_NONE                                                                                              \
         }                                                                                                              \
     }
 #define LS_OPTION_OF(family, type, field, ...)                                                                         \
     {                                                                                                                  \
-#field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
+#field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
+            sizeof(((ls_##family##_options *)0)->field),                                                               \
         {                                                                                                              \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
