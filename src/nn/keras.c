@@ -1,4 +1,4 @@
-/* Models from Keras 3's JSON: Sequential, and Functional with its graph of calls. */
+/* Models from Keras 3's JSON: Sequential, and Functional with its graph of calls; also nested. */
 #include "nn/keras.h"
 
 #include <string.h>
@@ -10,6 +10,31 @@
 #include "data/zip.h"
 #include "device/context.h"
 #include "nn/model.h"
+
+/* ---- Layers ---- */
+
+static ls_status read_model(ls_context *ctx, const ls_json_at *root, ls_model **out);
+
+/* Reads a layer, or a model inside a model: *inner, which the caller destroys after the layer is
+ * called. */
+static ls_status read_layer(ls_context *ctx, const ls_json_at *at, ls_arena *arena, ls_layer *out, ls_model **inner)
+{
+    static const char *const models[] = { "Sequential", "Functional", "Model" };
+    const char *class_name = "";
+    bool trainable = true;
+    ls_json_at config;
+    if (json_is_object(at->value))
+        LS_TRY(ls_json_opt_string(at, "class_name", &class_name));
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++)
+        if (strcmp(class_name, models[i]) == 0) {
+            LS_TRY(read_model(ctx, at, inner));
+            LS_TRY(ls_json_get_object(at, "config", &config));
+            LS_TRY(ls_json_opt_bool(&config, "trainable", &trainable));
+            *out = ls_nested(*inner, .name = ls_model_name(*inner), .frozen = !trainable);
+            return LS_OK;
+        }
+    return ls_keras_layer(at, arena, out);
+}
 
 /* ---- Sequential ---- */
 
@@ -53,12 +78,13 @@ static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_m
     size_t count = ls_json_count(&layers), first = 0;
     ls_arena arena = { 0 };
     ls_layer *specs = calloc(count + 1, sizeof(*specs));
-    if (!specs)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", count);
+    ls_model **inner = calloc(count + 1, sizeof(*inner));
     ls_status status = LS_OK;
+    if (!specs || !inner)
+        LS_TRY_GOTO(status, ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", count), free_specs);
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         LS_TRY_GOTO(status, ls_json_element(&layers, i, &at), free_specs);
-        LS_TRY_GOTO(status, ls_keras_layer(&at, &arena, &specs[i + 1]), free_specs);
+        LS_TRY_GOTO(status, read_layer(ctx, &at, &arena, &specs[i + 1], &inner[i]), free_specs);
         freeze(&specs[i + 1], trainable);
     }
     if (count == 0)
@@ -69,6 +95,9 @@ static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_m
         LS_TRY_GOTO(status, built_shape(config, &specs[0]), free_specs);
     status = ls_sequential_with(ctx, name, specs + first, count + 1 - first, out);
 free_specs:
+    for (size_t i = 0; inner && i < count; i++)
+        ls_model_destroy(inner[i]);
+    free(inner);
     free(specs);
     ls_arena_free(&arena);
     return status;
@@ -80,6 +109,7 @@ typedef struct entry {
     ls_json_at at, nodes;
     const char *name;
     ls_layer spec;
+    ls_model *inner; /* of a nested model */
     size_t call_count, done;
     ls_symbol *calls;
     bool mask; /* an op with which Keras computes a mask, not a layer */
@@ -113,12 +143,14 @@ static ls_status no_entry(const reader *r, const ls_json_at *at, const char *nam
     return status;
 }
 
-/* Reads ["conv2d", 0, 0]: layer, index of its call, index of the output. */
-static ls_status read_history(const reader *r, const ls_json_at *at, entry **from, size_t *call)
+/* Reads ["conv2d", 0, 0]: layer, index of its call, index of the output. At an end (an input or
+ * output of the model) Keras counts the calls of a Functional model from 1. */
+static ls_status read_history(const reader *r, const ls_json_at *at, bool end, entry **from, size_t *call,
+                              size_t *output)
 {
     ls_json_at part[3];
     const char *name;
-    int64_t number, output;
+    int64_t number, index;
     LS_TRY(ls_json_is_array(at));
     if (ls_json_count(at) != 3)
         return ls_json_fail(at, LS_ERR_DATA, "expected a layer's name, the number of its call and of its output");
@@ -126,18 +158,21 @@ static ls_status read_history(const reader *r, const ls_json_at *at, entry **fro
         LS_TRY(ls_json_element(at, i, &part[i]));
     LS_TRY(ls_json_string(&part[0], &name));
     LS_TRY(ls_json_i64(&part[1], &number));
-    LS_TRY(ls_json_i64(&part[2], &output));
+    LS_TRY(ls_json_i64(&part[2], &index));
     *from = find_entry(r, name);
     if (!*from)
         return no_entry(r, at, name);
+    if (end && (*from)->inner && (*from)->inner->kind == LS_MODEL_FUNCTIONAL)
+        number--;
     if (number < 0 || (size_t)number >= (*from)->call_count)
         return ls_json_fail(&part[1], LS_ERR_DATA, "layer \"%s\" has %zu calls; there is no call %lld", name,
                             (*from)->call_count, (long long)number);
-    if (output != 0)
-        return ls_json_fail(&part[2], LS_ERR_UNSUPPORTED,
-                            "output %lld of layer \"%s\" is not supported; layers have one output, 0",
-                            (long long)output, name);
+    size_t outputs = (*from)->inner ? ls_model_output_count((*from)->inner) : 1;
+    if (index < 0 || (size_t)index >= outputs)
+        return ls_json_fail(&part[2], LS_ERR_DATA, "layer \"%s\" has %zu output%s; there is no output %lld", name,
+                            outputs, outputs == 1 ? "" : "s", (long long)index);
     *call = (size_t)number;
+    *output = (size_t)index;
     return LS_OK;
 }
 
@@ -219,7 +254,7 @@ static ls_status read_tensor(const reader *r, const ls_json_at *at, inputs *in)
     ls_json_at config, history;
     const char *class_name = "";
     entry *from;
-    size_t call;
+    size_t call, output;
     if (json_is_object(at->value))
         LS_TRY(ls_json_opt_string(at, "class_name", &class_name));
     if (strcmp(class_name, "__keras_tensor__") != 0)
@@ -227,7 +262,7 @@ static ls_status read_tensor(const reader *r, const ls_json_at *at, inputs *in)
                             "a layer is called on something that is not another layer's output");
     LS_TRY(ls_json_get_object(at, "config", &config));
     LS_TRY(ls_json_get(&config, "keras_history", &history));
-    LS_TRY(read_history(r, &history, &from, &call));
+    LS_TRY(read_history(r, &history, false, &from, &call, &output));
     if (from->mask)
         return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is a mask; it cannot be the input of a layer", from->name);
     if (call >= from->done) {
@@ -235,7 +270,7 @@ static ls_status read_tensor(const reader *r, const ls_json_at *at, inputs *in)
         return LS_OK;
     }
     LS_TRY(ls_grow(&in->symbols, in->count, &in->room, sizeof(*in->symbols)));
-    in->symbols[in->count++] = from->calls[call];
+    in->symbols[in->count++] = ls_symbol_output(from->calls[call], output);
     return LS_OK;
 }
 
@@ -336,7 +371,7 @@ static ls_status make_calls(reader *r)
 
 /* ---- Entries ---- */
 
-static ls_status read_entry(reader *r, entry *e, bool trainable)
+static ls_status read_entry(ls_context *ctx, reader *r, entry *e, bool trainable)
 {
     if (is_mask_op(&e->at)) {
         e->mask = true;
@@ -345,7 +380,7 @@ static ls_status read_entry(reader *r, entry *e, bool trainable)
         e->call_count = ls_json_count(&e->nodes);
         return LS_OK;
     }
-    LS_TRY(ls_keras_layer(&e->at, &r->arena, &e->spec));
+    LS_TRY(read_layer(ctx, &e->at, &r->arena, &e->spec, &e->inner));
     freeze(&e->spec, trainable);
     e->name = e->spec.options.name;
     LS_TRY(ls_json_opt_string(&e->at, "name", &e->name));
@@ -371,7 +406,7 @@ static ls_status read_ends(const reader *r, const ls_json_at *config, const char
 {
     ls_json_at list, first, at;
     entry *from;
-    size_t call;
+    size_t call, output;
     LS_TRY(ls_json_get(config, key, &list));
     if (json_is_object(list.value))
         return ls_json_fail(&list, LS_ERR_UNSUPPORTED, "inputs and outputs with keys (a dict) are not supported");
@@ -384,7 +419,7 @@ static ls_status read_ends(const reader *r, const ls_json_at *config, const char
         at = list;
         if (!single)
             LS_TRY(ls_json_element(&list, i, &at));
-        LS_TRY(read_history(r, &at, &from, &call));
+        LS_TRY(read_history(r, &at, true, &from, &call, &output));
         if (input != (from->spec.kind == LS_LAYER_INPUT) && input)
             return ls_json_fail(&at, LS_ERR_DATA, "layer \"%s\" is not an InputLayer", from->name);
         if (input) {
@@ -396,7 +431,7 @@ static ls_status read_ends(const reader *r, const ls_json_at *config, const char
             continue;
         }
         LS_TRY(ls_grow(&out->symbols, out->count, &out->room, sizeof(*out->symbols)));
-        out->symbols[out->count++] = from->calls[call];
+        out->symbols[out->count++] = ls_symbol_output(from->calls[call], output);
     }
     return LS_OK;
 }
@@ -439,14 +474,16 @@ static ls_status read_functional(ls_context *ctx, const ls_json_at *config, ls_m
         r.entries[i] = (entry){ .name = "" };
         status = ls_json_element(&layers, i, &r.entries[i].at);
         if (status == LS_OK)
-            status = read_entry(&r, &r.entries[i], trainable);
+            status = read_entry(ctx, &r, &r.entries[i], trainable);
     }
     if (status == LS_OK)
         status = ls_functional_begin(ctx, name, &r.model);
     if (status == LS_OK)
         status = make_functional(&r, config);
-    for (size_t i = 0; i < r.count; i++)
+    for (size_t i = 0; i < r.count; i++) {
         free(r.entries[i].calls);
+        ls_model_destroy(r.entries[i].inner);
+    }
     free(r.entries);
     ls_arena_free(&r.arena);
     if (status != LS_OK) {
@@ -462,7 +499,8 @@ static ls_status read_functional(ls_context *ctx, const ls_json_at *config, ls_m
 static ls_status read_model(ls_context *ctx, const ls_json_at *root, ls_model **out)
 {
     static const char *const known[] = { "module",       "class_name",     "config",        "registered_name",
-                                         "build_config", "compile_config", "keras_version", "backend" };
+                                         "build_config", "compile_config", "keras_version", "backend",
+                                         "name",         "inbound_nodes" };
     const char *class_name;
     ls_json_at config;
     LS_TRY(ls_json_is_object(root));
