@@ -329,8 +329,9 @@ typedef struct ls_layer {
  *     ls_bidirectional            a recurrent layer: ls_bidirectional(ls_lstm(64), .merge_mode = LS_MERGE_SUM)
  *     ls_time_distributed         the layer that each step is given to: ls_time_distributed(ls_dense(10))
  *
- * The masks of ls_masking and ls_embedding(.mask_zero = true) go with the tensors, as in Keras: recurrent
- * layers skip masked steps, and losses leave them out. docs/recurrent.md lists what passes a mask on. */
+ * The masks of ls_masking and ls_embedding(.mask_zero = true) go with the tensors, as in Keras:
+ * recurrent layers skip masked steps, and losses leave them out. docs/recurrent.md lists what
+ * passes a mask on. */
 #ifndef __cplusplus /* cplusplus.h has them as functions */
 #define LS_LAYER_(KIND, family, ...) LS_LAYER_FROM_(KIND, family, ls_first, __VA_ARGS__)
 #define LS_LAYER_FROM_(KIND, family, mark, ...) ((ls_layer){ .kind = LS_LAYER_##KIND, .family = { .mark = 0, __VA_ARGS__ } })

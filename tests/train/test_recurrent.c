@@ -1,6 +1,7 @@
-/* Recurrent layers and masks in whole models: losses of masked sequences as Keras trains them, names of weights, one
- * hash under every strategy, and graphs that do not grow with the length of sequences. test_keras_layers compares the
- * layers themselves. tests/reference/make_masks.py made masks.json. */
+/* Recurrent layers and masks in whole models: losses of masked sequences as Keras trains them,
+ * names of weights, one hash under every strategy, and graphs that do not grow with the length of
+ * sequences. test_keras_layers compares the layers themselves. tests/reference/make_masks.py made
+ * masks.json. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
