@@ -254,8 +254,8 @@ typedef enum ls_interpolation {
     LS_BILINEAR, /* half-pixel centers, without antialiasing */
 } ls_interpolation;
 
-/* UpSampling1D, UpSampling2D, Resizing, CenterCrop. Resized images are float32 and not rounded, also
- * those of uint8 images. */
+/* UpSampling1D, UpSampling2D, Resizing, CenterCrop. Resized images are float32 and not rounded,
+ * also those of uint8 images. */
 typedef struct ls_resize_options {
     LS_LAYER_OPTIONS_
     int64_t size[2];                /* UpSampling2D: factors (default 2) */

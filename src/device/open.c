@@ -140,7 +140,7 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
         if (status == LS_OK)
             status = open_devices(ctx);
         if (status == LS_OK && ls_context_vendor_kind(ctx))
-            status = ls_context_check_vendor(ctx);
+            status = ls_library_hooks.check_vendor(ctx);
         if (status == LS_OK)
             ctx->opened_by = call;
         else
@@ -148,7 +148,8 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
         opened += status == LS_OK;
     }
     pthread_mutex_unlock(&ctx->mutex);
-    return status == LS_OK && ctx->cluster && !ls_context_meets_later(ctx) ? ls_context_meet_cluster(ctx) : status;
+    return status == LS_OK && ctx->cluster && !ls_library_hooks.meets_later(ctx) ? ls_library_hooks.meet_cluster(ctx)
+                                                                                 : status;
 }
 
 /* ---- Names ---- */

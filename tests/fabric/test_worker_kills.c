@@ -383,7 +383,7 @@ static void be_worker(const trial *t, int rank)
     if (status == LS_OK)
         status = make_model(ctx, t->net, &model);
     if (status == LS_OK && ctx->cluster) /* with servers they would not before the strategy is known */
-        status = ls_context_meet_cluster(ctx);
+        status = ls_library_hooks.meet_cluster(ctx);
     if (status == LS_OK) {
         watch(ctx, model);
         status = train(model, t, out);

@@ -103,7 +103,7 @@ static ls_status train(ls_context *ctx, const job *j, outcome *out, ls_model **m
                                   ls_dense(CLASSES, .activation = LS_SOFTMAX))
                   : ls_sequential(ctx, "plain", model, ls_input(FEATURES), ls_dense(CLASSES, .activation = LS_SOFTMAX));
     if (status == LS_OK && ctx->cluster) /* with servers they would not before the strategy is known */
-        status = ls_context_meet_cluster(ctx);
+        status = ls_library_hooks.meet_cluster(ctx);
     if (status != LS_OK)
         return status;
     out->met = true;

@@ -289,7 +289,8 @@ static void compare_models(const layer_case *c, ls_model *model, ls_model *other
     free(b);
 }
 
-/* The model is the same after writing and reading as .keras, and its weights in PyTorch's layout. */
+/* The model is the same after writing and reading as .keras, and its weights in PyTorch's
+ * layout. */
 static void compare_files(const layer_case *c, ls_model *model)
 {
     ls_model *other = NULL;
