@@ -220,7 +220,7 @@ LS_LAYER_(ls_simple_rnn, SIMPLE_RNN, recurrent)
 LS_LAYER_(ls_lstm, LSTM, recurrent)
 LS_LAYER_(ls_gru, GRU, recurrent)
 LS_LAYER_OF_(ls_masking, MASKING, masking, double, mask_value)
-/* The layer inside must live until the model is made: a temporary does if it stands in that call. */
+/* The layer inside must live until the model is made. */
 #define LS_WRAPPER_(name, KIND)                                                                                        \
     inline ls_layer name(const ls_layer &layer, ls_wrapper_options o = {})                                             \
     {                                                                                                                  \

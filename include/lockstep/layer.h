@@ -437,8 +437,9 @@ typedef struct ls_layer {
  *     ls_registered               class name of a layer of the program, its config as JSON text
  *     ls_activity_regularization  none: the output is the input; .activity_regularizer = { .l2 = 0.01 }
  *
- * The masks of ls_masking and ls_embedding(.mask_zero = true) go with the tensors, as in Keras: recurrent
- * layers skip masked steps, and losses leave them out. docs/recurrent.md lists what passes a mask on. */
+ * The masks of ls_masking and ls_embedding(.mask_zero = true) go with the tensors, as in Keras:
+ * recurrent layers skip masked steps, and losses leave them out. docs/recurrent.md lists what
+ * passes a mask on. */
 #ifndef __cplusplus /* cplusplus.h has them as functions */
 #define LS_LAYER_(KIND, family, ...) LS_LAYER_FROM_(KIND, family, ls_first, __VA_ARGS__)
 #define LS_LAYER_FROM_(KIND, family, mark, ...) ((ls_layer){ .kind = LS_LAYER_##KIND, .family = { .mark = 0, __VA_ARGS__ } })

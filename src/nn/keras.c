@@ -198,7 +198,7 @@ static json_t *history_of(const json_t *node)
     return json_object_get(json_object_get(tensor, "config"), "keras_history");
 }
 
-/* Whether a layer that makes a mask is called on the tensor that the op compares with this value. */
+/* Whether the layer makes a mask by comparing this tensor with this value. */
 static bool makes_mask(const entry *e, const json_t *history, double value)
 {
     double own = e->spec.masking.mask_value == LS_ZERO ? 0 : e->spec.masking.mask_value;

@@ -69,8 +69,8 @@ const ls_layer_info *ls_layer_info_of(ls_layer_kind kind);
 
 ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out);
 
-/* Copies the layers inside a wrapper to the arena, with their final names; inner_name: of a layer inside
- * that has none. Does nothing for other layers. */
+/* Copies the layers inside a wrapper to the arena, with their final names. inner_name: of a layer
+ * inside that has none. Does nothing for other layers. */
 ls_status ls_wrapper_own(ls_layer *layer, const char *inner_name, ls_arena *arena);
 /* The layer inside a wrapper; NULL: it is not one. */
 const ls_layer *ls_wrapper_inner(const ls_layer *layer);

@@ -17,6 +17,11 @@ typedef struct ls_stored_weight {
     /* Axes of the variable's row-major elements. Rank 0: the file has the same element order. */
     ls_shape view;
     int axes[LS_MAX_RANK]; /* axis i' of the file is axis axes[i'] of `view` */
+    int swapped;           /* axis of the file, plus 1, whose indices 0 and 1 change places; 0: none */
+    /* Another array of the same shape that belongs to the variable: its second row or, if `sums`,
+     * what is added to the first. NULL: none. */
+    char *second;
+    bool sums;
 } ls_stored_weight;
 
 /* Returns one entry per variable of the model; free with ls_stored_weights_free. */

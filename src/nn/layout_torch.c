@@ -335,6 +335,57 @@ static ls_status check_prelu(const ls_model_layer *layer, const ls_shape *alpha)
                    layer->name);
 }
 
+/* ---- Recurrent layers ---- */
+
+static bool is_backward(const ls_weight *weight)
+{
+    return weight->slot && strcmp(weight->slot, "backward_layer") == 0;
+}
+
+static bool resets_before(const ls_model_layer *layer, const ls_weight *weight)
+{
+    const ls_wrapper_options *o = &layer->spec.wrapper;
+    const ls_layer *own = !weight->slot ? &layer->spec : is_backward(weight) ? o->backward_layer : o->layer;
+    return own->recurrent.reset_before;
+}
+
+static ls_status recurrent_name(const ls_model_layer *layer, const ls_weight *weight, const char *part, char **out)
+{
+    ls_text text = { 0 };
+    ls_text_add(&text, "%s.%s_l0%s", layer->name, part, is_backward(weight) ? "_reverse" : "");
+    return ls_text_take(&text, out);
+}
+
+/* PyTorch has [gates, inputs], a GRU's gates in the order r, z, n in place of Keras's z, r, h, and
+ * two biases that it adds: Keras's is the first, and the second is 0. A GRU has two in Keras,
+ * too. */
+static ls_status recurrent_weight(const ls_model_layer *layer, size_t index, ls_stored_weight *stored)
+{
+    const ls_weight *weight = &layer->weight[index];
+    const ls_shape *own = &weight->shape;
+    bool gru = strcmp(weight->cell, "gru_cell") == 0, bias = strcmp(weight->name, "bias") == 0;
+    int64_t width = own->dims[own->rank - 1];
+    if (resets_before(layer, weight))
+        return cannot_convert(layer, "resets before the product (reset_after=False)");
+    if (bias) {
+        stored->shape = LS_SHAPE(width);
+        stored->sums = !gru;
+        if (gru) {
+            stored->view = LS_SHAPE(2, 3, width / 3);
+            memcpy(stored->axes, (int[]){ 0, 1, 2 }, 3 * sizeof(int));
+            stored->swapped = 2;
+        }
+        LS_TRY(recurrent_name(layer, weight, "bias_hh", &stored->second));
+        return recurrent_name(layer, weight, "bias_ih", &stored->name);
+    }
+    stored->shape = LS_SHAPE(width, own->dims[0]);
+    stored->view = gru ? LS_SHAPE(own->dims[0], 3, width / 3) : *own;
+    memcpy(stored->axes, gru ? (int[]){ 1, 2, 0 } : (int[]){ 1, 0, 0 }, 3 * sizeof(int));
+    stored->swapped = gru ? 1 : 0;
+    return recurrent_name(layer, weight, strcmp(weight->name, "kernel") == 0 ? "weight_ih" : "weight_hh",
+                          &stored->name);
+}
+
 ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored)
 {
     bool torchvision = is_torchvision(model);
@@ -347,8 +398,8 @@ ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored)
         const ls_model_layer *layer = model->variables[i].layer;
         const char *weight = layer->weight[model->variables[i].index].name;
         if (layer->weight[model->variables[i].index].cell) {
-            status = cannot_convert(layer, "has gates and one bias");
-            break;
+            status = recurrent_weight(layer, model->variables[i].index, &stored[i]);
+            continue;
         }
         stored[i].shape = ls_model_variable(model, i)->shape;
         status = check_prelu(layer, &stored[i].shape);
