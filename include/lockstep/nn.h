@@ -155,6 +155,9 @@ LS_API void ls_model_destroy(ls_model *model);
 LS_API size_t ls_model_layer_count(const ls_model *model);
 LS_API const char *ls_model_layer_name(const ls_model *model, size_t index);
 
+/* Makes a functional model of the layers and weights of a finished one, except that its last layer,
+ * which must be Dense, has `units` units and initial weights. The caller destroys both models. */
+LS_API ls_status ls_model_replace_head(ls_model *model, int64_t units, ls_model **out);
 /* Freezes (false) or unfreezes the layers whose names match a pattern, in which * matches any
  * characters and ? one: ls_model_set_trainable(model, "conv5_*", false). A nested model that
  * matches stands for all of its layers. Fails with LS_ERR_NOT_FOUND if no layer matches, and at
