@@ -253,7 +253,8 @@ typedef struct ls_activation_options {
     ls_axes shared_axes;              /* PReLU: axes along which alpha is the same (default none) */
 } ls_activation_options;
 
-/* Dropout, SpatialDropout1D and 2D, GaussianDropout, AlphaDropout, StochasticDepth, GaussianNoise. */
+/* Dropout, SpatialDropout1D and 2D, GaussianDropout, AlphaDropout, StochasticDepth,
+ * GaussianNoise. */
 typedef struct ls_dropout_options {
     LS_LAYER_OPTIONS_
     int ls_first_rate;
