@@ -91,6 +91,7 @@ typedef enum ls_layer_kind {
     LS_LAYER_CUSTOM_SCALE,
     LS_LAYER_LAYER_SCALE,
     LS_LAYER_ACTIVITY_REGULARIZATION,
+    LS_LAYER_REGISTERED,
     LS_LAYER_CONV1D,
     LS_LAYER_CONV1D_TRANSPOSE,
     LS_LAYER_CONV2D_TRANSPOSE,
@@ -252,7 +253,8 @@ typedef struct ls_activation_options {
     ls_axes shared_axes;              /* PReLU: axes along which alpha is the same (default none) */
 } ls_activation_options;
 
-/* Dropout, SpatialDropout1D and 2D, GaussianDropout, AlphaDropout, StochasticDepth, GaussianNoise. */
+/* Dropout, SpatialDropout1D and 2D, GaussianDropout, AlphaDropout, StochasticDepth,
+ * GaussianNoise. */
 typedef struct ls_dropout_options {
     LS_LAYER_OPTIONS_
     int ls_first_rate;
@@ -316,6 +318,14 @@ typedef struct ls_nested_options {
     struct ls_model *model; /* Sequential or Functional */
 } ls_nested_options;
 
+/* A layer of a class that the program registered (ls_register_layer in nn.h). */
+typedef struct ls_registered_options {
+    LS_LAYER_OPTIONS_
+    int ls_first_class;
+    const char *class_name; /* as registered: "MyPackage>Scale" */
+    const char *config;     /* its config as JSON text: "{\"factor\": 2}" (default "{}") */
+} ls_registered_options;
+
 /* ---- Layers ---- */
 
 typedef struct ls_layer {
@@ -337,6 +347,7 @@ typedef struct ls_layer {
         ls_rescaling_options rescaling;
         ls_normalization_options normalization;
         ls_layer_scale_options layer_scale;
+        ls_registered_options registered;
         ls_resize_options resize;
     };
 } ls_layer;
@@ -373,6 +384,7 @@ typedef struct ls_layer {
  *     ls_dot                      axis of both inputs, or the axis of each
  *     ls_custom_scale             scale: first input + scale times the second
  *     ls_layer_scale              channels (projection_dim)
+ *     ls_registered               class name of a layer of the program, its config as JSON text
  *     ls_activity_regularization  none: the output is the input; .activity_regularizer = { .l2 = 0.01 } */
 #ifndef __cplusplus /* cplusplus.h has them as functions */
 #define LS_LAYER_(KIND, family, ...) LS_LAYER_FROM_(KIND, family, ls_first, __VA_ARGS__)
@@ -422,6 +434,7 @@ typedef struct ls_layer {
 #define ls_custom_scale(...)          LS_LAYER_FROM_(CUSTOM_SCALE, merge, ls_first_scale, __VA_ARGS__)
 #define ls_layer_scale(...)           LS_LAYER_(LAYER_SCALE, layer_scale, __VA_ARGS__)
 #define ls_activity_regularization(...) LS_LAYER_(ACTIVITY_REGULARIZATION, rescaling, __VA_ARGS__)
+#define ls_registered(...)            LS_LAYER_FROM_(REGISTERED, registered, ls_first_class, __VA_ARGS__)
 #define ls_conv1d(...)                LS_LAYER_(CONV1D, conv, __VA_ARGS__)
 #define ls_conv1d_transpose(...)      LS_LAYER_(CONV1D_TRANSPOSE, conv, __VA_ARGS__)
 #define ls_conv2d_transpose(...)      LS_LAYER_(CONV2D_TRANSPOSE, conv, __VA_ARGS__)

@@ -112,6 +112,41 @@ typedef struct ls_weight_options {
     ls_call_variable_with(call, name, (ls_weight_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_call_variable_with(ls_call *call, const char *name, ls_weight_options options);
 
+/* ---- Layers of one's own, by Keras's class name ---- */
+
+/* The config of a layer. Getters fail if the key is absent or its value has another type;
+ * strings are valid until the function returns. */
+typedef struct ls_layer_config ls_layer_config;
+LS_API ls_status ls_config_number(const ls_layer_config *config, const char *key, double *out);
+LS_API ls_status ls_config_integer(const ls_layer_config *config, const char *key, int64_t *out);
+LS_API ls_status ls_config_bool(const ls_layer_config *config, const char *key, bool *out);
+LS_API ls_status ls_config_string(const ls_layer_config *config, const char *key, const char **out);
+
+#define LS_MAX_LAYER_WEIGHTS 4
+typedef struct ls_layer_weight {
+    const char *name; /* "kernel"; a string literal, or another that stays valid */
+    ls_weight_options options;
+} ls_layer_weight;
+
+typedef struct ls_layer_definition {
+    /* Keys of the config that the functions read, ending with NULL; any other key is an error */
+    const char *const *keys;
+    /* Lists the weights for an input of this shape (axis 0 is the batch) in the order of Keras's
+     * file; `out` has room for LS_MAX_LAYER_WEIGHTS (default NULL: none) */
+    ls_status (*weights)(const ls_layer_config *config, const ls_shape *input, ls_layer_weight *out, size_t *count,
+                         void *user);
+    /* Returns the output of a call, made of ls_op_...; an error tensor fails the model with its
+     * message. Called for every trace */
+    ls_tensor *(*call)(const ls_layer_config *config, ls_tensor *const *inputs, size_t input_count,
+                       ls_tensor *const *weights, bool training, void *user);
+    bool many_inputs; /* takes several inputs (default false) */
+    void *user;       /* passed to the functions; must stay valid as long as the process */
+} ls_layer_definition;
+/* Registers a layer for all models that the process reads or makes from now on, under the
+ * registered_name of Keras's JSON ("MyPackage>Scale"), or its class_name ("Scale"). A class can be
+ * registered once. */
+LS_API ls_status ls_register_layer(const char *class_name, ls_layer_definition definition);
+
 /* clang-format off */
 /* Built-in models. Images are float32 from 0 to 1. Classifiers end in softmax (a cross-entropy
  * uses the logits before it).
@@ -211,10 +246,10 @@ LS_API int64_t ls_model_parameter_count(const ls_model *model);
  * everywhere. New models have seed 0. */
 LS_API ls_status ls_model_initialize(ls_model *model, uint64_t seed);
 
-/* Computes mean and variance of the Normalization layers that are called on an input of the model,
- * from one pass over a dataset of samples or batches; component i belongs to input i. Layers with a
- * given mean keep it. Equal data in equal order gives equal bits: every worker of a cluster calls it
- * with the whole dataset. The caller keeps the dataset. */
+/* Computes mean and variance of the Normalization layers that are called on an input of the
+ * model, from one pass over a dataset of samples or batches; component i belongs to input i.
+ * Layers with a given mean keep it. Equal data in equal order gives equal bits: every worker of
+ * a cluster calls it with the whole dataset. The caller keeps the dataset. */
 LS_API ls_status ls_model_adapt(ls_model *model, ls_dataset *data);
 
 /* Results of ls_model_trace in addition to the outputs. Every trace of a layer draws the same

@@ -5,8 +5,13 @@
 #include "nn/keras_keys.h"
 
 #define AT(family, field) offsetof(ls_##family##_options, field)
+#define BASE                                                                                                           \
+    { "name", NAME, 0 }, { "trainable", NOT, AT(layer, frozen) },                                                      \
+    {                                                                                                                  \
+        "dtype", DTYPE, 0                                                                                              \
+    }
 #define COMMON                                                                                                         \
-    { "name", NAME, 0 }, { "trainable", NOT, AT(layer, frozen) }, { "dtype", DTYPE, 0 },                               \
+    BASE,                                                                                                              \
     {                                                                                                                  \
         "activity_regularizer", ACTIVITY, AT(layer, activity_regularizer)                                              \
     }
@@ -407,7 +412,7 @@ static const ls_keras_key custom_scale_keys[] = {
     END
 };
 static const ls_keras_key activity_keys[] = {
-    COMMON,
+    BASE,
     { "l1", F64, AT(layer, activity_regularizer.l1) },
     { "l2", F64, AT(layer, activity_regularizer.l2) },
     END

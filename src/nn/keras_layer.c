@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/names.h"
@@ -553,10 +554,37 @@ static ls_status read_input(const ls_json_at *config, const ls_keras_label *labe
 static ls_status unknown_class(const ls_json_at *at, const ls_keras_label *label)
 {
     const char *names[LS_LAYER_KINDS];
+    if (strcmp(label->class_name, "Lambda") == 0)
+        return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED,
+                             "a Lambda holds Python code; make it a class of its own in Keras, and register a layer "
+                             "of that class name with ls_register_layer");
     for (size_t i = 0; i < ls_keras_class_count; i++)
         names[i] = ls_keras_classes[i].name;
-    return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED, "layers of class %s are not known%s", label->class_name,
-                         ls_advise_name(label->class_name, names, ls_keras_class_count).text);
+    return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED,
+                         "layers of class %s are not known%s; register a layer of your own with ls_register_layer",
+                         label->class_name, ls_advise_name(label->class_name, names, ls_keras_class_count).text);
+}
+
+/* Reads a layer whose registered_name or class_name is registered. The JSON tree keeps the text of
+ * the config, since a spec does not own memory. */
+static ls_status read_registered(const ls_json_at *at, const ls_json_at *config, const ls_keras_label *label,
+                                 ls_layer *out)
+{
+    const char *name = label->class_name;
+    bool trainable = true;
+    LS_TRY(ls_json_opt_string(at, "registered_name", &name));
+    if (!ls_registered_find(name, NULL, NULL) && !ls_registered_find(label->class_name, NULL, NULL))
+        return unknown_class(at, label);
+    LS_TRY(ls_json_opt_bool(config, "trainable", &trainable));
+    char *text = json_dumps(config->value, JSON_COMPACT | JSON_SORT_KEYS);
+    json_t *kept = text ? json_string(text) : NULL;
+    free(text);
+    if (!kept || json_object_set_new((json_t *)at->value, "config text", kept) != 0)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the config of a layer");
+    *out = ls_registered(ls_registered_find(name, NULL, NULL) ? name : label->class_name, json_string_value(kept));
+    out->options.frozen = !trainable;
+    out->options.name = strcmp(label->name, "?") == 0 ? NULL : label->name;
+    return LS_OK;
 }
 
 ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
@@ -574,7 +602,7 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
         if (strcmp(ls_keras_classes[i].name, label.class_name) == 0)
             class = &ls_keras_classes[i];
     if (!class)
-        return unknown_class(at, &label);
+        return read_registered(at, &config, &label, out);
     LS_TRY(ls_json_known_keys(at, known, sizeof(known) / sizeof(known[0])));
     LS_TRY(ls_keras_builtin(at, label.class_name));
     ls_layer layer;

@@ -1,4 +1,5 @@
 /* Writes a .keras archive, with the tables of the reader; fails for what Keras cannot express. */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -61,9 +62,14 @@ static json_t *sizes(const ls_shape *shape, bool with_batch)
     return list;
 }
 
+static bool is_set(const ls_regularizer *r)
+{
+    return r->l1 > 0 || r->l2 > 0;
+}
+
 static json_t *regularizer(const ls_regularizer *r)
 {
-    if (!(r->l1 > 0) && !(r->l2 > 0))
+    if (!is_set(r))
         return json_null();
     return named_object("keras.regularizers", "L1L2", json_pack("{s:o, s:o}", "l1", real(r->l1), "l2", real(r->l2)));
 }
@@ -163,7 +169,7 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         *out = regularizer(field);
         break;
     case ACTIVITY:
-        if (((const ls_regularizer *)field)->l1 > 0 || ((const ls_regularizer *)field)->l2 > 0)
+        if (is_set(field))
             *out = regularizer(field);
         break;
     case AXES:
@@ -210,16 +216,43 @@ static const char *module_of(ls_layer_kind kind)
     }
 }
 
+/* Some classes of Keras take no activity regularizer. */
+static ls_status check_activity(const ls_model_layer *layer, const ls_keras_key *keys)
+{
+    if (!is_set(&layer->spec.options.activity_regularizer))
+        return LS_OK;
+    for (const ls_keras_key *k = keys; k && k->name; k++)
+        if (k->offset == offsetof(ls_layer_options, activity_regularizer))
+            return LS_OK;
+    return no_word(layer, "activity_regularizer in this layer");
+}
+
 static ls_status model_object(const ls_model *model, bool trainable, json_t **out);
+
+/* A layer that the program registered: the config that it was made with. */
+static ls_status registered_object(const ls_model_layer *layer, json_t **out)
+{
+    json_t *config = NULL;
+    const char *name = layer->spec.registered.class_name, *text = layer->spec.registered.config;
+    LS_TRY(ls_json_read_buffer("config", text, strlen(text), &config));
+    json_object_set_new(config, "name", json_string(ls_model_layer_own_name(layer)));
+    json_object_set_new(config, "trainable", json_boolean(!layer->spec.options.frozen));
+    *out = json_pack("{s:n, s:s, s:o, s:s}", "module", "class_name", ls_model_layer_class(layer), "config", config,
+                     "registered_name", name);
+    return *out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
+}
 
 static ls_status layer_object(const ls_model_layer *layer, json_t **out)
 {
     if (layer->inner)
         return model_object(layer->inner, !layer->spec.options.frozen, out);
+    if (layer->spec.kind == LS_LAYER_REGISTERED)
+        return registered_object(layer, out);
     const ls_keras_class *class = ls_keras_class_of(layer->spec.kind);
     json_t *config = NULL;
     if (!class)
         return no_word(layer, "such layer");
+    LS_TRY(check_activity(layer, class->keys));
     if (class->keys)
         config = json_object();
     else

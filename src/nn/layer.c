@@ -5,10 +5,10 @@
 #include <string.h>
 
 static const ls_layer_family *const families[] = {
-    &ls_input_family,      &ls_nested_family,        &ls_dense_family,       &ls_conv_family,
-    &ls_pool_family,       &ls_pad_family,           &ls_norm_family,        &ls_embedding_family,
-    &ls_activation_family, &ls_dropout_family,       &ls_reshape_family,     &ls_merge_family,
-    &ls_rescaling_family,  &ls_normalization_family, &ls_layer_scale_family, &ls_resize_family,
+    &ls_input_family,      &ls_nested_family, &ls_dense_family,     &ls_conv_family,          &ls_pool_family,
+    &ls_pad_family,        &ls_norm_family,   &ls_embedding_family, &ls_activation_family,    &ls_dropout_family,
+    &ls_reshape_family,    &ls_merge_family,  &ls_rescaling_family, &ls_normalization_family, &ls_layer_scale_family,
+    &ls_registered_family, &ls_resize_family,
 };
 #define FAMILY_COUNT (sizeof(families) / sizeof(families[0]))
 
@@ -35,8 +35,8 @@ const ls_layer_info *ls_layer_info_of(ls_layer_kind kind)
 
 static bool has_option(const ls_layer_option *option, ls_layer_kind kind)
 {
-    if (option->unsupported || option->only[0] == LS_LAYER_NONE)
-        return !option->unsupported;
+    if (option->only[0] == LS_LAYER_NONE)
+        return true;
     for (size_t i = 0; i < sizeof(option->only) / sizeof(option->only[0]); i++)
         if (option->only[i] == kind)
             return true;
@@ -52,27 +52,29 @@ static bool is_set(const ls_layer_option *option, const ls_layer *layer)
 {
     const void *at = value_of(option, layer);
     switch (option->type) {
-    case LS_OPTION_I64:
+    case LS_LAYER_OPTION_I64:
         for (size_t i = 0; i < option->bytes / sizeof(int64_t); i++)
             if (((const int64_t *)at)[i] != 0)
                 return true;
         return false;
-    case LS_OPTION_INT:
+    case LS_LAYER_OPTION_INT:
         return *(const int *)at != 0;
-    case LS_OPTION_F64:
+    case LS_LAYER_OPTION_F64:
         return *(const double *)at != 0;
-    case LS_OPTION_FLAG:
+    case LS_LAYER_OPTION_FLAG:
         return *(const bool *)at;
-    case LS_OPTION_INITIALIZER:
+    case LS_LAYER_OPTION_INITIALIZER:
         return ((const ls_initializer *)at)->kind != LS_INIT_DEFAULT;
-    case LS_OPTION_REGULARIZER:
+    case LS_LAYER_OPTION_REGULARIZER:
         return ((const ls_regularizer *)at)->l1 != 0 || ((const ls_regularizer *)at)->l2 != 0;
-    case LS_OPTION_SHAPE:
+    case LS_LAYER_OPTION_SHAPE:
         return ((const ls_shape *)at)->rank != 0;
-    case LS_OPTION_AXES:
+    case LS_LAYER_OPTION_AXES:
         return ((const ls_axes *)at)->count != 0;
-    case LS_OPTION_NUMBERS:
+    case LS_LAYER_OPTION_NUMBERS:
         return ((const ls_numbers *)at)->count != 0;
+    case LS_LAYER_OPTION_TEXT:
+        return *(const char *const *)at != NULL;
     }
     return true;
 }
@@ -95,21 +97,23 @@ static bool is_equal(const ls_layer_option *option, const ls_layer *a, const ls_
 {
     const void *x = value_of(option, a), *y = value_of(option, b);
     switch (option->type) {
-    case LS_OPTION_I64:
-    case LS_OPTION_INT:
+    case LS_LAYER_OPTION_I64:
+    case LS_LAYER_OPTION_INT:
         return memcmp(x, y, option->bytes) == 0;
-    case LS_OPTION_F64:
+    case LS_LAYER_OPTION_F64:
         return *(const double *)x == *(const double *)y;
-    case LS_OPTION_FLAG:
+    case LS_LAYER_OPTION_FLAG:
         return *(const bool *)x == *(const bool *)y;
-    case LS_OPTION_SHAPE:
+    case LS_LAYER_OPTION_SHAPE:
         return ls_shape_equal(x, y);
-    case LS_OPTION_AXES:
+    case LS_LAYER_OPTION_AXES:
         return axes_are_equal(x, y);
-    case LS_OPTION_NUMBERS:
+    case LS_LAYER_OPTION_NUMBERS:
         return numbers_are_equal(x, y);
-    case LS_OPTION_INITIALIZER:
-    case LS_OPTION_REGULARIZER:
+    case LS_LAYER_OPTION_TEXT:
+        return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
+    case LS_LAYER_OPTION_INITIALIZER:
+    case LS_LAYER_OPTION_REGULARIZER:
         return true;
     }
     return true;
@@ -148,9 +152,7 @@ static ls_status check_options(const ls_layer_family *family, const ls_layer *sp
     for (size_t i = 0; i < family->option_count; i++) {
         const ls_layer_option *option = &family->options[i];
         if (!has_option(option, spec->kind) && is_set(option, spec))
-            return option->unsupported
-                       ? ls_fail(LS_ERR_UNSUPPORTED, "%s is not supported; remove it", option->name)
-                       : ls_fail(LS_ERR_INVALID, "this layer has no option %s; remove it", option->name);
+            return ls_fail(LS_ERR_INVALID, "this layer has no option %s; remove it", option->name);
     }
     return LS_OK;
 }
@@ -172,21 +174,34 @@ ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out)
     return LS_OK;
 }
 
-ls_status ls_layer_keep_numbers(ls_layer *layer, ls_arena *arena)
+static ls_status keep_numbers(ls_numbers *numbers, ls_arena *arena)
+{
+    size_t bytes = (size_t)numbers->count * sizeof(double);
+    double *copy = ls_arena_alloc(arena, bytes);
+    if (!copy)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %lld numbers", (long long)numbers->count);
+    memcpy(copy, numbers->values, bytes);
+    numbers->values = copy;
+    return LS_OK;
+}
+
+static ls_status keep_text(const char **text, ls_arena *arena)
+{
+    *text = ls_arena_strdup(arena, *text);
+    return *text ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for an option");
+}
+
+ls_status ls_layer_keep_options(ls_layer *layer, ls_arena *arena)
 {
     const ls_layer_family *family;
     if (!find_kind(layer->kind, &family))
         return LS_OK;
     for (size_t i = 0; i < family->option_count; i++) {
-        if (family->options[i].type != LS_OPTION_NUMBERS || !is_set(&family->options[i], layer))
-            continue;
-        ls_numbers *numbers = (ls_numbers *)((char *)&layer->options + family->options[i].offset);
-        size_t bytes = (size_t)numbers->count * sizeof(double);
-        double *copy = ls_arena_alloc(arena, bytes);
-        if (!copy)
-            return ls_fail(LS_ERR_MEMORY, "no memory for %lld numbers", (long long)numbers->count);
-        memcpy(copy, numbers->values, bytes);
-        numbers->values = copy;
+        void *at = (char *)&layer->options + family->options[i].offset;
+        if (family->options[i].type == LS_LAYER_OPTION_NUMBERS && is_set(&family->options[i], layer))
+            LS_TRY(keep_numbers(at, arena));
+        if (family->options[i].type == LS_LAYER_OPTION_TEXT && is_set(&family->options[i], layer))
+            LS_TRY(keep_text(at, arena));
     }
     return LS_OK;
 }

@@ -53,8 +53,12 @@ const ls_layer_info *ls_layer_info_of(ls_layer_kind kind);
 
 ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out);
 
-/* Replaces the caller's numbers of options by copies. */
-ls_status ls_layer_keep_numbers(ls_layer *layer, ls_arena *arena);
+/* Replaces the caller's numbers and texts of options by copies. */
+ls_status ls_layer_keep_options(ls_layer *layer, ls_arena *arena);
+
+/* Whether a layer is registered by this name; returns its class without the package, and the
+ * prefix of Keras's default names (registered.c). */
+bool ls_registered_find(const char *name, const char **class_name, const char **base);
 
 /* Ignores names, devices, initializers and regularizers. */
 bool ls_layer_is_same(const ls_layer *a, const ls_layer *b);

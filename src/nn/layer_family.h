@@ -7,43 +7,44 @@
 #include "graph/init.h"
 #include "nn/layer.h"
 
-typedef enum ls_option_type {
-    LS_OPTION_I64, /* also arrays */
-    LS_OPTION_INT, /* also enums */
-    LS_OPTION_F64,
-    LS_OPTION_FLAG,
-    LS_OPTION_INITIALIZER,
-    LS_OPTION_REGULARIZER,
-    LS_OPTION_SHAPE,
-    LS_OPTION_AXES,
-    LS_OPTION_NUMBERS,
-} ls_option_type;
+typedef enum ls_layer_option_type {
+    LS_LAYER_OPTION_I64, /* also arrays */
+    LS_LAYER_OPTION_INT, /* also enums */
+    LS_LAYER_OPTION_F64,
+    LS_LAYER_OPTION_FLAG,
+    LS_LAYER_OPTION_INITIALIZER,
+    LS_LAYER_OPTION_REGULARIZER,
+    LS_LAYER_OPTION_SHAPE,
+    LS_LAYER_OPTION_AXES,
+    LS_LAYER_OPTION_NUMBERS,
+    LS_LAYER_OPTION_TEXT,
+} ls_layer_option_type;
 
 /* An option of a family that is not in ls_layer_options. */
 typedef struct ls_layer_option {
     const char *name;
-    ls_option_type type;
+    ls_layer_option_type type;
     size_t offset, bytes; /* in the family's struct */
     /* Kinds that have it; LS_LAYER_NONE first: all kinds of the family */
     ls_layer_kind only[8];
-    bool unsupported; /* setting it is an error for all kinds */
 } ls_layer_option;
 
-/* Options of all kinds of the family, of some, and of none. */
+/* Options of all kinds of the family, and of some. */
 #define LS_OPTION(family, type, field)                                                                                 \
     {                                                                                                                  \
-#field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
-            { LS_LAYER_NONE }, false                                                                                   \
+#field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
+            sizeof(((ls_##family##_options *)0)->field),                                                               \
+        {                                                                                                              \
+            LS_LAYER_NONE                                                                                              \
+        }                                                                                                              \
     }
 #define LS_OPTION_OF(family, type, field, ...)                                                                         \
     {                                                                                                                  \
-#field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
-            { __VA_ARGS__ }, false                                                                                     \
-    }
-#define LS_OPTION_UNSUPPORTED(family, type, field)                                                                     \
-    {                                                                                                                  \
-#field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
-            { LS_LAYER_NONE }, true                                                                                    \
+#field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
+            sizeof(((ls_##family##_options *)0)->field),                                                               \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
     }
 /* Rows for LS_KERNEL_OPTIONS_. */
 #define LS_OPTIONS_KERNEL(family)                                                                                      \
@@ -64,7 +65,8 @@ typedef struct ls_layer_family {
 
 extern const ls_layer_family ls_input_family, ls_nested_family, ls_dense_family, ls_conv_family, ls_pool_family,
     ls_pad_family, ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family,
-    ls_merge_family, ls_rescaling_family, ls_normalization_family, ls_layer_scale_family, ls_resize_family;
+    ls_merge_family, ls_rescaling_family, ls_normalization_family, ls_registered_family, ls_layer_scale_family,
+    ls_resize_family;
 
 /* ---- Checks and defaults (layer_checks.c) ---- */
 
@@ -111,7 +113,8 @@ ls_tensor *ls_layer_real(ls_tensor *x);
 ls_tensor *ls_reshape_samples(ls_tensor *x, const ls_shape *sizes);
 /* Gives a weight of `axes`, or of the last of them, the rank of x. */
 ls_tensor *ls_along_axes(ls_tensor *weight, const ls_tensor *x, const ls_axes *axes);
-/* Divides by the square root of the sum of squares over `axes`, which counts as at least epsilon. */
+/* Divides by the square root of the sum of squares over `axes`, which counts as at least
+ * epsilon. */
 ls_tensor *ls_unit_length(ls_tensor *x, ls_axes axes, double epsilon);
 /* [N,T,C] as [N,1,T,C], and back. */
 ls_tensor *ls_sequence_to_image(ls_tensor *x);

@@ -1,10 +1,11 @@
-/* BatchNormalization, LayerNormalization, GroupNormalization, RMSNormalization, UnitNormalization. */
+/* BatchNormalization, LayerNormalization, GroupNormalization, RMSNormalization,
+ * UnitNormalization. */
 #include <math.h>
 
 #include "nn/layer_family.h"
 
-/* `last_axes` is the short form of `axes`. As in Keras, the sizes of the weights are in the order of
- * the sorted axes, negative ones first. */
+/* `last_axes` is the short form of `axes`. As in Keras, the sizes of the weights are in the
+ * order of the sorted axes, negative ones first. */
 static ls_status resolve_axes(ls_norm_options *o)
 {
     if (o->last_axes != 0 && o->axes.count != 0)
@@ -153,6 +154,12 @@ static ls_tensor *standardize(ls_tensor *x, ls_axes axes, double epsilon, bool c
     return ls_op_mul(centred ? difference : x, ls_op_rsqrt(ls_op_shift(variance, epsilon)));
 }
 
+/* Axes given both from the front and from the end may be in another order than the weight's. */
+static ls_tensor *in_order(ls_tensor *weight, const ls_shape *sizes)
+{
+    return ls_shape_equal(&weight->shape, sizes) ? weight : ls_op_reshape(weight, *sizes);
+}
+
 static ls_status call_layer(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
 {
     const ls_norm_options *o = &layer->norm;
@@ -163,9 +170,10 @@ static ls_status call_layer(const ls_layer *layer, ls_layer_pass *pass, ls_tenso
         *out = apply_affine(o, standardize(x, axes, o->epsilon, !o->rms_scaling), &axes, next);
         return LS_OK;
     }
+    ls_shape sizes = ls_sizes_of_axes(&x->shape, &axes);
     ls_layer_norm_op op = { .axes = axes.count, .epsilon = not_default(o->epsilon) };
-    op.gamma = has_gamma(o) ? *next++ : NULL;
-    op.beta = has_beta(o) ? *next : NULL;
+    op.gamma = has_gamma(o) ? in_order(*next++, &sizes) : NULL;
+    op.beta = has_beta(o) ? in_order(*next, &sizes) : NULL;
     *out = ls_op_layer_norm_with(x, op);
     return LS_OK;
 }

@@ -194,7 +194,7 @@ ls_status ls_model_make_layer(ls_model *model, const ls_layer *resolved, const c
     layer->spec.options.name = name;
     layer->spec.options.device = NULL; /* owned by the caller; the index replaces it */
     layer->device = index;
-    ls_status status = ls_layer_keep_numbers(&layer->spec, &model->arena);
+    ls_status status = ls_layer_keep_options(&layer->spec, &model->arena);
     if (status != LS_OK) {
         free(layer);
         return status;

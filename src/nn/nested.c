@@ -51,14 +51,20 @@ const char *ls_model_layer_class(const ls_model_layer *layer)
 {
     if (layer->inner)
         return layer->inner->kind == LS_MODEL_SEQUENTIAL ? "Sequential" : "Functional";
-    return ls_layer_info_of(layer->spec.kind)->class_name;
+    const char *name = ls_layer_info_of(layer->spec.kind)->class_name;
+    if (layer->spec.kind == LS_LAYER_REGISTERED)
+        ls_registered_find(layer->spec.registered.class_name, &name, NULL);
+    return name;
 }
 
 const char *ls_model_layer_base(const ls_model_layer *layer)
 {
     if (layer->inner)
         return layer->inner->kind == LS_MODEL_SEQUENTIAL ? "sequential" : "functional";
-    return ls_layer_info_of(layer->spec.kind)->base;
+    const char *base = ls_layer_info_of(layer->spec.kind)->base;
+    if (layer->spec.kind == LS_LAYER_REGISTERED)
+        ls_registered_find(layer->spec.registered.class_name, NULL, &base);
+    return base;
 }
 
 bool ls_model_layer_is_inside(const ls_model_layer *layer, const ls_model_layer *container)

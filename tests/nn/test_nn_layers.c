@@ -1,5 +1,5 @@
-/* Layers one by one: output shapes and parameter counts as Keras has them, values of layers that are a formula, initial
- * values, and the errors for wrong specs. */
+/* Layers one by one: output shapes and parameter counts as Keras has them, values of layers that
+ * are a formula, initial values, and the errors for wrong specs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -208,6 +208,7 @@ static void shapes_and_parameters_are_keras_s(void **state)
     }
     /* They take two inputs: two_inputs_are_merged. */
     seen[LS_LAYER_SUBTRACT] = seen[LS_LAYER_DOT] = seen[LS_LAYER_CUSTOM_SCALE] = true;
+    seen[LS_LAYER_REGISTERED] = true;                                  /* test_nn_registered */
     for (int kind = LS_LAYER_MODEL + 1; kind < LS_LAYER_KINDS; kind++) /* nested models: test_nested.c */
         if (!seen[kind])
             fail_msg("layer kind %d has no row", kind);
@@ -368,7 +369,8 @@ static void zeros_before_a_convolution_are_its_padding(void **state)
     ls_model_destroy(direct);
 }
 
-/* Dropout in training: the part that is kept is scaled, about half is gone, and tracing again gives the same masks. */
+/* Dropout in training: the part that is kept is scaled, about half is gone, and tracing again gives
+ * the same masks. */
 static void dropout_in_training_drops(void **state)
 {
     (void)state;
@@ -704,13 +706,14 @@ static void the_error_of_a_wrong_spec_has_layer_option_and_value(void **state)
     }
 }
 
-/* A kind without a row would be named NULL in messages; without a class, no file of Keras's could have it. */
+/* A kind without a row would be named NULL in messages; without a class, no file of Keras's could
+ * have it. */
 static void every_kind_has_its_rows(void **state)
 {
     (void)state;
     for (int kind = LS_LAYER_NONE + 1; kind < LS_LAYER_KINDS; kind++) {
-        if (kind == LS_LAYER_MODEL)
-            continue; /* its classes are those of models */
+        if (kind == LS_LAYER_MODEL || kind == LS_LAYER_REGISTERED)
+            continue; /* their classes are those of models and of the program */
         const ls_layer_info *info = ls_layer_info_of((ls_layer_kind)kind);
         if (info->kind != (ls_layer_kind)kind || !info->class_name || !info->base || !info->function)
             fail_msg("layer kind %d has no row in src/nn/layer_*.c", kind);

@@ -162,6 +162,15 @@ def activity_regularization(rng):
     return L.ActivityRegularization(l1=one(rng, 0.0, 0.5), l2=one(rng, 0.125, 0.25), name="layer"), [sizes(rng)]
 
 
+# Keras numbers a weight without a name over all layers; the first is "variable".
+def build(self, _):
+    self.gamma = self.add_weight(shape=(self.projection_dim,), name="variable",
+                                 initializer=keras.initializers.Constant(self.init_values))
+
+
+LayerScale.build = build
+
+
 def layer_scale(rng):
     shape = sizes(rng)
     return LayerScale(one(rng, 1e-6, 0.5, 0.0), shape[-1], name="layer"), [shape]

@@ -118,6 +118,7 @@ static ls_status models(ls_context *ctx, ls_model **out)
                                 ls_custom_scale(0.5),
                                 ls_layer_scale(8, { .init_values = 0.1 }),
                                 ls_activity_regularization({ .activity_regularizer = { .l2 = 0.1 } }),
+                                ls_registered("Mine", { .config = "{}" }),
                                 ls_dense(4, { .frozen = true,
                                               .kernel_initializer = { .kind = LS_INIT_HE_NORMAL },
                                               .kernel_regularizer = { .l2 = 0.1 } }) };

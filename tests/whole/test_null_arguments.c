@@ -1,6 +1,7 @@
-/* Every public function with NULL for each of its pointers in turn, the others being right: a status with a message, or
- * nothing at all, never a crash. tests/whole/test_symbols.sh sees to it that no function is left out. REFUSED: a status
- * must come; STATUS: the pointer may be left out, or the call cannot know; CALL: it returns something else. */
+/* Every public function with NULL for each of its pointers in turn, the others being right: a
+ * status with a message, or nothing at all, never a crash. tests/whole/test_symbols.sh sees to it
+ * that no function is left out. REFUSED: a status must come; STATUS: the pointer may be left out,
+ * or the call cannot know; CALL: it returns something else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -574,6 +575,11 @@ static void nn_calls(void **state)
     REFUSED(ls_model_from_keras_json(NULL, "name", &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, NULL, &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, "name", NULL));
+    REFUSED(ls_register_layer(NULL, (ls_layer_definition){ .keys = NULL }));
+    REFUSED(ls_config_number(NULL, "key", &(double){ 0 }));
+    REFUSED(ls_config_integer(NULL, "key", &(int64_t){ 0 }));
+    REFUSED(ls_config_bool(NULL, "key", &(bool){ false }));
+    REFUSED(ls_config_string(NULL, "key", &(const char *){ NULL }));
     CALL(ls_model_destroy(NULL));
     CALL(ls_model_layer_count(NULL));
     CALL(ls_model_layer_name(NULL, 1));
@@ -602,7 +608,7 @@ static void nn_calls(void **state)
     CALL(ls_model_variable_is_trainable(NULL, 1));
     CALL(ls_model_parameter_count(NULL));
     REFUSED(ls_model_initialize(NULL, 1));
-    REFUSED(ls_model_adapt(NULL, t.dataset));
+    REFUSED(ls_model_adapt(NULL, t.data));
     REFUSED(ls_model_adapt(t.model, NULL));
     REFUSED(ls_model_trace(NULL, t.list, false, t.tensors, &t.trace));
     REFUSED(ls_model_trace(t.model, NULL, false, t.tensors, &t.trace));
