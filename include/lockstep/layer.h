@@ -299,11 +299,15 @@ typedef struct ls_activation_options {
     ls_axes shared_axes;              /* PReLU: axes along which alpha is the same (default none) */
 } ls_activation_options;
 
-/* Dropout, SpatialDropout1D and 2D, GaussianDropout, AlphaDropout, StochasticDepth, GaussianNoise. */
+/* Dropout, SpatialDropout1D and 2D, GaussianDropout, AlphaDropout, StochasticDepth,
+ * GaussianNoise. */
 typedef struct ls_dropout_options {
     LS_LAYER_OPTIONS_
     int ls_first_rate;
     double rate; /* fraction dropped, 0 <= rate < 1 */
+    /* Dropout: sizes of a sample's mask; 1: one choice for the whole axis, -1: the input's size
+     * (default: those of the input) */
+    ls_shape noise_shape;
     int ls_first_stddev;
     double stddev; /* GaussianNoise: deviation of the noise, 0 to 1 */
 } ls_dropout_options;

@@ -114,8 +114,8 @@ LS_API ls_tensor *ls_call_variable_with(ls_call *call, const char *name, ls_weig
 
 /* ---- Layers of one's own, by Keras's class name ---- */
 
-/* The config of a layer. Getters fail if the key is absent or its value has another type; strings are
- * valid until the function returns. */
+/* The config of a layer. Getters fail if the key is absent or its value has another type;
+ * strings are valid until the function returns. */
 typedef struct ls_layer_config ls_layer_config;
 LS_API ls_status ls_config_number(const ls_layer_config *config, const char *key, double *out);
 LS_API ls_status ls_config_integer(const ls_layer_config *config, const char *key, int64_t *out);
@@ -190,6 +190,9 @@ LS_API void ls_model_destroy(ls_model *model);
 LS_API size_t ls_model_layer_count(const ls_model *model);
 LS_API const char *ls_model_layer_name(const ls_model *model, size_t index);
 
+/* Makes a functional model of the layers and weights of a finished one, except that its last layer,
+ * which must be Dense, has `units` units and initial weights. The caller destroys both models. */
+LS_API ls_status ls_model_replace_head(ls_model *model, int64_t units, ls_model **out);
 /* Freezes (false) or unfreezes the layers whose names match a pattern, in which * matches any
  * characters and ? one: ls_model_set_trainable(model, "conv5_*", false). A nested model that
  * matches stands for all of its layers. Fails with LS_ERR_NOT_FOUND if no layer matches, and at
@@ -243,10 +246,10 @@ LS_API int64_t ls_model_parameter_count(const ls_model *model);
  * everywhere. New models have seed 0. */
 LS_API ls_status ls_model_initialize(ls_model *model, uint64_t seed);
 
-/* Computes mean and variance of the Normalization layers that are called on an input of the model,
- * from one pass over a dataset of samples or batches; component i belongs to input i. Layers with a
- * given mean keep it. Equal data in equal order gives equal bits: every worker of a cluster calls it
- * with the whole dataset. The caller keeps the dataset. */
+/* Computes mean and variance of the Normalization layers that are called on an input of the
+ * model, from one pass over a dataset of samples or batches; component i belongs to input i.
+ * Layers with a given mean keep it. Equal data in equal order gives equal bits: every worker of
+ * a cluster calls it with the whole dataset. The caller keeps the dataset. */
 LS_API ls_status ls_model_adapt(ls_model *model, ls_dataset *data);
 
 /* Results of ls_model_trace in addition to the outputs. Every trace of a layer draws the same

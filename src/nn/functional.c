@@ -313,6 +313,48 @@ ls_symbol ls_symbol_from(ls_model *model, ls_model *source, const char *layer)
                            : symbol_error(model, ls_fail_within(status, "model \"%s\"", model->name));
 }
 
+/* ---- Another last layer ---- */
+
+static ls_status replace_head(ls_model *model, ls_model *source, int64_t units)
+{
+    const ls_model_call *last = &source->calls[source->outputs[0]];
+    ls_layer head = last->layer->spec;
+    if (source->output_count != 1 || head.kind != LS_LAYER_DENSE || last->number > 0)
+        return ls_fail(LS_ERR_UNSUPPORTED,
+                       "model \"%s\" has %zu outputs and ends with \"%s\" (%s); it must have one output and end with a "
+                       "Dense layer that is called once; copy its layers with ls_symbol_from",
+                       source->name, source->output_count, last->layer->name, ls_model_layer_class(last->layer));
+    const ls_model_call *before = &source->calls[last->inputs[0]];
+    head.options.first = units;
+    ls_symbol x = ls_symbol_from(model, source, before->layer->name);
+    x = ls_symbol_call(model, head, before->output > 0 ? ls_symbol_output(x, (size_t)before->output) : x);
+    return ls_functional_end(model, x);
+}
+
+ls_status ls_model_replace_head(ls_model *model, int64_t units, ls_model **out)
+{
+    LS_CLAIM(ls_model_claimed(model));
+    LS_OWN_FP_MODE;
+    ls_model *made = NULL;
+    LS_TRY(ls_model_need_ready(model, "ls_model_replace_head"));
+    if (!out || units < 1)
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_model_replace_head: %lld units, and the model pointer (out) is %s; at least 1 "
+                       "unit is needed",
+                       (long long)units, out ? "set" : "NULL");
+    if (model->kind == LS_MODEL_CUSTOM)
+        return ls_fail(LS_ERR_UNSUPPORTED, "ls_model_replace_head: model \"%s\" is a custom model; change its function",
+                       model->name);
+    LS_TRY(ls_functional_begin(model->context, model->name, &made));
+    made->seed = made->graph->seed = model->seed;
+    ls_status status = replace_head(made, model, units);
+    if (status == LS_OK)
+        *out = made;
+    else
+        ls_model_destroy(made);
+    return status;
+}
+
 /* ---- The end ---- */
 
 /* A layer without an output would never be trained. */

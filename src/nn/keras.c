@@ -110,6 +110,7 @@ typedef struct entry {
     const char *name;
     ls_layer spec;
     ls_model *inner; /* of a nested model */
+    bool operation;  /* an operation between layers, such as x + y */
     size_t call_count, done;
     ls_symbol *calls;
     bool mask; /* an op with which Keras computes a mask, not a layer */
@@ -310,7 +311,7 @@ static ls_status read_keywords(const reader *r, const ls_json_at *node, inputs *
     return ls_json_find(&keywords, "inputs", &at) ? read_argument(r, &at, in) : LS_OK;
 }
 
-static ls_status read_node(const reader *r, const ls_json_at *node, inputs *in)
+static ls_status read_node(const reader *r, const ls_json_at *node, bool operation, inputs *in)
 {
     ls_json_at args, at;
     if (json_is_array(node->value))
@@ -319,9 +320,9 @@ static ls_status read_node(const reader *r, const ls_json_at *node, inputs *in)
     LS_TRY(ls_json_get_array(node, "args", &args));
     for (size_t i = 0; i < ls_json_count(&args); i++) {
         LS_TRY(ls_json_element(&args, i, &at));
-        if (i > 0 && json_is_null(at.value))
+        if ((i > 0 && json_is_null(at.value)) || (operation && json_is_number(at.value)))
             continue;
-        if (i > 0)
+        if (i > 0 && !operation)
             return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "a call with a second argument is not supported");
         LS_TRY(read_argument(r, &at, in));
     }
@@ -338,7 +339,7 @@ static ls_status make_call(reader *r, entry *e, bool *made)
     ls_symbol symbol;
     *made = false;
     LS_TRY(ls_json_element(&e->nodes, e->done, &node));
-    ls_status status = read_node(r, &node, &in);
+    ls_status status = read_node(r, &node, e->operation, &in);
     if (status == LS_OK && in.ready) {
         symbol = e->done == 0 ? ls_symbol_call_with(r->model, e->spec, in.symbols, in.count)
                               : ls_symbol_share_with(e->calls[0], in.symbols, in.count);
@@ -369,6 +370,63 @@ static ls_status make_calls(reader *r)
     return LS_OK;
 }
 
+/* ---- Operations ---- */
+
+/* Keras writes x + y between layers as an operation of keras.ops, which has the names of layers. */
+static bool is_operation(const ls_json_at *at)
+{
+    const char *module = json_string_value(json_object_get(at->value, "module"));
+    return module && strncmp(module, "keras.src.ops.", 14) == 0;
+}
+
+/* Finds the number among the arguments of an operation; *left: it comes first. */
+static ls_status find_number(const ls_json_at *nodes, bool *found, bool *left, double *number)
+{
+    ls_json_at node, args, at;
+    LS_TRY(ls_json_element(nodes, 0, &node));
+    LS_TRY(ls_json_get_array(&node, "args", &args));
+    for (size_t i = 0; i < ls_json_count(&args); i++) {
+        LS_TRY(ls_json_element(&args, i, &at));
+        if (!json_is_number(at.value))
+            continue;
+        if (*found || ls_json_count(nodes) > 1)
+            return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "an operation with several numbers or calls is not supported");
+        LS_TRY(ls_json_f64(&at, number));
+        *found = true;
+        *left = i == 0;
+    }
+    return LS_OK;
+}
+
+/* x + 3, x - 3, 3 - x and x * 3 are Rescaling layers; operations on two tensors are merging layers. */
+static ls_status read_operation(entry *e)
+{
+    bool found = false, left = false;
+    double number = 0, scale = 1, offset = 0;
+    ls_layer_kind kind = e->spec.kind;
+    if (kind != LS_LAYER_ADD && kind != LS_LAYER_SUBTRACT && kind != LS_LAYER_MULTIPLY && kind != LS_LAYER_MAXIMUM &&
+        kind != LS_LAYER_MINIMUM)
+        return ls_json_fail(&e->at, LS_ERR_UNSUPPORTED,
+                            "the operation %s between layers is not supported; use a layer instead",
+                            ls_layer_info_of(kind)->class_name);
+    e->operation = true;
+    LS_TRY(ls_json_get_array(&e->at, "inbound_nodes", &e->nodes));
+    LS_TRY(find_number(&e->nodes, &found, &left, &number));
+    if (!found)
+        return LS_OK;
+    if (kind == LS_LAYER_MAXIMUM || kind == LS_LAYER_MINIMUM)
+        return ls_json_fail(&e->at, LS_ERR_UNSUPPORTED, "the operation %s with a number is not supported",
+                            ls_layer_info_of(kind)->class_name);
+    if (kind == LS_LAYER_MULTIPLY)
+        scale = number;
+    else
+        offset = kind == LS_LAYER_SUBTRACT && !left ? -number : number;
+    if (kind == LS_LAYER_SUBTRACT && left)
+        scale = -1;
+    e->spec = ls_rescaling(scale == 0 ? LS_ZERO : scale, .offset = offset, .name = e->spec.options.name);
+    return LS_OK;
+}
+
 /* ---- Entries ---- */
 
 static ls_status read_entry(ls_context *ctx, reader *r, entry *e, bool trainable)
@@ -381,6 +439,8 @@ static ls_status read_entry(ls_context *ctx, reader *r, entry *e, bool trainable
         return LS_OK;
     }
     LS_TRY(read_layer(ctx, &e->at, &r->arena, &e->spec, &e->inner));
+    if (is_operation(&e->at))
+        LS_TRY(read_operation(e));
     freeze(&e->spec, trainable);
     e->name = e->spec.options.name;
     LS_TRY(ls_json_opt_string(&e->at, "name", &e->name));

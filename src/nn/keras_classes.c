@@ -268,6 +268,13 @@ static const ls_keras_key dropout_keys[] = {
     COMMON,
     { "rate", F64, AT(dropout, rate) },
     { "seed", MUST_BE_NULL, 0 },
+    { "noise_shape", NOISE_SHAPE, AT(dropout, noise_shape) },
+    END
+};
+static const ls_keras_key alpha_dropout_keys[] = {
+    COMMON,
+    { "rate", F64, AT(dropout, rate) },
+    { "seed", MUST_BE_NULL, 0 },
     { "noise_shape", MUST_BE_NULL, 0 },
     END
 };
@@ -515,7 +522,7 @@ const ls_keras_class ls_keras_classes[] = {
     { "SpatialDropout2D", LS_LAYER_SPATIAL_DROPOUT2D, spatial_dropout2d_keys },
     { "GaussianNoise", LS_LAYER_GAUSSIAN_NOISE, gaussian_noise_keys },
     { "GaussianDropout", LS_LAYER_GAUSSIAN_DROPOUT, gaussian_dropout_keys },
-    { "AlphaDropout", LS_LAYER_ALPHA_DROPOUT, dropout_keys },
+    { "AlphaDropout", LS_LAYER_ALPHA_DROPOUT, alpha_dropout_keys },
     { "StochasticDepth", LS_LAYER_STOCHASTIC_DEPTH, stochastic_depth_keys },
     { "Average", LS_LAYER_AVERAGE, merge_keys },
     { "Maximum", LS_LAYER_MAXIMUM, merge_keys },

@@ -503,6 +503,8 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case SIZES:
     case DIMS:
         return read_sizes(at, field);
+    case NOISE_SHAPE:
+        return ls_keras_read_noise_shape(at, field);
     case MUST_BE_NULL:
         return json_is_null(at->value) ? LS_OK : ls_json_fail(at, LS_ERR_UNSUPPORTED, "not supported; must be null");
     case MUST_BE_FALSE:

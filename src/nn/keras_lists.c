@@ -1,4 +1,4 @@
-/* Reads and writes lists in the configs of Keras's layers: axes and numbers. */
+/* Reads and writes lists in the configs of Keras's layers: axes, numbers and sizes. */
 #include <stdlib.h>
 
 #include "base/grow.h"
@@ -112,5 +112,38 @@ json_t *ls_keras_write_numbers(const ls_numbers *numbers)
     json_t *list = json_array();
     for (int64_t i = 0; i < numbers->count; i++)
         json_array_append_new(list, json_real(numbers->values[i]));
+    return list;
+}
+
+/* ---- The shape of dropout's mask ---- */
+
+ls_status ls_keras_read_noise_shape(const ls_json_at *at, ls_shape *out)
+{
+    ls_json_at element;
+    if (json_is_null(at->value))
+        return LS_OK;
+    LS_TRY(ls_json_is_array(at));
+    size_t count = ls_json_count(at);
+    if (count < 2 || count > LS_MAX_RANK)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu sizes; 2 to %d are supported", count, LS_MAX_RANK);
+    LS_TRY(ls_json_element(at, 0, &element));
+    if (!json_is_null(element.value))
+        return ls_json_fail(&element, LS_ERR_UNSUPPORTED,
+                            "one mask for several samples is not supported; must be null");
+    *out = (ls_shape){ .rank = (int)count - 1 };
+    for (int i = 0; i < out->rank; i++) {
+        LS_TRY(ls_json_element(at, (size_t)i + 1, &element));
+        out->dims[i] = -1;
+        if (!json_is_null(element.value))
+            LS_TRY(ls_json_i64(&element, &out->dims[i]));
+    }
+    return LS_OK;
+}
+
+json_t *ls_keras_write_noise_shape(const ls_shape *shape)
+{
+    json_t *list = shape->rank > 0 ? json_pack("[n]") : json_null();
+    for (int i = 0; i < shape->rank; i++)
+        json_array_append_new(list, shape->dims[i] < 0 ? json_null() : json_integer(shape->dims[i]));
     return list;
 }

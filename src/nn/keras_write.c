@@ -205,6 +205,9 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case SIZES:
         *out = sizes(&layer->output, false);
         break;
+    case NOISE_SHAPE:
+        *out = ls_keras_write_noise_shape(field);
+        break;
     case DIMS:
         *out = dims(field);
         break;

@@ -78,8 +78,8 @@ const ls_layer *ls_wrapper_inner(const ls_layer *layer);
 /* Replaces the caller's numbers and texts of options by copies. */
 ls_status ls_layer_keep_options(ls_layer *layer, ls_arena *arena);
 
-/* Whether a layer is registered by this name; returns its class without the package, and the prefix of
- * Keras's default names (registered.c). */
+/* Whether a layer is registered by this name; returns its class without the package, and the
+ * prefix of Keras's default names (registered.c). */
 bool ls_registered_find(const char *name, const char **class_name, const char **base);
 
 /* Ignores names, devices, initializers and regularizers. */

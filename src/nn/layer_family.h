@@ -130,7 +130,8 @@ ls_tensor *ls_layer_real(ls_tensor *x);
 ls_tensor *ls_reshape_samples(ls_tensor *x, const ls_shape *sizes);
 /* Gives a weight of `axes`, or of the last of them, the rank of x. */
 ls_tensor *ls_along_axes(ls_tensor *weight, const ls_tensor *x, const ls_axes *axes);
-/* Divides by the square root of the sum of squares over `axes`, which counts as at least epsilon. */
+/* Divides by the square root of the sum of squares over `axes`, which counts as at least
+ * epsilon. */
 ls_tensor *ls_unit_length(ls_tensor *x, ls_axes axes, double epsilon);
 /* [N,T,C] as [N,1,T,C], and back. */
 ls_tensor *ls_sequence_to_image(ls_tensor *x);

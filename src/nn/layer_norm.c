@@ -1,10 +1,11 @@
-/* BatchNormalization, LayerNormalization, GroupNormalization, RMSNormalization, UnitNormalization. */
+/* BatchNormalization, LayerNormalization, GroupNormalization, RMSNormalization,
+ * UnitNormalization. */
 #include <math.h>
 
 #include "nn/layer_family.h"
 
-/* `last_axes` is the short form of `axes`. As in Keras, the sizes of the weights are in the order of
- * the sorted axes, negative ones first. */
+/* `last_axes` is the short form of `axes`. As in Keras, the sizes of the weights are in the
+ * order of the sorted axes, negative ones first. */
 static ls_status resolve_axes(ls_norm_options *o)
 {
     if (o->last_axes != 0 && o->axes.count != 0)

@@ -41,10 +41,32 @@ static bool is_active(const ls_layer *layer, const ls_layer_pass *pass)
     return pass->training && (layer->dropout.rate != 0 || layer->dropout.stddev != 0);
 }
 
+/* Finds the axes that a mask has from the input. */
+static ls_status noise_axes(const ls_shape *noise, const ls_shape *x, ls_axes *out)
+{
+    char want[LS_SHAPE_TEXT], have[LS_SHAPE_TEXT];
+    bool fits = noise->rank == 0 || noise->rank == x->rank - 1;
+    for (int i = 0; fits && i < noise->rank; i++) {
+        if (noise->dims[i] != 1)
+            out->axis[out->count++] = i + 1;
+        fits = noise->dims[i] == 1 || noise->dims[i] == -1 || noise->dims[i] == x->dims[i + 1];
+    }
+    return fits ? LS_OK
+                : ls_fail(LS_ERR_SHAPE, "noise_shape is %s; each size must be 1, -1 or that of the input, %s",
+                          ls_shape_format(noise, want), ls_shape_format(x, have));
+}
+
 static ls_status call_dropout(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
 {
     ls_tensor *x = ls_layer_real(pass->inputs[0]);
-    *out = is_active(layer, pass) ? drop(layer, pass, x) : x;
+    ls_axes axes = { 0, { 0 } };
+    LS_TRY(noise_axes(&layer->dropout.noise_shape, &x->shape, &axes));
+    if (!is_active(layer, pass))
+        *out = x;
+    else if (layer->dropout.noise_shape.rank == 0)
+        *out = drop(layer, pass, x);
+    else
+        *out = ls_op_mul(x, mask(layer, pass, x, &axes));
     return LS_OK;
 }
 
@@ -107,6 +129,7 @@ static ls_status call_noise(const ls_layer *layer, ls_layer_pass *pass, ls_tenso
 static const ls_layer_option options[] = {
     LS_OPTION_OF(dropout, F64, rate, LS_LAYER_DROPOUT, LS_LAYER_SPATIAL_DROPOUT1D, LS_LAYER_SPATIAL_DROPOUT2D,
                  LS_LAYER_GAUSSIAN_DROPOUT, LS_LAYER_ALPHA_DROPOUT, LS_LAYER_STOCHASTIC_DEPTH),
+    LS_OPTION_OF(dropout, SHAPE, noise_shape, LS_LAYER_DROPOUT),
     LS_OPTION_OF(dropout, F64, stddev, LS_LAYER_GAUSSIAN_NOISE),
 };
 

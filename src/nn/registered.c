@@ -1,5 +1,5 @@
-/* Layers that a program registers by Keras's class name (ls_register_layer): the registry, access to
- * their configs, and the layer that calls them. A spec holds the config as JSON text. */
+/* Layers that a program registers by Keras's class name (ls_register_layer): the registry,
+ * access to their configs, and the layer that calls them. A spec holds the config as JSON text. */
 #include <ctype.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -355,7 +355,7 @@ static void run_file(const char *path, const char *file)
     {
         layer_case c = { .model = json_object_get(record, "model"),
                          .training = json_is_true(json_object_get(record, "training")) };
-        snprintf(c.what, sizeof c.what, "%s, case %zu (%s)", file, index,
+        snprintf(c.what, sizeof c.what, "%.100s, case %zu (%.60s)", file, index,
                  json_string_value(json_object_get(record, "class")));
         json_array_foreach(json_object_get(record, "tensors"), i, tensor)
         {

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lockstep.h"
 #include "machine.h"
@@ -239,6 +240,67 @@ static void layers_of_a_model_lead_to_new_ones(void **state)
     ls_model_destroy(pair);
 }
 
+static void a_head_is_replaced(void **state)
+{
+    (void)state;
+    ls_model *net = NULL, *other = NULL, *soft = NULL;
+    float old[12], new[12];
+    OK(ls_sequential(ctx, "net", &net, ls_input(4), ls_dense(3, .name = "a"),
+                     ls_dense(2, .name = "b", .activation = LS_TANH)));
+    OK(ls_model_initialize(net, 3));
+    OK(ls_model_replace_head(net, 5, &other));
+    assert_int_equal(ls_model_output_shape(other, 0).dims[1], 5);
+    assert_string_equal(ls_model_output_name(other, 0), "b");
+    OK(ls_variable_get(ls_model_variable(net, 0), old, sizeof(old)));
+    OK(ls_variable_get(ls_model_variable(other, 0), new, sizeof(new)));
+    assert_memory_equal(old, new, sizeof(old));
+    float *y = predict(other, 0);
+    for (int i = 0; i < 5; i++)
+        assert_true(y[i] > -1 && y[i] < 1 && y[i] != 0);
+    free(y);
+    ls_model *none = NULL;
+    assert_int_equal(ls_model_replace_head(net, 0, &none), LS_ERR_INVALID);
+    OK(ls_sequential(ctx, "soft", &soft, ls_nested(net), ls_softmax()));
+    assert_int_equal(ls_model_replace_head(soft, 5, &none), LS_ERR_UNSUPPORTED);
+    assert_non_null(strstr(ls_last_error(), "\"softmax\" (Softmax)"));
+    ls_model_destroy(soft);
+    ls_model_destroy(other);
+    ls_model_destroy(net);
+}
+
+/* Variables that fit are loaded, the others keep their values and are named. */
+static void weights_that_fit_are_loaded(void **state)
+{
+    (void)state;
+    ls_model *net = NULL, *other = NULL;
+    char *skipped = NULL, path[] = "/tmp/lockstep-nested-XXXXXX";
+    float a[12], b[12];
+    assert_true(close(mkstemp(path)) == 0);
+    OK(ls_sequential(ctx, "net", &net, ls_input(4), ls_dense(3, .name = "a"), ls_dense(2, .name = "b")));
+    OK(ls_sequential(ctx, "other", &other, ls_input(4), ls_dense(3, .name = "a"), ls_dense(5, .name = "b"),
+                     ls_dense(1, .name = "c")));
+    OK(ls_model_initialize(net, 3));
+    OK(ls_model_save_weights(net, path));
+    assert_int_not_equal(ls_model_load_weights(other, path), LS_OK);
+    OK(ls_model_load_weights(other, path, .skip_mismatch = true, .skipped = &skipped));
+    OK(ls_variable_get(ls_model_variable(net, 0), a, sizeof(a)));
+    OK(ls_variable_get(ls_model_variable(other, 0), b, sizeof(b)));
+    assert_memory_equal(a, b, sizeof(a));
+    assert_non_null(strstr(skipped, "b/kernel: "));
+    assert_non_null(strstr(skipped, "has shape (3, 2); the model needs (3, 5)"));
+    assert_non_null(strstr(skipped, "c/bias: not in the file"));
+    free(skipped);
+    OK(ls_model_load_weights(net, path, .skip_mismatch = true, .skipped = &skipped));
+    assert_null(skipped);
+    ls_model_destroy(net);
+    OK(ls_sequential(ctx, "net", &net, ls_input(4), ls_dense(9, .name = "z")));
+    assert_int_equal(ls_model_load_weights(net, path, .skip_mismatch = true), LS_ERR_NOT_FOUND);
+    assert_non_null(strstr(ls_last_error(), "no array fits"));
+    unlink(path);
+    ls_model_destroy(other);
+    ls_model_destroy(net);
+}
+
 static void a_pattern_freezes_layers(void **state)
 {
     (void)state;
@@ -360,6 +422,8 @@ int main(void)
         cmocka_unit_test(models_without_a_name_are_counted),
         cmocka_unit_test(training_has_the_same_bits_on_any_devices),
         cmocka_unit_test(layers_of_a_model_lead_to_new_ones),
+        cmocka_unit_test(a_head_is_replaced),
+        cmocka_unit_test(weights_that_fit_are_loaded),
         cmocka_unit_test(a_pattern_freezes_layers),
         cmocka_unit_test(frozen_layers_are_not_trained),
         cmocka_unit_test(wrong_calls_are_refused),

@@ -121,7 +121,8 @@ static void the_bits_are_known(void **state)
     ls_model_destroy(model);
 }
 
-/* Integers count with their values, also images in uint8: a Normalization takes them as they are. */
+/* Integers count with their values, also images in uint8: a Normalization takes them as they
+ * are. */
 static void bytes_keep_their_values(void **state)
 {
     (void)state;

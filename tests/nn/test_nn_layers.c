@@ -416,6 +416,37 @@ static void dropout_in_training_drops(void **state)
     ls_model_destroy(model);
 }
 
+/* A size of 1 is one choice for the whole axis. */
+static void dropout_of_a_noise_shape_drops_whole_axes(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 100, A = 3, B = 4 };
+    float x[SAMPLES * A * B], y[SAMPLES][A][B];
+    for (size_t i = 0; i < LENGTH(x); i++)
+        x[i] = 1;
+    ls_model *model;
+    ls_tensor *output;
+    ls_trace trace;
+    OK(ls_sequential(ctx, "d", &model, ls_input(A, B), ls_dropout(0.5, .noise_shape = LS_SHAPE(1, -1))));
+    ls_graph *graph = ls_model_graph(model);
+    ls_tensor *input = ls_op_input(graph, NULL, LS_F32, LS_SHAPE(LS_BATCH, A, B));
+    OK(ls_model_trace(model, &input, true, &output, &trace));
+    OK(ls_eval(graph, &(ls_feed){ input, ls_array_of(LS_F32, LS_SHAPE(SAMPLES, A, B), x) }, 1, &output, 1));
+    OK(ls_read(output, y, sizeof(y)));
+    int kept = 0, apart = 0;
+    for (int s = 0; s < SAMPLES; s++)
+        for (int b = 0; b < B; b++) {
+            assert_true(y[s][0][b] == 0 || y[s][0][b] == 2);
+            for (int a = 1; a < A; a++)
+                assert_true(y[s][a][b] == y[s][0][b]);
+            kept += y[s][0][b] != 0;
+            apart += y[s][0][b] != y[s][0][0];
+        }
+    assert_in_range(kept, 160, 240);
+    assert_in_range(apart, 100, 200);
+    ls_model_destroy(model);
+}
+
 /* ---- Initial values ---- */
 
 typedef struct moments {
@@ -752,6 +783,7 @@ int main(void)
         cmocka_unit_test(two_inputs_are_merged),
         cmocka_unit_test(zeros_before_a_convolution_are_its_padding),
         cmocka_unit_test(dropout_in_training_drops),
+        cmocka_unit_test(dropout_of_a_noise_shape_drops_whole_axes),
         cmocka_unit_test(initial_values_have_their_distribution),
         cmocka_unit_test(orthogonal_kernels_are),
         cmocka_unit_test(a_seed_of_its_own_is_all_that_counts),

@@ -1,6 +1,6 @@
-/* Layers that draw random numbers in training: which elements are drawn together, their mean, deviation and the
- * fraction that is kept. Inference is compared with Keras (test_keras_layers), bits on devices in test_device_training.
- */
+/* Layers that draw random numbers in training: which elements are drawn together, their mean,
+ * deviation and the fraction that is kept. Inference is compared with Keras (test_keras_layers),
+ * bits on devices in test_device_training. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Layers that a program registers by Keras's class name: read from Keras's JSON, made in C, saved and loaded. */
+/* Layers that a program registers by Keras's class name: read from Keras's JSON, made in C,
+ * saved and loaded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -84,6 +84,8 @@ static void fill_weights(ls_model *model, double gain)
         index = strncmp(layer, name, (size_t)length) == 0 && layer[length] == 0 ? index + 1 : 0;
         snprintf(layer, sizeof(layer), "%.*s", length, name);
         snprintf(key, sizeof(key), "%s/%d", layer, index);
+        if (ls_tensor_dtype(variable) != LS_F32)
+            continue; /* a counter, which predictions do not use */
         ls_shape shape = ls_tensor_shape(variable);
         size_t count = 1;
         for (int i = 0; i < shape.rank; i++)

@@ -583,6 +583,8 @@ static void nn_calls(void **state)
     CALL(ls_model_destroy(NULL));
     CALL(ls_model_layer_count(NULL));
     CALL(ls_model_layer_name(NULL, 1));
+    REFUSED(ls_model_replace_head(NULL, 2, &t.out_model));
+    REFUSED(ls_model_replace_head(t.model, 2, NULL));
     REFUSED(ls_model_set_trainable(NULL, "name", false));
     REFUSED(ls_model_set_trainable(t.model, NULL, false));
     REFUSED(ls_model_set_device(NULL, "name", "name", "cpu:0"));
