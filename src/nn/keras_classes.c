@@ -28,6 +28,13 @@
     {                                                                                                                  \
         prefix "_constraint", MUST_BE_NULL, 0                                                                          \
     }
+#define SEPARABLE                                                                                                      \
+    WINDOW(conv), { "depth_multiplier", I64, AT(conv, depth_multiplier) }, BIAS(conv), KERNEL(conv, "depthwise"),      \
+        { "pointwise_initializer", INITIALIZER, AT(conv, pointwise_initializer) },                                     \
+        { "pointwise_regularizer", REGULARIZER, AT(conv, pointwise_regularizer) },                                     \
+    {                                                                                                                  \
+        "pointwise_constraint", MUST_BE_NULL, 0                                                                        \
+    }
 #define NORM                                                                                                           \
     { "epsilon", F64, AT(norm, epsilon) }, { "center", NOT, AT(norm, no_center) },                                     \
         { "scale", NOT, AT(norm, no_scale) }, { "beta_initializer", INITIALIZER, AT(norm, beta_initializer) },         \
@@ -74,6 +81,79 @@ static const ls_keras_key depthwise_keys[] = {
     KERNEL(conv, "depthwise"),
     END
 };
+static const ls_keras_key conv1d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    { "padding", CAUSAL_PADDING, AT(conv, padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    { "groups", I64, AT(conv, groups) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key depthwise1d_keys[] = {
+    COMMON,
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    WINDOW(conv),
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    { "depth_multiplier", I64, AT(conv, depth_multiplier) },
+    BIAS(conv),
+    KERNEL(conv, "depthwise"),
+    END
+};
+static const ls_keras_key separable1d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    SEPARABLE,
+    END
+};
+static const ls_keras_key separable2d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", PAIR, AT(conv, kernel_size) },
+    { "strides", PAIR, AT(conv, strides) },
+    { "dilation_rate", PAIR, AT(conv, dilation_rate) },
+    SEPARABLE,
+    END
+};
+static const ls_keras_key transpose1d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    WINDOW(conv),
+    { "output_padding", EXTRA, AT(conv, output_padding) },
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key transpose2d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", PAIR, AT(conv, kernel_size) },
+    { "strides", PAIR, AT(conv, strides) },
+    WINDOW(conv),
+    { "output_padding", EXTRA_PAIR, AT(conv, output_padding) },
+    { "dilation_rate", PAIR, AT(conv, dilation_rate) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key pool1d_keys[] = {
+    COMMON,
+    { "pool_size", I64, AT(pool, pool_size) },
+    { "strides", I64_OR_NULL, AT(pool, strides) },
+    WINDOW(pool),
+    END
+};
 static const ls_keras_key pool_keys[] = {
     COMMON,
     { "pool_size", PAIR, AT(pool, pool_size) },
@@ -90,6 +170,65 @@ static const ls_keras_key global_keys[] = {
 static const ls_keras_key pad_keys[] = {
     COMMON,
     { "padding", SIDES, AT(pad, zero_padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key pad1d_keys[] = {
+    COMMON,
+    { "padding", ENDS, AT(pad, zero_padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key crop1d_keys[] = {
+    COMMON,
+    { "cropping", ENDS, AT(pad, cropping) },
+    END
+};
+static const ls_keras_key crop2d_keys[] = {
+    COMMON,
+    { "cropping", SIDES, AT(pad, cropping) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key permute_keys[] = {
+    COMMON,
+    { "dims", DIMS, AT(reshape, shape) },
+    END
+};
+static const ls_keras_key repeat_keys[] = {
+    COMMON,
+    { "n", ARGUMENT, AT(reshape, first) },
+    END
+};
+static const ls_keras_key up_sampling1d_keys[] = {
+    COMMON,
+    { "size", I64, AT(resize, first) },
+    END
+};
+static const ls_keras_key up_sampling2d_keys[] = {
+    COMMON,
+    { "size", PAIR, AT(resize, size) },
+    { "data_format", MUST_BE_LAST, 0 },
+    { "interpolation", INTERPOLATION, AT(resize, interpolation) },
+    END
+};
+static const ls_keras_key resizing_keys[] = {
+    COMMON,
+    { "height", ARGUMENT, AT(resize, first) },
+    { "width", ARGUMENT, AT(resize, second) },
+    { "data_format", MUST_BE_LAST, 0 },
+    { "interpolation", INTERPOLATION, AT(resize, interpolation) },
+    { "crop_to_aspect_ratio", BOOL, AT(resize, crop_to_aspect_ratio) },
+    { "pad_to_aspect_ratio", BOOL, AT(resize, pad_to_aspect_ratio) },
+    { "fill_mode", MUST_BE_CONSTANT, 0 },
+    { "fill_value", F64, AT(resize, fill_value) },
+    { "antialias", MUST_BE_FALSE, 0 },
+    END
+};
+static const ls_keras_key center_crop_keys[] = {
+    COMMON,
+    { "height", ARGUMENT, AT(resize, first) },
+    { "width", ARGUMENT, AT(resize, second) },
     { "data_format", MUST_BE_LAST, 0 },
     END
 };
@@ -204,6 +343,25 @@ const ls_keras_class ls_keras_classes[] = {
     { "ZeroPadding2D", LS_LAYER_ZERO_PADDING2D, pad_keys },
     { "Embedding", LS_LAYER_EMBEDDING, embedding_keys },
     { "Rescaling", LS_LAYER_RESCALING, rescaling_keys },
+    { "Conv1D", LS_LAYER_CONV1D, conv1d_keys },
+    { "Conv1DTranspose", LS_LAYER_CONV1D_TRANSPOSE, transpose1d_keys },
+    { "Conv2DTranspose", LS_LAYER_CONV2D_TRANSPOSE, transpose2d_keys },
+    { "DepthwiseConv1D", LS_LAYER_DEPTHWISE_CONV1D, depthwise1d_keys },
+    { "SeparableConv1D", LS_LAYER_SEPARABLE_CONV1D, separable1d_keys },
+    { "SeparableConv2D", LS_LAYER_SEPARABLE_CONV2D, separable2d_keys },
+    { "MaxPooling1D", LS_LAYER_MAX_POOL1D, pool1d_keys },
+    { "AveragePooling1D", LS_LAYER_AVERAGE_POOL1D, pool1d_keys },
+    { "GlobalMaxPooling1D", LS_LAYER_GLOBAL_MAX_POOL1D, global_keys },
+    { "GlobalAveragePooling1D", LS_LAYER_GLOBAL_AVERAGE_POOL1D, global_keys },
+    { "ZeroPadding1D", LS_LAYER_ZERO_PADDING1D, pad1d_keys },
+    { "Cropping1D", LS_LAYER_CROPPING1D, crop1d_keys },
+    { "Cropping2D", LS_LAYER_CROPPING2D, crop2d_keys },
+    { "Permute", LS_LAYER_PERMUTE, permute_keys },
+    { "RepeatVector", LS_LAYER_REPEAT_VECTOR, repeat_keys },
+    { "UpSampling1D", LS_LAYER_UP_SAMPLING1D, up_sampling1d_keys },
+    { "UpSampling2D", LS_LAYER_UP_SAMPLING2D, up_sampling2d_keys },
+    { "Resizing", LS_LAYER_RESIZING, resizing_keys },
+    { "CenterCrop", LS_LAYER_CENTER_CROP, center_crop_keys },
 };
 const size_t ls_keras_class_count = sizeof(ls_keras_classes) / sizeof(ls_keras_classes[0]);
 

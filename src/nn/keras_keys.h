@@ -7,26 +7,34 @@
 typedef enum ls_keras_rule {
     NAME,         /* read first */
     DTYPE,        /* must be float32 */
-    I64,          /* integer >= 1 */
+    I64,          /* integer >= 1; also [3] */
     ARGUMENT,     /* integer, stored as a positional argument */
     PAIR,         /* [3, 3], or 3 */
     PAIR_OR_NULL, /* PAIR; null: the default */
+    I64_OR_NULL,  /* I64; null: the default */
+    EXTRA,        /* [0], or 0; null: the default; 0 is stored as -1 */
+    EXTRA_PAIR,   /* the same for [0, 1] */
     BOOL,         /* stored in a bool */
     NOT,          /* stored negated in a bool */
     F64,          /* a number */
     F64_OR_NULL,  /* F64; null: the default */
     PADDING,
-    SIDES, /* [[1, 1], [1, 1]], of ls_pad_options */
+    CAUSAL_PADDING, /* PADDING, or "causal" */
+    SIDES,          /* [[1, 1], [1, 1]], of ls_pad_options */
+    ENDS,           /* [1, 1], of ls_pad_options */
+    INTERPOLATION,
     ACTIVATION,
     INITIALIZER,
     REGULARIZER,
     AXIS,      /* -1, or [-1] */
     LAST_AXES, /* [-2, -1]: consecutive axes up to the last */
     SIZES,     /* [7, 7, 64]; one may be -1 */
+    DIMS,      /* [2, 1]: a permutation */
     MUST_BE_NULL,
     MUST_BE_FALSE,
-    MUST_BE_LAST, /* must be "channels_last" */
-    ANY,          /* ignored: has an effect only with a key that must be false */
+    MUST_BE_LAST,     /* must be "channels_last" */
+    MUST_BE_CONSTANT, /* must be "constant" */
+    ANY,              /* ignored: has an effect only with a key that must be false */
 } ls_keras_rule;
 
 typedef struct ls_keras_key {

@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const ls_layer_family *const families[] = {
-    &ls_input_family,   &ls_dense_family,   &ls_conv_family,      &ls_pool_family,
-    &ls_pad_family,     &ls_norm_family,    &ls_embedding_family, &ls_activation_family,
-    &ls_dropout_family, &ls_reshape_family, &ls_merge_family,     &ls_rescaling_family,
+    &ls_input_family, &ls_dense_family,     &ls_conv_family,       &ls_pool_family,    &ls_pad_family,
+    &ls_norm_family,  &ls_embedding_family, &ls_activation_family, &ls_dropout_family, &ls_reshape_family,
+    &ls_merge_family, &ls_rescaling_family, &ls_resize_family,
 };
 #define FAMILY_COUNT (sizeof(families) / sizeof(families[0]))
 

@@ -25,9 +25,9 @@ void ls_add_kernel(const ls_layer *layer, ls_shape shape, int64_t bias_width, ls
         ls_add_weight(layer, "bias", LS_SHAPE(bias_width), o->bias_initializer, o->bias_regularizer, out, count);
 }
 
-ls_tensor *ls_finish_kernel(const ls_layer *layer, ls_tensor *y, const ls_layer_pass *pass)
+ls_tensor *ls_finish_kernel(const ls_layer *layer, const ls_layer_pass *pass, ls_tensor *y, size_t bias)
 {
-    return ls_activate(layer->dense.no_bias ? y : ls_op_add(y, pass->weights[1]), layer->dense.activation);
+    return ls_activate(layer->dense.no_bias ? y : ls_op_add(y, pass->weights[bias]), layer->dense.activation);
 }
 
 /* ---- Dense ---- */
@@ -48,7 +48,7 @@ static ls_status dense_weights(const ls_layer *layer, const ls_shape *x, ls_weig
 
 static ls_status call_dense(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
 {
-    *out = ls_finish_kernel(layer, ls_op_matmul(ls_layer_real(pass->inputs[0]), pass->weights[0]), pass);
+    *out = ls_finish_kernel(layer, pass, ls_op_matmul(ls_layer_real(pass->inputs[0]), pass->weights[0]), 1);
     return LS_OK;
 }
 
