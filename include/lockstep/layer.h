@@ -201,12 +201,6 @@ typedef struct ls_reshape_options {
     ls_shape shape;
 } ls_reshape_options;
 
-typedef enum ls_interpolation {
-    LS_INTERPOLATION_DEFAULT = 0, /* UpSampling2D: nearest; Resizing: bilinear */
-    LS_NEAREST,
-    LS_BILINEAR, /* half-pixel centers, without antialiasing */
-} ls_interpolation;
-
 /* UpSampling1D, UpSampling2D, Resizing, CenterCrop. */
 typedef struct ls_resize_options {
     LS_LAYER_OPTIONS_

@@ -139,6 +139,7 @@ typedef struct test_reduction {
 /* clang-format off */
 #define POOL(...) &(const ls_pool2d_op){ __VA_ARGS__ }
 #define CONV(...) &(const ls_conv2d_op){ __VA_ARGS__ }
+#define WARP(...) &(const ls_warp_op){ __VA_ARGS__ }
 #define AXES(...) &(const ls_axes)EACH(__VA_ARGS__)
 #define TO(...) &(const ls_shape){ .rank = LS_COUNT_(__VA_ARGS__), .dims = { __VA_ARGS__ } }
 #define EACH(...) { .count = LS_COUNT_(__VA_ARGS__), .axis = { __VA_ARGS__ } }
@@ -156,6 +157,7 @@ ls_tensor *test_matmul(const test_case *c, ls_tensor *const *x);       /* number
 ls_tensor *test_conv2d(const test_case *c, ls_tensor *const *x);       /* options: ls_conv2d_op */
 ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x);     /* options: ls_pool2d_op */
 ls_tensor *test_average_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */
+ls_tensor *test_warp(const test_case *c, ls_tensor *const *x);         /* options: ls_warp_op without the matrix */
 ls_tensor *test_transpose(const test_case *c, ls_tensor *const *x);    /* options: ls_axes */
 ls_tensor *test_concat(const test_case *c, ls_tensor *const *x);       /* number: axis; all inputs */
 ls_tensor *test_softmax(const test_case *c, ls_tensor *const *x);      /* number: axis */
@@ -189,6 +191,7 @@ ls_tensor *test_conv2d_grad_input(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_conv2d_grad_kernel(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_max_pool_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_average_pool_grad(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_warp_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_batch_norm_grad(const test_case *c, ls_tensor *const *x); /* number: of which input */
 ls_tensor *test_sparse_cross_entropy_grad(const test_case *c, ls_tensor *const *x);
 

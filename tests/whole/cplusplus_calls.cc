@@ -16,6 +16,8 @@ static ls_tensor *ops(ls_graph *graph)
     image = ls_op_conv2d(ls_op_conv2d(image, kernel), kernel,
                          { .stride = { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 1, 1, 1, 1 } });
     image = ls_op_average_pool2d(ls_op_max_pool2d(image, { .window = { 2, 2 } }), { .window = { 1, 1 } });
+    ls_tensor *matrix = ls_op_input(graph, "matrix", LS_F32, LS_SHAPE(LS_BATCH, 6));
+    image = ls_op_warp(ls_op_warp(image, matrix), matrix, { .fill_mode = LS_FILL_WRAP, .size = { 2, 2 } });
     x = ls_op_layer_norm(ls_op_layer_norm(x), { .axes = 2 });
     x = ls_op_batch_norm(ls_op_batch_norm(x), { .training = true, .updates = updates });
     x = ls_op_reduce_sum(ls_op_transpose(x, LS_AXES(1, 0)), LS_ALL_AXES, true);

@@ -47,6 +47,15 @@ typedef struct ls_gpu_window {
     i64 tiles;     /* of a kernel's gradient: of the channels of each of its pixels; 0: of all cells */
 } ls_gpu_window;
 
+/* A warp from x [n,h,w,c] to y [n,yh,yw,c]. */
+typedef struct ls_gpu_warped {
+    i64 n, h, w, c, yh, yw;
+    i64 nearest;   /* interpolation */
+    i64 fill_mode; /* LS_GPU_CONSTANT, ... */
+    double fill_value;
+} ls_gpu_warped;
+enum { LS_GPU_CONSTANT = 1, LS_GPU_NEAREST, LS_GPU_REFLECT, LS_GPU_WRAP }; /* as ls_fill_mode */
+
 /* A convolution: x [n,h,w,c] is read, y [n,yh,yw,out] written. Its data gradient is one, too, from dy to dx. Pixel p of
  * what is written meets pixels (p * in_step + start + cell * dilation) / out_step of what is read, where these are
  * whole numbers. */
