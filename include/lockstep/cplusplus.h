@@ -236,6 +236,14 @@ LS_LAYER_(ls_up_sampling1d, UP_SAMPLING1D, resize)
 LS_LAYER_(ls_up_sampling2d, UP_SAMPLING2D, resize)
 LS_LAYER_(ls_resizing, RESIZING, resize)
 LS_LAYER_(ls_center_crop, CENTER_CROP, resize)
+LS_LAYER_OF_(ls_random_flip, RANDOM_FLIP, augment, ls_flip_mode, mode)
+LS_LAYER_(ls_random_translation, RANDOM_TRANSLATION, augment)
+LS_LAYER_(ls_random_crop, RANDOM_CROP, augment)
+LS_LAYER_(ls_random_zoom, RANDOM_ZOOM, augment)
+LS_LAYER_(ls_random_rotation, RANDOM_ROTATION, augment)
+LS_LAYER_(ls_random_contrast, RANDOM_CONTRAST, augment)
+LS_LAYER_(ls_random_brightness, RANDOM_BRIGHTNESS, augment)
+LS_LAYER_(ls_random_erasing, RANDOM_ERASING, augment)
 
 /* ---- Optimizers, losses, metrics ---- */
 
