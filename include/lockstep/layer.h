@@ -151,7 +151,8 @@ typedef struct ls_pool_options {
     int64_t pool_size[2], strides[2]; /* default 2; strides: default pool_size; sequences: { n } */
     ls_padding padding;               /* default LS_VALID */
     int64_t zero_padding[4];          /* LS_EXPLICIT: top, bottom, left, right; sequences: begin, end */
-    bool keepdims;                    /* global pools return [N,1,1,C] (sequences: [N,1,C]) instead of [N,C] */
+    /* global pools return [N,1,1,C] (sequences: [N,1,C]) instead of [N,C] */
+    bool keepdims;
 } ls_pool_options;
 
 /* ZeroPadding1D, ZeroPadding2D, Cropping1D, Cropping2D. */
@@ -209,7 +210,8 @@ typedef struct ls_reshape_options {
     ls_shape shape;
 } ls_reshape_options;
 
-/* UpSampling1D, UpSampling2D, Resizing, CenterCrop. */
+/* UpSampling1D, UpSampling2D, Resizing, CenterCrop. Resized images are float32 and not rounded,
+ * also those of uint8 images. */
 typedef struct ls_resize_options {
     LS_LAYER_OPTIONS_
     int64_t size[2];                /* UpSampling2D: factors (default 2) */

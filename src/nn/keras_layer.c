@@ -87,13 +87,14 @@ static ls_status read_number(const ls_json_at *at, double *out)
     return LS_OK;
 }
 
-static ls_status read_padding(const ls_json_at *at, bool causal, ls_padding *out)
+static ls_status read_padding(const ls_json_at *at, bool takes_causal, ls_padding *out)
 {
     const char *text;
     LS_TRY(ls_json_string(at, &text));
-    causal = causal && strcmp(text, "causal") == 0;
+    bool causal = takes_causal && strcmp(text, "causal") == 0;
     if (!causal && strcmp(text, "valid") != 0 && strcmp(text, "same") != 0)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": must be \"valid\" or \"same\"", text);
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": must be \"valid\"%s or \"same\"", text,
+                            takes_causal ? ", \"causal\"" : "");
     *out = causal ? LS_CAUSAL : strcmp(text, "same") == 0 ? LS_SAME : LS_VALID;
     return LS_OK;
 }

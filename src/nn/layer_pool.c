@@ -43,11 +43,14 @@ static ls_status call_pool(const ls_layer *layer, ls_layer_pass *pass, ls_tensor
 
 static ls_status call_global_pool(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
 {
-    const ls_axes axes = is_1d(layer) ? LS_AXES(1) : LS_AXES(1, 2);
+    const ls_axes axes = LS_AXES(1, 2);
     bool max = layer->kind == LS_LAYER_GLOBAL_MAX_POOL2D || layer->kind == LS_LAYER_GLOBAL_MAX_POOL1D;
+    bool keep = layer->pool.keepdims;
     LS_TRY(is_1d(layer) ? ls_check_sequence(&pass->inputs[0]->shape) : ls_check_image(&pass->inputs[0]->shape));
     ls_tensor *x = ls_layer_real(pass->inputs[0]);
-    *out = max ? ls_op_reduce_max(x, axes, layer->pool.keepdims) : ls_op_reduce_mean(x, axes, layer->pool.keepdims);
+    x = is_1d(layer) ? ls_sequence_to_image(x) : x;
+    x = max ? ls_op_reduce_max(x, axes, keep) : ls_op_reduce_mean(x, axes, keep);
+    *out = is_1d(layer) && keep ? ls_image_to_sequence(x) : x;
     return LS_OK;
 }
 

@@ -68,8 +68,11 @@ static ls_status resize_axis(ls_tensor **x, int axis, int64_t to, ls_interpolati
     } else if (status == LS_OK) {
         find_pairs(from, to, &p);
         ls_tensor *low = gather_pixels(*x, axis, to, p.low), *high = gather_pixels(*x, axis, to, p.high);
-        ls_shape shape = axis == 1 ? LS_SHAPE(to, 1, 1) : LS_SHAPE(to, 1);
-        ls_tensor *part = ls_op_constant((*x)->graph, LS_F32, shape, p.part);
+        ls_shape shape = axis == 1 ? LS_SHAPE(to, 1, 1) : LS_SHAPE(to, 1), whole = { .rank = shape.rank };
+        for (int i = 0; i < shape.rank; i++)
+            whole.dims[i] = low->shape.dims[axis + i];
+        /* broadcast once for all samples: kernels multiply whole rows */
+        ls_tensor *part = ls_op_broadcast(ls_op_constant((*x)->graph, LS_F32, shape, p.part), whole);
         *x = ls_op_add(low, ls_op_mul(ls_op_sub(high, low), part));
     }
     places_free(&p);

@@ -125,7 +125,8 @@ static void report_waits(ls_context *ctx, const ls_plan *plan)
             waits);
 }
 
-/* Once for all plans of the graph (other batch sizes). Frees the text; an empty one is no warning. */
+/* Once for all plans of the graph (other batch sizes). Frees the text; an empty one is no
+ * warning. */
 static void warn_once(ls_context *ctx, ls_runs *runs, ls_text *text)
 {
     uint64_t hash[2];

@@ -1,8 +1,9 @@
-/* NaN, infinities, subnormals, -0 and huge numbers on the fast CPU against the reference: every expression of the
- * tables of expressions, planned and fused, forward and backward, with one such number put into one of its inputs or
- * into the cotangent. A NaN must be NaN on both sides, anything else the same bits: what a kernel hides (a ReLU that
- * turns NaN into 0) or spreads (padding multiplied by an infinite weight) is seen here. Once for each instruction set.
- * Rows: graph_cases.h. */
+/* NaN, infinities, subnormals, -0 and huge numbers on the fast CPU against the reference: every
+ * expression of the tables of expressions, planned and fused, forward and backward, with one such
+ * number put into one of its inputs or into the cotangent. A NaN must be NaN on both sides,
+ * anything else the same bits: what a kernel hides (a ReLU that turns NaN into 0) or spreads
+ * (padding multiplied by an infinite weight) is seen here. Once for each instruction set. Rows:
+ * graph_cases.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -168,8 +169,8 @@ static void right_with_special_values(void **state)
 #define ROWS     301 /* sums of fewer squares of floats are exact in double */
 #define CHANNELS 9
 
-/* The variance of a constant channel is 0, and what rounding leaves of it in sums as large as these may be below 0:
- * what comes out is beta, and gradients are finite. */
+/* The variance of a constant channel is 0, and what rounding leaves of it in sums as large as these
+ * may be below 0: what comes out is beta, and gradients are finite. */
 static void check_constant_channels(ls_context *ctx, float first)
 {
     float x[ROWS][CHANNELS], beta[CHANNELS];
@@ -208,7 +209,8 @@ static void constant_channels_become_beta(void **state)
                 check_constant_channels(c < SETS ? fast[c] : reference, 1e8f + 5555552 * (float)i);
 }
 
-/* Rounding must not make the upper end of what is half open: between two neighbours there is the lower one alone. */
+/* Rounding must not make the upper end of what is half open: between two neighbours there is the
+ * lower one alone. */
 static void uniform_numbers_stay_below_their_upper_end(void **state)
 {
     (void)state;

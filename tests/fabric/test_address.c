@@ -1,4 +1,5 @@
-/* Addresses of workers: as text, packed for the wire, and of names that the system cannot resolve. */
+/* Addresses of workers: as text, packed for the wire, and of names that the system cannot
+ * resolve. */
 #include <dlfcn.h>
 #include <netdb.h>
 #include <setjmp.h>
@@ -35,7 +36,8 @@ static void addresses_are_read_packed_and_printed(void **state)
     }
 }
 
-/* Replaces the system's: with no_names it resolves no name, as on a machine without /etc/hosts and DNS. */
+/* Replaces the system's: with no_names it resolves no name, as on a machine without /etc/hosts and
+ * DNS. */
 static bool no_names;
 
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out)

@@ -1,6 +1,7 @@
-/* Layers against Keras: random configurations of each class, read from Keras's JSON, with outputs and gradients
- * computed by Keras in float64. Ours must be as close as Keras's own float32. Every .npz of tests/reference/layers is
- * read, or of the folder LS_LAYER_CASES; tests/reference/layer_cases.py makes and describes them. */
+/* Layers against Keras: random configurations of each class, read from Keras's JSON, with outputs
+ * and gradients computed by Keras in float64. Ours must be as close as Keras's own float32. Every
+ * .npz of tests/reference/layers is read, or of the folder LS_LAYER_CASES;
+ * tests/reference/layer_cases.py makes and describes them. */
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
@@ -21,8 +22,8 @@
 #define LS_TEST_DATA "tests/reference"
 #endif
 
-/* Differences that are allowed: this many times that of Keras's float32, and units in the last place of the largest
- * element, since Keras's may be 0 by chance. */
+/* Differences that are allowed: this many times that of Keras's float32, and units in the last
+ * place of the largest element, since Keras's may be 0 by chance. */
 #define TIMES 2.0
 #define UNITS 8.0
 
@@ -52,7 +53,7 @@ typedef struct tensor_record {
 } tensor_record;
 
 typedef struct layer_case {
-    char what[256];
+    char what[512];
     const json_t *model;
     bool training;
     size_t count;
@@ -248,8 +249,9 @@ static void compare_run(const layer_case *c, ls_model *model)
     }
     for (size_t i = 0; i < r.output_count; i++)
         fetches[count++] = r.outputs[i];
-    OK(ls_gradients_with(total(c, model, &r), of, gradient_count, (ls_gradients_options){ .zeros = true },
-                         fetches + count));
+    if (gradient_count > 0)
+        OK(ls_gradients_with(total(c, model, &r), of, gradient_count, (ls_gradients_options){ .zeros = true },
+                             fetches + count));
     count += gradient_count;
     if (loss_count)
         fetches[count++] = r.regularization;
@@ -288,7 +290,8 @@ static void compare_models(const layer_case *c, ls_model *model, ls_model *other
     free(b);
 }
 
-/* The model is the same after writing and reading as .keras, and its weights in PyTorch's layout. */
+/* The model is the same after writing and reading as .keras, and its weights in PyTorch's
+ * layout. */
 static void compare_files(const layer_case *c, ls_model *model)
 {
     ls_model *other = NULL;
@@ -311,6 +314,9 @@ static void compare_files(const layer_case *c, ls_model *model)
 
 /* ---- All cases ---- */
 
+/* One case in so many is also written and read: files take longer than all else. */
+#define FILES_OF_EACH 4
+
 static void run_case(const layer_case *c)
 {
     ls_model *model = make_model(c);
@@ -319,7 +325,8 @@ static void run_case(const layer_case *c)
         return;
     if (set_weights(c, model)) {
         compare_run(c, model);
-        compare_files(c, model);
+        if (cases_seen % FILES_OF_EACH == 1)
+            compare_files(c, model);
     }
     ls_model_destroy(model);
 }

@@ -1,5 +1,6 @@
-/* Models from Keras's JSON: what Keras 3 wrote is read, gives Keras's predictions with Keras's weights, and what is not
- * honoured is refused by name. The files of tests/reference/keras are real; the texts here are cut down from such. */
+/* Models from Keras's JSON: what Keras 3 wrote is read, gives Keras's predictions with Keras's
+ * weights, and what is not honoured is refused by name. The files of tests/reference/keras are
+ * real; the texts here are cut down from such. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -199,6 +200,56 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
         { ONE("Rescaling", "\"scale\":[1,2]"), LS_ERR_DATA, "\"x\" (Rescaling)|scale" },
         { ONE("Embedding", "\"input_dim\":3,\"output_dim\":2,\"mask_zero\":true"), LS_ERR_UNSUPPORTED,
           "\"x\" (Embedding)|mask_zero" },
+        { ONE("Conv1D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (Conv1D)|data_format|channels_first" },
+        { ONE("Conv1DTranspose", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (Conv1DTranspose)|data_format|channels_first" },
+        { ONE("Conv2DTranspose", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (Conv2DTranspose)|data_format|channels_first" },
+        { ONE("SeparableConv1D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (SeparableConv1D)|data_format|channels_first" },
+        { ONE("SeparableConv2D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (SeparableConv2D)|data_format|channels_first" },
+        { ONE("DepthwiseConv1D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (DepthwiseConv1D)|data_format|channels_first" },
+        { ONE("MaxPooling1D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (MaxPooling1D)|data_format|channels_first" },
+        { ONE("AveragePooling1D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (AveragePooling1D)|data_format|channels_first" },
+        { ONE("GlobalMaxPooling1D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (GlobalMaxPooling1D)|data_format|channels_first" },
+        { ONE("GlobalAveragePooling1D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (GlobalAveragePooling1D)|data_format|channels_first" },
+        { ONE("ZeroPadding1D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (ZeroPadding1D)|data_format|channels_first" },
+        { ONE("Cropping2D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (Cropping2D)|data_format|channels_first" },
+        { ONE("UpSampling2D", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (UpSampling2D)|data_format|channels_first" },
+        { ONE("Resizing", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (Resizing)|data_format|channels_first" },
+        { ONE("CenterCrop", "\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
+          "\"x\" (CenterCrop)|data_format|channels_first" },
+        { ONE("DepthwiseConv1D", "\"padding\":\"causal\""), LS_ERR_UNSUPPORTED, "(DepthwiseConv1D)|padding|causal" },
+        { ONE("MaxPooling1D", "\"padding\":\"causal\""), LS_ERR_UNSUPPORTED, "(MaxPooling1D)|padding|causal" },
+        { ONE("Conv1D", "\"padding\":\"full\""), LS_ERR_UNSUPPORTED, "(Conv1D)|padding|full|causal" },
+        { ONE("Conv1D", "\"kernel_size\":[3,3]"), LS_ERR_DATA, "(Conv1D)|kernel_size|1 number" },
+        { ONE("Conv1D", "\"kernel_constraint\":" OBJECT("NonNeg", "")), LS_ERR_UNSUPPORTED, "kernel_constraint" },
+        { ONE("SeparableConv2D", "\"pointwise_constraint\":" OBJECT("NonNeg", "")), LS_ERR_UNSUPPORTED,
+          "(SeparableConv2D)|pointwise_constraint" },
+        { ONE("SeparableConv1D", "\"depthwise_constraint\":" OBJECT("NonNeg", "")), LS_ERR_UNSUPPORTED,
+          "(SeparableConv1D)|depthwise_constraint" },
+        { ONE("Conv2DTranspose", "\"output_padding\":[-1,0]"), LS_ERR_DATA, "(Conv2DTranspose)|output_padding" },
+        { ONE("Conv2DTranspose", "\"groups\":2"), LS_ERR_DATA, "(Conv2DTranspose)|groups" },
+        { ONE("Cropping1D", "\"cropping\":[1,-1]"), LS_ERR_DATA, "(Cropping1D)|cropping" },
+        { ONE("ZeroPadding1D", "\"padding\":[1,2,3]"), LS_ERR_DATA, "(ZeroPadding1D)|padding|2 numbers" },
+        { ONE("Permute", "\"dims\":[0,1]"), LS_ERR_INVALID, "(Permute)|dims" },
+        { ONE("UpSampling2D", "\"interpolation\":\"lanczos3\""), LS_ERR_UNSUPPORTED,
+          "interpolation|lanczos3|bilinear" },
+        { ONE("Resizing", "\"height\":2,\"width\":2,\"antialias\":true"), LS_ERR_UNSUPPORTED, "(Resizing)|antialias" },
+        { ONE("Resizing", "\"height\":2,\"width\":2,\"fill_mode\":\"reflect\""), LS_ERR_UNSUPPORTED,
+          "(Resizing)|fill_mode|reflect|constant" },
+        { ONE("Resizing", "\"height\":2,\"width\":2,\"interpolation\":\"bicubic\""), LS_ERR_UNSUPPORTED, "bicubic" },
         { ONE("Conv2d", "\"filters\":2"), LS_ERR_UNSUPPORTED, "\"x\" (Conv2d)|did you mean Conv2D?" },
         { ONE("LSTM", "\"units\":2"), LS_ERR_UNSUPPORTED, "layers of class LSTM are not known; there are " },
         { ONE("Functional", "\"layers\":[]"), LS_ERR_UNSUPPORTED, "\"x\" (Functional)|inside" },
@@ -271,7 +322,8 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
     assert_int_equal(ls_model_from_keras_json(ctx, NULL, &model), LS_ERR_INVALID);
 }
 
-/* Without memory limits in the way: whatever is cut off a file, the reader reports it and does not crash. */
+/* Without memory limits in the way: whatever is cut off a file, the reader reports it and does not
+ * crash. */
 static void texts_cut_short_are_refused(void **state)
 {
     (void)state;
@@ -399,7 +451,8 @@ static void compare(subject *s, const char *label, const char *weights, double t
     }
 }
 
-/* With Keras's initial weights, and with those it had after training: moving statistics have moved by then. */
+/* With Keras's initial weights, and with those it had after training: moving statistics have moved
+ * by then. */
 static void predictions_are_keras_s(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Layers one by one: output shapes and parameter counts as Keras has them, values of layers that are a formula, initial
- * values, and the errors for wrong specs. */
+/* Layers one by one: output shapes and parameter counts as Keras has them, values of layers that
+ * are a formula, initial values, and the errors for wrong specs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,6 +118,43 @@ static void shapes_and_parameters_are_keras_s(void **state)
         { "embedding", ls_input(5, .dtype = LS_I32), ls_embedding(10, 3), "(batch, 5, 3)", 30 },
         { "embedding of numbers", ls_input(.dtype = LS_I64), ls_embedding(10, 3), "(batch, 3)", 30 },
         { "rescaling", ls_input(4, .dtype = LS_U8), ls_rescaling(1 / 255.0, .offset = -1), "(batch, 4)", 0 },
+        { "conv1d", ls_input(9, 4), ls_conv1d(8, 3), "(batch, 7, 8)", 104 },
+        { "conv1d, causal", ls_input(9, 4), ls_conv1d(8, .kernel_size = { 3 }, .strides = { 2 }, .padding = LS_CAUSAL),
+          "(batch, 5, 8)", 104 },
+        { "conv1d, groups", ls_input(9, 4), ls_conv1d(6, 3, .groups = 2, .dilation_rate = { 2 }, .no_bias = true),
+          "(batch, 5, 6)", 36 },
+        { "conv1d, explicit padding", ls_input(9, 4), ls_conv1d(8, 3, .padding = LS_EXPLICIT, .zero_padding = { 1, 3 }),
+          "(batch, 11, 8)", 104 },
+        { "conv1d_transpose", ls_input(5, 4), ls_conv1d_transpose(3, 2, 3), "(batch, 15, 3)", 27 },
+        { "conv1d_transpose, output padding 0", ls_input(5, 4), ls_conv1d_transpose(3, 2, 3, .output_padding = { -1 }),
+          "(batch, 14, 3)", 27 },
+        { "conv2d_transpose", ls_input(5, 6, 4), ls_conv2d_transpose(3, 3, 2), "(batch, 11, 13, 3)", 111 },
+        { "conv2d_transpose, same", ls_input(5, 6, 4), ls_conv2d_transpose(3, 3, 2, .padding = LS_SAME),
+          "(batch, 10, 12, 3)", 111 },
+        { "conv2d_transpose, output padding", ls_input(5, 6, 4),
+          ls_conv2d_transpose(3, 3, 2, .padding = LS_SAME, .output_padding = { -1, 1 }), "(batch, 9, 12, 3)", 111 },
+        { "depthwise_conv1d", ls_input(9, 4), ls_depthwise_conv1d(3, 2, .depth_multiplier = 2), "(batch, 4, 8)", 32 },
+        { "separable_conv1d", ls_input(9, 4), ls_separable_conv1d(5, 3, .depth_multiplier = 2), "(batch, 7, 5)", 69 },
+        { "separable_conv2d", ls_input(9, 9, 4), ls_separable_conv2d(5, 3, 2, .padding = LS_SAME), "(batch, 5, 5, 5)",
+          61 },
+        { "max_pool1d", ls_input(7, 3), ls_max_pool1d(), "(batch, 3, 3)", 0 },
+        { "max_pool1d, strides", ls_input(7, 3), ls_max_pool1d(3, 1, .padding = LS_SAME), "(batch, 7, 3)", 0 },
+        { "average_pool1d", ls_input(7, 3), ls_average_pool1d(3, .strides = { 2 }), "(batch, 3, 3)", 0 },
+        { "global_max_pool1d", ls_input(7, 3), ls_global_max_pool1d(), "(batch, 3)", 0 },
+        { "global_average_pool1d", ls_input(7, 3), ls_global_average_pool1d(.keepdims = true), "(batch, 1, 3)", 0 },
+        { "zero_padding1d", ls_input(7, 3), ls_zero_padding1d(), "(batch, 9, 3)", 0 },
+        { "cropping1d", ls_input(7, 3), ls_cropping1d(), "(batch, 5, 3)", 0 },
+        { "cropping2d", ls_input(7, 8, 3), ls_cropping2d(), "(batch, 7, 8, 3)", 0 },
+        { "cropping2d, sides", ls_input(7, 8, 3), ls_cropping2d(.cropping = { 1, 2, 0, 3 }), "(batch, 4, 5, 3)", 0 },
+        { "permute", ls_input(2, 3, 4), ls_permute(3, 1, 2), "(batch, 4, 2, 3)", 0 },
+        { "repeat_vector", ls_input(4), ls_repeat_vector(3), "(batch, 3, 4)", 0 },
+        { "up_sampling1d", ls_input(4, 3), ls_up_sampling1d(), "(batch, 8, 3)", 0 },
+        { "up_sampling2d", ls_input(4, 5, 3), ls_up_sampling2d(.size = { 2, 3 }), "(batch, 8, 15, 3)", 0 },
+        { "up_sampling2d, bilinear", ls_input(4, 5, 3), ls_up_sampling2d(3, .interpolation = LS_BILINEAR),
+          "(batch, 12, 15, 3)", 0 },
+        { "resizing", ls_input(4, 5, 3, .dtype = LS_U8), ls_resizing(6, 2), "(batch, 6, 2, 3)", 0 },
+        { "center_crop", ls_input(4, 5, 3), ls_center_crop(3, 3), "(batch, 3, 3, 3)", 0 },
+        { "center_crop of less", ls_input(4, 5, 3), ls_center_crop(8, 3), "(batch, 8, 3, 3)", 0 },
         { "add of one", ls_input(4), ls_add(), "(batch, 4)", 0 },
         { "multiply of one", ls_input(4), ls_multiply(), "(batch, 4)", 0 },
         { "concatenate of one", ls_input(4), ls_concatenate(), "(batch, 4)", 0 },
@@ -250,7 +287,8 @@ static void zeros_before_a_convolution_are_its_padding(void **state)
     ls_model_destroy(direct);
 }
 
-/* Dropout in training: the part that is kept is scaled, about half is gone, and tracing again gives the same masks. */
+/* Dropout in training: the part that is kept is scaled, about half is gone, and tracing again gives
+ * the same masks. */
 static void dropout_in_training_drops(void **state)
 {
     (void)state;
@@ -454,6 +492,52 @@ static void the_error_of_a_wrong_spec_has_layer_option_and_value(void **state)
         { ls_input(8), ls_concatenate(.axis = -2), LS_ERR_UNSUPPORTED, "Concatenate|axis -2 is the batch axis" },
         { ls_input(8, 8, 4), ls_zero_padding2d(-1), LS_ERR_INVALID, "ZeroPadding2D|padding is -1" },
         { ls_input(8, 8), ls_zero_padding2d(1), LS_ERR_SHAPE, "ZeroPadding2D|(batch, 8, 8)" },
+        { ls_input(8, 8, 4), ls_conv1d(4, 3), LS_ERR_SHAPE, "Conv1D|(batch, 8, 8, 4)|3 axes" },
+        { ls_input(8, 4), ls_conv1d(4, .kernel_size = { 3, 3 }), LS_ERR_INVALID, "kernel_size|{ 3, 3 }|one number" },
+        { ls_input(8, 4), ls_conv1d(4), LS_ERR_INVALID, "Conv1D|kernel_size" },
+        { ls_input(8, 4), ls_conv1d(4, 3, .padding = LS_EXPLICIT, .zero_padding = { 1, 1, 1, 1 }), LS_ERR_INVALID,
+          "zero_padding|{ begin, end }" },
+        { ls_input(8, 4), ls_conv1d(4, 3, .padding = LS_CAUSAL, .zero_padding = { 1 }), LS_ERR_INVALID,
+          "zero_padding|LS_EXPLICIT" },
+        { ls_input(8, 8, 4), ls_conv2d(4, 3, .padding = LS_CAUSAL), LS_ERR_INVALID, "Conv2D|padding is 3" },
+        { ls_input(8, 4), ls_depthwise_conv1d(3, .padding = LS_CAUSAL), LS_ERR_INVALID, "padding is 3" },
+        { ls_input(8, 4), ls_separable_conv1d(0, 3), LS_ERR_INVALID, "SeparableConv1D|filters is 0" },
+        { ls_input(8, 4), ls_conv1d(4, 3, .depth_multiplier = 2), LS_ERR_INVALID, "no option depth_multiplier" },
+        { ls_input(8, 8, 4), ls_separable_conv2d(4, 3, .pointwise_regularizer = { .l1 = -1 }), LS_ERR_INVALID,
+          "pointwise_regularizer|-1" },
+        { ls_input(8, 8, 4), ls_conv2d(4, 3, .output_padding = { 1, 1 }), LS_ERR_INVALID, "no option output_padding" },
+        { ls_input(8, 8, 4), ls_conv2d_transpose(4, 3, 2, .output_padding = { 2, 1 }), LS_ERR_INVALID,
+          "Conv2DTranspose|output_padding is 2|strides, 2" },
+        { ls_input(8, 4), ls_conv1d_transpose(4, 3, 2, .output_padding = { 1, 1 }), LS_ERR_INVALID,
+          "output_padding is (1, 1)|one number" },
+        { ls_input(8, 8, 4), ls_conv2d_transpose(4, 3, .padding = LS_EXPLICIT), LS_ERR_INVALID, "padding is 2" },
+        { ls_input(1, 1, 4), ls_conv2d_transpose(4, 2, .padding = LS_SAME, .output_padding = { -1 }), LS_ERR_SHAPE,
+          "Conv2DTranspose|0 pixels" },
+        { ls_input(8), ls_max_pool1d(2), LS_ERR_SHAPE, "MaxPooling1D|(batch, 8)|3 axes" },
+        { ls_input(8, 4), ls_average_pool1d(.pool_size = { 2, 2 }), LS_ERR_INVALID, "pool_size|one number" },
+        { ls_input(8, 8, 4), ls_global_max_pool1d(), LS_ERR_SHAPE, "GlobalMaxPooling1D|3 axes" },
+        { ls_input(8, 4), ls_zero_padding1d(1, .zero_padding = { 1, 2 }), LS_ERR_INVALID, "zero_padding|twice" },
+        { ls_input(8, 4), ls_zero_padding1d(.zero_padding = { 1, 2, 3 }), LS_ERR_INVALID, "{ begin, end }" },
+        { ls_input(8, 4), ls_cropping1d(.zero_padding = { 1, 2 }), LS_ERR_INVALID, "no option zero_padding" },
+        { ls_input(8, 4), ls_cropping1d(4), LS_ERR_SHAPE, "Cropping1D|(4, 4)|8 elements" },
+        { ls_input(8, 4), ls_cropping1d(-1), LS_ERR_INVALID, "cropping is -1" },
+        { ls_input(8, 4, 1), ls_cropping2d(.cropping = { 0, 0, 2, 2 }), LS_ERR_SHAPE, "(2, 2)|4 elements|axis 2" },
+        { ls_input(8, 4), ls_permute(2, 2), LS_ERR_INVALID, "Permute|dims|1 to 2" },
+        { ls_input(8, 4), ls_permute(), LS_ERR_INVALID, "Permute|dims" },
+        { ls_input(8, 4), ls_permute(1, 3, 2), LS_ERR_SHAPE, "Permute|3 numbers|2 axes" },
+        { ls_input(8), ls_repeat_vector(), LS_ERR_INVALID, "RepeatVector|n is 0" },
+        { ls_input(8, 4), ls_repeat_vector(3), LS_ERR_SHAPE, "RepeatVector|2 axes" },
+        { ls_input(8, 4), ls_up_sampling1d(-2), LS_ERR_INVALID, "UpSampling1D|size is -2" },
+        { ls_input(8, 8, 4), ls_up_sampling2d(2, .interpolation = (ls_interpolation)7), LS_ERR_INVALID,
+          "interpolation is 7" },
+        { ls_input(8, 8, 4), ls_up_sampling2d((int64_t)1 << 40), LS_ERR_SHAPE, "UpSampling2D|1099511627776" },
+        { ls_input(8, 8, 4), ls_up_sampling2d(2, .fill_value = 1), LS_ERR_INVALID, "no option fill_value" },
+        { ls_input(8, 8, 4), ls_resizing(8), LS_ERR_INVALID, "Resizing|width is 0" },
+        { ls_input(8, 8, 4), ls_resizing((int64_t)1 << 40, 2), LS_ERR_INVALID, "less than 2^31" },
+        { ls_input(8, 8, 4), ls_resizing(4, 4, .crop_to_aspect_ratio = true, .pad_to_aspect_ratio = true),
+          LS_ERR_INVALID, "crop_to_aspect_ratio and pad_to_aspect_ratio" },
+        { ls_input(8, 8, 4), ls_resizing(4, 4, .fill_value = NAN), LS_ERR_INVALID, "fill_value is" },
+        { ls_input(8, 8), ls_center_crop(4, 4), LS_ERR_SHAPE, "CenterCrop|4 axes" },
         { ls_input(8), ls_embedding(10), LS_ERR_INVALID, "Embedding|output_dim is 0" },
         { ls_input(8), ls_rescaling(INFINITY), LS_ERR_INVALID, "Rescaling|inf" },
         { ls_input(8), ls_rescaling(1 / 255), LS_ERR_INVALID, "Rescaling|scale is 0|1.0/255" },
@@ -478,7 +562,8 @@ static void the_error_of_a_wrong_spec_has_layer_option_and_value(void **state)
     }
 }
 
-/* A kind without a row would be named NULL in messages; without a class, no file of Keras's could have it. */
+/* A kind without a row would be named NULL in messages; without a class, no file of Keras's could
+ * have it. */
 static void every_kind_has_its_rows(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Memory limits are real: a job that does not fit fails before the first step and reports what would fit, a job that
- * fits trains, and no device ever takes more than its limit, by its own books and by the process's pages. The model is
- * a chain of layers whose activations are kept for the gradients; how much it needs is found by a run without a limit.
- */
+/* Memory limits are real: a job that does not fit fails before the first step and reports what
+ * would fit, a job that fits trains, and no device ever takes more than its limit, by its own books
+ * and by the process's pages. The model is a chain of layers whose activations are kept for the
+ * gradients; how much it needs is found by a run without a limit. / */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,7 +111,8 @@ static size_t need_of(const char *device, int64_t batch)
     return peak;
 }
 
-/* CPUs large enough that the process's own few MiB do not matter; GPUs compute with the reference kernels. */
+/* CPUs large enough that the process's own few MiB do not matter; GPUs compute with the reference
+ * kernels. */
 static const limited devices[] = {
     { .device = "cpu:0", .batch = 1500, .growth = false },
     { .device = "cpu:0", .batch = 1500, .growth = true },
@@ -466,8 +467,8 @@ static void a_run_can_be_explained_first(void **state)
     }
 }
 
-/* A control group gives a process less than the machine has: without limits of devices a run is made, with a warning.
- */
+/* A control group gives a process less than the machine has: without limits of devices a run is
+ * made, with a warning. */
 static void the_memory_of_the_process_is_compared(void **state)
 {
     (void)state;
@@ -503,7 +504,8 @@ static void line_about(const char *text, const char *device, char *out, size_t r
     snprintf(out, room, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
 }
 
-/* A fetched value is held by the device of its tensor, and counted there before a run and after it. */
+/* A fetched value is held by the device of its tensor, and counted there before a run and after
+ * it. */
 static void what_is_fetched_is_counted_where_it_is_held(void **state)
 {
     (void)state;

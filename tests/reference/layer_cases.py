@@ -36,7 +36,7 @@ import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 
-ALL, SAMPLE = 200, 8  # configurations of a class: with --all, and by default
+ALL, SAMPLE = 200, 24  # configurations of a class: with --all, and by default
 
 
 # ---- Numbers ----------------------------------------------------------------------------------------------------------
@@ -57,6 +57,40 @@ def short(values):
     """Rounded to 40 bits of mantissa, which compresses better."""
     mantissa, exponent = np.frexp(np.asarray(values, np.float64))
     return np.ldexp(np.round(mantissa * 2.0**40) / 2.0**40, exponent)
+
+
+plain_resize = tf.image.resize
+
+
+def resize(images, size, method="bilinear", antialias=False, **more):
+    """TensorFlow interpolates in float32, whatever the images are. For float64 this is the same in float64."""
+    if images.dtype != tf.float64 or method != "bilinear" or antialias or more:
+        return plain_resize(images, size, method=method, antialias=antialias, **more)
+    for axis in (2, 1):
+        place = (np.arange(size[axis - 1]) + 0.5) * images.shape[axis] / size[axis - 1] - 0.5
+        low, part = np.floor(place), place - np.floor(place)
+        ends = [np.clip(p, 0, images.shape[axis] - 1).astype(int) for p in (low, low + 1)]
+        part = part.reshape([-1 if i == axis else 1 for i in range(4)])
+        images = tf.gather(images, ends[0], axis=axis) * (1 - part) + tf.gather(images, ends[1], axis=axis) * part
+    return images
+
+
+plain_conv_transpose = tf.nn.conv_transpose
+
+
+def conv_transpose(input, filters, output_shape, strides, dilations=1, **more):
+    """TensorFlow has no dilated ones on CPUs: here zeros are put between the numbers of the kernel."""
+    axes = len(filters.shape) - 2
+    for axis, rate in enumerate([dilations] * axes if isinstance(dilations, int) else dilations):
+        shape = list(filters.shape)
+        spread = tf.pad(tf.expand_dims(filters, axis + 1), [[0, rate - 1] if i == axis + 1 else [0, 0] for i in range(axes + 3)])
+        shape[axis] *= rate
+        filters = tf.gather(tf.reshape(spread, shape), range(shape[axis] - rate + 1), axis=axis)
+    return plain_conv_transpose(input, filters, output_shape, strides, **more)
+
+
+tf.image.resize = resize
+tf.nn.conv_transpose = conv_transpose
 
 
 # ---- One case ---------------------------------------------------------------------------------------------------------

@@ -482,7 +482,8 @@ def operation():
 
 REFUSED = {
     "lstm": (lambda: small(L.LSTM(4), L.Dense(2), shape=(5, 3)), ["LSTM"]),
-    "conv2d_transpose": (lambda: small(L.Conv2DTranspose(4, 3), L.Flatten(), L.Dense(2)), ["Conv2DTranspose"]),
+    "conv2d_transpose": (lambda: small(L.Conv2DTranspose(4, 3, data_format="channels_first"), L.Flatten(), L.Dense(2)),
+                         ["conv2d_transpose", "channels_first"]),
     "selu": (lambda: small(L.Dense(4, activation="selu"), L.Dense(2), shape=(3,)), ["selu"]),
     "mixed_float16": (lambda: in_policy("mixed_float16", lambda: L.Flatten(), lambda: L.Dense(2)), ["mixed_float16"]),
     "channels_first": (lambda: small(L.Conv2D(4, 3, data_format="channels_first"), L.Flatten(), L.Dense(2)),
@@ -491,7 +492,8 @@ REFUSED = {
     "mask_zero": (lambda: small(L.Embedding(9, 4, mask_zero=True), L.Flatten(), L.Dense(2), shape=(5,)), ["mask_zero"]),
     "dictionaries": (dictionaries, ["input_layers"]),
     "nested_model": (nested_model, ["Sequential"]),
-    "upsampling": (lambda: small(L.UpSampling2D(2), L.Flatten(), L.Dense(2)), ["UpSampling2D"]),
+    "upsampling": (lambda: small(L.UpSampling2D(2, interpolation="bicubic"), L.Flatten(), L.Dense(2)),
+                   ["UpSampling2D", "bicubic"]),
     "fixed_batch": (fixed_batch, ["batch_shape"]),
     "not_built": (lambda: keras.Sequential([L.Dense(4), L.Dense(2)]), ["InputLayer"]),
     "operation": (operation, ["Tanh"]),

@@ -1,11 +1,13 @@
-/* The promise on devices of several kinds: the same bits for equal kinds, on any number of devices of each, wherever
- * layers are placed among them, with copies made by the backend or by way of the host. Compared are SHA-256 of losses
- * and variables, and the list (node, kernel, layout, micro-batch).
+/* The promise on devices of several kinds: the same bits for equal kinds, on any number of devices
+ * of each, wherever layers are placed among them, with copies made by the backend or by way of the
+ * host. Compared are SHA-256 of losses and variables, and the list (node, kernel, layout,
+ * micro-batch).
  *
- * For each network, batches of 1, 7 and 33 with 1, 3 and 8 lanes, SPREAD choices of devices and places, taken in turn
- * so that neighbours differ: only on GPUs (1, 2, 3, 5, physical or parts of one), only on CPUs (1, 2, 3, 8),
- * and with some layers on CPUs and some on GPUs. Then every place for a few spots, GPUs that lack ops, and an empty
- * batch. Fit on devices: test_device_training.c. */
+ * For each network, batches of 1, 7 and 33 with 1, 3 and 8 lanes, SPREAD choices of devices and
+ * places, taken in turn so that neighbours differ: only on GPUs (1, 2, 3, 5, physical or parts of
+ * one), only on CPUs (1, 2, 3, 8), and with some layers on CPUs and some on GPUs. Then every place
+ * for a few spots, GPUs that lack ops, and an empty batch. Fit on devices:
+ * test_device_training.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -278,7 +280,8 @@ static void bits_are_equal_for_every_place(void **state)
         }
 }
 
-/* GPUs that have everything, and some that lack what is in the middle: then values go to the CPUs and back. */
+/* GPUs that have everything, and some that lack what is in the middle: then values go to the CPUs
+ * and back. */
 static void bits_are_equal_whatever_gpus_lack(void **state)
 {
     (void)state;
@@ -297,7 +300,8 @@ static void bits_are_equal_whatever_gpus_lack(void **state)
         }
 }
 
-/* No samples at all: nothing is computed for them, and what is reduced over them is a sum of nothing. */
+/* No samples at all: nothing is computed for them, and what is reduced over them is a sum of
+ * nothing. */
 static void an_empty_batch_is_one(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* How much a test runs: `make test` takes a sample of what takes long, LS_TESTS=all everything. CI sets it. */
+/* How much a test runs: `make test` takes a sample of what takes long, LS_TESTS=all everything. CI
+ * sets it. */
 #ifndef TESTS_AMOUNT_H
 #define TESTS_AMOUNT_H
 

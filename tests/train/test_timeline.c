@@ -1,5 +1,6 @@
-/* Timelines and times by device: what a fit writes for ui.perfetto.dev has every step, task, join, copy and update, on
- * the row of who did it; and what is said of devices follows from what was measured. */
+/* Timelines and times by device: what a fit writes for ui.perfetto.dev has every step, task, join,
+ * copy and update, on the row of who did it; and what is said of devices follows from what was
+ * measured. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Sizes that few programs have: a model of 5,000 layers, and arrays of more than 2^31 elements. The arrays are zeros
- * that no memory holds until they are written, and what is computed from them is small. */
+/* Sizes that few programs have: a model of 5,000 layers, and arrays of more than 2^31 elements. The
+ * arrays are zeros that no memory holds until they are written, and what is computed from them is
+ * small. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +48,8 @@ static void a_model_of_5000_layers(void **state)
     free(layers);
 }
 
-/* Zeros, but for the last byte and the third from the end; NULL: the system gives no such address space. */
+/* Zeros, but for the last byte and the third from the end; NULL: the system gives no such address
+ * space. */
 static unsigned char *map_many(void)
 {
     unsigned char *data = mmap(NULL, MANY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
