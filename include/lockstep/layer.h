@@ -22,6 +22,8 @@ typedef enum ls_activation {
     LS_LEAKY_RELU, /* slope 0.2 */
     LS_LOG_SOFTMAX,
     LS_EXPONENTIAL,
+    LS_HARD_SIGMOID,       /* x / 6 + 0.5, from 0 to 1 */
+    LS_NO_ACTIVATION = -1, /* linear, where linear is not the default (recurrent layers) */
 } ls_activation;
 
 typedef struct ls_regularizer {
@@ -54,6 +56,12 @@ typedef enum ls_layer_kind {
     LS_LAYER_ZERO_PADDING2D,
     LS_LAYER_EMBEDDING,
     LS_LAYER_RESCALING,
+    LS_LAYER_SIMPLE_RNN,
+    LS_LAYER_LSTM,
+    LS_LAYER_GRU,
+    LS_LAYER_MASKING,
+    LS_LAYER_BIDIRECTIONAL,
+    LS_LAYER_TIME_DISTRIBUTED,
     LS_LAYER_CONV1D,
     LS_LAYER_CONV1D_TRANSPOSE,
     LS_LAYER_CONV2D_TRANSPOSE,
@@ -181,7 +189,45 @@ typedef struct ls_embedding_options {
     LS_LAYER_OPTIONS_
     ls_initializer kernel_initializer; /* default: uniform */
     ls_regularizer kernel_regularizer;
+    bool mask_zero; /* index 0 is padding: the output has a mask (see ls_masking) */
 } ls_embedding_options;
+
+/* SimpleRNN, LSTM, GRU. Activations: tanh, sigmoid, relu, hard_sigmoid, LS_NO_ACTIVATION. */
+typedef struct ls_recurrent_options {
+    LS_LAYER_OPTIONS_
+    ls_activation activation;             /* default tanh */
+    ls_activation recurrent_activation;   /* of the gates of LSTM and GRU (default sigmoid) */
+    bool no_bias;                         /* Keras: use_bias=False */
+    bool return_sequences;                /* [N,T,units], the output of every step, not [N,units], the last */
+    bool go_backwards;                    /* from the last step to the first; sequences come out in that order */
+    bool unroll;                          /* has no effect: a sequence is one op in any case */
+    bool zero_output_for_mask;            /* outputs of masked steps are 0, not those of the step before */
+    bool no_unit_forget_bias;             /* LSTM: the bias of the forget gate does not begin with 1 */
+    bool reset_before;                    /* GRU; Keras: reset_after=False */
+    double dropout;                       /* fraction of the inputs that is dropped, the same in all steps */
+    ls_initializer kernel_initializer;    /* default Glorot uniform */
+    ls_initializer recurrent_initializer; /* default orthogonal */
+    ls_initializer bias_initializer;      /* default zeros */
+    ls_regularizer kernel_regularizer, recurrent_regularizer, bias_regularizer;
+} ls_recurrent_options;
+
+typedef struct ls_masking_options {
+    LS_LAYER_OPTIONS_
+    int ls_first_value;
+    double mask_value; /* default 0 */
+} ls_masking_options;
+
+typedef enum ls_merge_mode { LS_MERGE_CONCAT = 0, LS_MERGE_SUM, LS_MERGE_MUL, LS_MERGE_AVE } ls_merge_mode;
+
+/* Bidirectional, TimeDistributed. The model copies the layers inside. */
+typedef struct ls_wrapper_options {
+    LS_LAYER_OPTIONS_
+    int ls_first_layer;
+    const struct ls_layer *layer;
+    /* Bidirectional: from the last step to the first (default: like `layer`) */
+    const struct ls_layer *backward_layer;
+    ls_merge_mode merge_mode; /* Bidirectional (default LS_MERGE_CONCAT) */
+} ls_wrapper_options;
 
 /* Activation, ReLU, LeakyReLU, Softmax. */
 typedef struct ls_activation_options {
@@ -283,6 +329,9 @@ typedef struct ls_layer {
         ls_reshape_options reshape;
         ls_merge_options merge;
         ls_rescaling_options rescaling;
+        ls_recurrent_options recurrent;
+        ls_masking_options masking;
+        ls_wrapper_options wrapper;
         ls_resize_options resize;
         ls_augment_options augment;
     };
@@ -311,7 +360,14 @@ typedef struct ls_layer {
  *     ls_random_flip              LS_HORIZONTAL, ...
  *     ls_random_crop              height, width
  *     ls_embedding                rows (input_dim), width (output_dim)
- *     ls_rescaling                scale (1.0/255; 1/255 is 0, an error); .offset = -1 */
+ *     ls_rescaling                scale (1.0/255; 1/255 is 0, an error); .offset = -1
+ *     ls_simple_rnn, ls_lstm, ls_gru  units
+ *     ls_masking                  value: a step whose numbers all have it is masked (default 0)
+ *     ls_bidirectional            a recurrent layer: ls_bidirectional(ls_lstm(64), .merge_mode = LS_MERGE_SUM)
+ *     ls_time_distributed         the layer that each step is given to: ls_time_distributed(ls_dense(10))
+ *
+ * The masks of ls_masking and ls_embedding(.mask_zero = true) go with the tensors, as in Keras: recurrent
+ * layers skip masked steps, and losses leave them out. docs/recurrent.md lists what passes a mask on. */
 #ifndef __cplusplus /* cplusplus.h has them as functions */
 #define LS_LAYER_(KIND, family, ...) LS_LAYER_FROM_(KIND, family, ls_first, __VA_ARGS__)
 #define LS_LAYER_FROM_(KIND, family, mark, ...) ((ls_layer){ .kind = LS_LAYER_##KIND, .family = { .mark = 0, __VA_ARGS__ } })
@@ -339,6 +395,13 @@ typedef struct ls_layer {
 #define ls_multiply(...)              LS_LAYER_(MULTIPLY, merge, __VA_ARGS__)
 #define ls_concatenate(...)           LS_LAYER_(CONCATENATE, merge, __VA_ARGS__)
 #define ls_rescaling(...)             LS_LAYER_FROM_(RESCALING, rescaling, ls_first_scale, __VA_ARGS__)
+#define ls_simple_rnn(...)            LS_LAYER_(SIMPLE_RNN, recurrent, __VA_ARGS__)
+#define ls_lstm(...)                  LS_LAYER_(LSTM, recurrent, __VA_ARGS__)
+#define ls_gru(...)                   LS_LAYER_(GRU, recurrent, __VA_ARGS__)
+#define ls_masking(...)               LS_LAYER_FROM_(MASKING, masking, ls_first_value, __VA_ARGS__)
+/* The address of the first argument, a layer that lives as long as the block around the call. */
+#define ls_bidirectional(...)         LS_LAYER_FROM_(BIDIRECTIONAL, wrapper, ls_first_layer, &__VA_ARGS__)
+#define ls_time_distributed(...)      LS_LAYER_FROM_(TIME_DISTRIBUTED, wrapper, ls_first_layer, &__VA_ARGS__)
 #define ls_conv1d(...)                LS_LAYER_(CONV1D, conv, __VA_ARGS__)
 #define ls_conv1d_transpose(...)      LS_LAYER_(CONV1D_TRANSPOSE, conv, __VA_ARGS__)
 #define ls_conv2d_transpose(...)      LS_LAYER_(CONV2D_TRANSPOSE, conv, __VA_ARGS__)

@@ -53,6 +53,23 @@
     { "fill_mode", FILL_MODE, AT(augment, fill_mode) },                                                                \
         { "interpolation", INTERPOLATION, AT(augment, interpolation) },                                                \
         { "fill_value", FILL_VALUES, AT(augment, fill_value) }, RANDOM
+#define RECURRENT                                                                                                      \
+    { "units", ARGUMENT, AT(recurrent, first) }, { "activation", GATE, AT(recurrent, activation) },                    \
+        { "use_bias", NOT, AT(recurrent, no_bias) }, { "return_sequences", BOOL, AT(recurrent, return_sequences) },    \
+        { "go_backwards", BOOL, AT(recurrent, go_backwards) }, { "unroll", BOOL, AT(recurrent, unroll) },              \
+        { "zero_output_for_mask", BOOL, AT(recurrent, zero_output_for_mask) },                                         \
+        { "dropout", F64, AT(recurrent, dropout) }, KERNEL(recurrent, "kernel"),                                       \
+        { "recurrent_initializer", INITIALIZER, AT(recurrent, recurrent_initializer) },                                \
+        { "recurrent_regularizer", REGULARIZER, AT(recurrent, recurrent_regularizer) },                                \
+        { "recurrent_constraint", MUST_BE_NULL, 0 },                                                                   \
+        { "bias_initializer", INITIALIZER, AT(recurrent, bias_initializer) },                                          \
+        { "bias_regularizer", REGULARIZER, AT(recurrent, bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },  \
+        { "activity_regularizer", MUST_BE_NULL, 0 }, { "return_state", MUST_BE_FALSE, 0 },                             \
+        { "stateful", MUST_BE_FALSE, 0 }, { "time_major", MUST_BE_FALSE, 0 },                                          \
+        { "recurrent_dropout", MUST_BE_ZERO, 0 },                                                                      \
+    {                                                                                                                  \
+        "seed", MUST_BE_NULL, 0                                                                                        \
+    }
 #define END                                                                                                            \
     {                                                                                                                  \
         NULL, NAME, 0                                                                                                  \
@@ -333,7 +350,7 @@ static const ls_keras_key embedding_keys[] = {
     { "output_dim", ARGUMENT, AT(embedding, second) },
     KERNEL(embedding, "embeddings"),
     { "activity_regularizer", MUST_BE_NULL, 0 },
-    { "mask_zero", MUST_BE_FALSE, 0 },
+    { "mask_zero", BOOL, AT(embedding, mask_zero) },
     { "input_length", MUST_BE_NULL, 0 },
     { "quantization_config", MUST_BE_NULL, 0 },
     END
@@ -375,7 +392,47 @@ static const ls_keras_key rescaling_keys[] = {
     { "offset", F64, AT(rescaling, offset) },
     END
 };
+static const ls_keras_key simple_rnn_keys[] = {
+    COMMON,
+    RECURRENT,
+    END
+};
+static const ls_keras_key lstm_keys[] = {
+    COMMON,
+    RECURRENT,
+    { "recurrent_activation", GATE, AT(recurrent, recurrent_activation) },
+    { "unit_forget_bias", NOT, AT(recurrent, no_unit_forget_bias) },
+    { "implementation", ANY, 0 },
+    END
+};
+static const ls_keras_key gru_keys[] = {
+    COMMON,
+    RECURRENT,
+    { "recurrent_activation", GATE, AT(recurrent, recurrent_activation) },
+    { "reset_after", NOT, AT(recurrent, reset_before) },
+    { "implementation", ANY, 0 },
+    END
+};
+static const ls_keras_key masking_keys[] = {
+    COMMON,
+    { "mask_value", F64, AT(masking, mask_value) },
+    END
+};
+static const ls_keras_key bidirectional_keys[] = {
+    COMMON,
+    { "layer", LAYER, AT(wrapper, layer) },
+    { "backward_layer", LAYER, AT(wrapper, backward_layer) },
+    { "merge_mode", MERGE_MODE, AT(wrapper, merge_mode) },
+    END
+};
+static const ls_keras_key time_distributed_keys[] = {
+    COMMON,
+    { "layer", LAYER, AT(wrapper, layer) },
+    END
+};
 /* clang-format on */
+
+const char *const ls_keras_merge_modes[4] = { "concat", "sum", "mul", "ave" };
 
 const ls_keras_class ls_keras_classes[] = {
     { "InputLayer", LS_LAYER_INPUT, NULL },
@@ -401,6 +458,12 @@ const ls_keras_class ls_keras_classes[] = {
     { "ZeroPadding2D", LS_LAYER_ZERO_PADDING2D, pad_keys },
     { "Embedding", LS_LAYER_EMBEDDING, embedding_keys },
     { "Rescaling", LS_LAYER_RESCALING, rescaling_keys },
+    { "SimpleRNN", LS_LAYER_SIMPLE_RNN, simple_rnn_keys },
+    { "LSTM", LS_LAYER_LSTM, lstm_keys },
+    { "GRU", LS_LAYER_GRU, gru_keys },
+    { "Masking", LS_LAYER_MASKING, masking_keys },
+    { "Bidirectional", LS_LAYER_BIDIRECTIONAL, bidirectional_keys },
+    { "TimeDistributed", LS_LAYER_TIME_DISTRIBUTED, time_distributed_keys },
     { "Conv1D", LS_LAYER_CONV1D, conv1d_keys },
     { "Conv1DTranspose", LS_LAYER_CONV1D_TRANSPOSE, transpose1d_keys },
     { "Conv2DTranspose", LS_LAYER_CONV2D_TRANSPOSE, transpose2d_keys },

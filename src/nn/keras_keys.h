@@ -31,6 +31,9 @@ typedef enum ls_keras_rule {
     FILL_VALUES,    /* 0.5, or [0, 0.5, 1]; null: the default */
     SEED,           /* an integer; null: the default; 0 is stored as -1 */
     ACTIVATION,
+    GATE,  /* ACTIVATION of a recurrent layer, whose default is not linear */
+    LAYER, /* a layer inside a wrapper; null: none */
+    MERGE_MODE,
     INITIALIZER,
     REGULARIZER,
     AXIS,      /* -1, or [-1] */
@@ -39,6 +42,7 @@ typedef enum ls_keras_rule {
     DIMS,      /* [2, 1]: a permutation */
     MUST_BE_NULL,
     MUST_BE_FALSE,
+    MUST_BE_ZERO,
     MUST_BE_LAST,     /* must be "channels_last" */
     MUST_BE_CONSTANT, /* must be "constant" */
     ANY,              /* ignored: has an effect only with a key that must be false */
@@ -68,6 +72,8 @@ extern const size_t ls_keras_class_count;
 extern const char *const ls_keras_fill_modes[], *const ls_keras_flip_modes[];
 /* Return NULL if Keras has no such class. */
 const ls_keras_class *ls_keras_class_of(ls_layer_kind kind);
+/* By ls_merge_mode. */
+extern const char *const ls_keras_merge_modes[4];
 /* Not for VarianceScaling. */
 const ls_keras_initializer *ls_keras_initializer_of(ls_initializer_kind kind);
 

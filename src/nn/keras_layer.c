@@ -421,6 +421,41 @@ static ls_status need_float32(const ls_json_at *at, const ls_keras_label *label)
                : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; layers compute in float32", dtype);
 }
 
+/* A linear gate is not the default. */
+static ls_status read_gate(const ls_json_at *at, ls_activation *out)
+{
+    LS_TRY(read_activation(at, out));
+    if (*out == LS_LINEAR)
+        *out = LS_NO_ACTIVATION;
+    return LS_OK;
+}
+
+static ls_status read_inner(const ls_json_at *at, ls_arena *arena, const ls_layer **out)
+{
+    if (json_is_null(at->value))
+        return LS_OK;
+    ls_layer *inner = ls_arena_alloc(arena, sizeof(*inner));
+    if (!inner)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a layer");
+    *out = inner;
+    return ls_keras_layer(at, arena, inner);
+}
+
+static ls_status read_merge_mode(const ls_json_at *at, ls_merge_mode *out)
+{
+    const char *text;
+    if (json_is_null(at->value))
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "null, which gives two outputs, is not supported; use \"concat\"");
+    LS_TRY(ls_json_string(at, &text));
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, ls_keras_merge_modes[i]) == 0) {
+            *out = (ls_merge_mode)i;
+            return LS_OK;
+        }
+    return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not known%s", text,
+                        ls_advise_name(text, ls_keras_merge_modes, 4).text);
+}
+
 static ls_status need_word(const ls_json_at *at, const char *word)
 {
     const char *text;
@@ -431,9 +466,10 @@ static ls_status need_word(const ls_json_at *at, const char *word)
 }
 
 static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer,
-                          const ls_keras_label *label, ls_layer *out)
+                          const ls_keras_label *label, ls_arena *arena, ls_layer *out)
 {
     void *field = (char *)&out->options + k->offset;
+    double number;
     bool flag;
     switch (k->rule) {
     case NAME:
@@ -489,6 +525,12 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
         return read_layer_seed(at, field);
     case ACTIVATION:
         return read_activation(at, field);
+    case GATE:
+        return read_gate(at, field);
+    case LAYER:
+        return read_inner(at, arena, field);
+    case MERGE_MODE:
+        return read_merge_mode(at, field);
     case INITIALIZER:
         return read_initializer(at, field);
     case REGULARIZER:
@@ -505,6 +547,9 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case MUST_BE_FALSE:
         LS_TRY(ls_json_bool(at, &flag));
         return flag ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "not supported; must be false") : LS_OK;
+    case MUST_BE_ZERO:
+        LS_TRY(ls_json_f64(at, &number));
+        return number != 0 ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "%g is not supported; must be 0", number) : LS_OK;
     case MUST_BE_LAST:
         return json_is_null(at->value) ? LS_OK : need_word(at, "channels_last");
     case MUST_BE_CONSTANT:
@@ -516,7 +561,7 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
 static ls_status read_input(const ls_json_at *config, const ls_keras_label *label, ls_input_options *o);
 
 static ls_status read_config(const ls_keras_class *class, const ls_json_at *layer, const ls_json_at *config,
-                             const ls_keras_label *label, ls_layer *out)
+                             const ls_keras_label *label, ls_arena *arena, ls_layer *out)
 {
     if (!class->keys)
         return read_input(config, label, &out->input);
@@ -528,7 +573,7 @@ static ls_status read_config(const ls_keras_class *class, const ls_json_at *laye
     for (const ls_keras_key *k = class->keys; k->name; k++) {
         ls_json_at at;
         if (ls_json_find(config, k->name, &at))
-            LS_TRY(read_key(k, &at, layer, label, out));
+            LS_TRY(read_key(k, &at, layer, label, arena, out));
     }
     return LS_OK;
 }
@@ -606,7 +651,7 @@ static ls_status unknown_class(const ls_json_at *at, const ls_keras_label *label
                          ls_advise_name(label->class_name, names, ls_keras_class_count).text);
 }
 
-ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
+ls_status ls_keras_layer(const ls_json_at *at, ls_arena *arena, ls_layer *out)
 {
     static const char *const known[] = { "module",       "class_name", "config",       "registered_name",
                                          "build_config", "name",       "inbound_nodes" };
@@ -627,7 +672,7 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
     ls_layer layer;
     memset(&layer, 0, sizeof(layer)); /* an initializer would clear only one member of the union */
     layer.kind = class->kind;
-    ls_status status = read_config(class, at, &config, &label, &layer);
+    ls_status status = read_config(class, at, &config, &label, arena, &layer);
     /* The message has path and key, but not the layer. */
     if (status != LS_OK && !strstr(ls_last_error(), "layer \""))
         return ls_fail_within(status, "layer \"%s\" (%s)", label.name, label.class_name);

@@ -114,6 +114,19 @@ static ls_status no_word(const ls_model_layer *layer, const char *what)
                    layer->name, ls_layer_info_of(layer->spec.kind)->class_name, what);
 }
 
+static ls_status layer_object(const ls_model_layer *layer, json_t **out);
+
+/* A layer inside another; NULL: there is none. */
+static ls_status inner_object(const ls_layer *inner, json_t **out)
+{
+    ls_model_layer layer = { 0 };
+    if (!inner)
+        return LS_OK;
+    LS_TRY(ls_layer_resolve(inner, &layer.spec));
+    layer.name = inner->options.name;
+    return layer_object(&layer, out);
+}
+
 /* Leaves *out NULL if the key should be omitted. */
 static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, json_t **out)
 {
@@ -190,6 +203,14 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
             return no_word(layer, "name for the approximate GELU");
         *out = json_string(ls_activation_name(*(const ls_activation *)field));
         break;
+    case GATE: /* resolved: LS_LINEAR means linear */
+        *out = json_string(ls_activation_name(*(const ls_activation *)field));
+        break;
+    case LAYER:
+        return inner_object(*(const ls_layer *const *)field, out);
+    case MERGE_MODE:
+        *out = json_string(ls_keras_merge_modes[*(const ls_merge_mode *)field]);
+        break;
     case INITIALIZER:
         if (((const ls_initializer *)field)->kind != LS_INIT_DEFAULT)
             *out = initializer(field);
@@ -212,6 +233,7 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case MUST_BE_CONSTANT:
     case MUST_BE_NULL:
     case MUST_BE_FALSE:
+    case MUST_BE_ZERO:
     case ANY:
         break; /* Keras's defaults */
     }

@@ -15,6 +15,7 @@ typedef enum ls_layer_option_type {
     LS_LAYER_OPTION_INITIALIZER,
     LS_LAYER_OPTION_REGULARIZER,
     LS_LAYER_OPTION_SHAPE,
+    LS_LAYER_OPTION_LAYER,
 } ls_layer_option_type;
 
 /* An option of a family that is not in ls_layer_options. */
@@ -63,7 +64,7 @@ typedef struct ls_layer_family {
 
 extern const ls_layer_family ls_input_family, ls_dense_family, ls_conv_family, ls_pool_family, ls_pad_family,
     ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family, ls_merge_family,
-    ls_rescaling_family, ls_resize_family, ls_augment_family;
+    ls_rescaling_family, ls_recurrent_family, ls_masking_family, ls_wrapper_family, ls_resize_family, ls_augment_family;
 
 /* ---- Checks and defaults (layer_checks.c) ---- */
 
@@ -95,6 +96,22 @@ ls_status ls_resolve_kernel(ls_layer *layer);
 void ls_add_kernel(const ls_layer *layer, ls_shape shape, int64_t bias_width, ls_weight *out, size_t *count);
 /* Adds the bias, weights[bias], and applies the activation. */
 ls_tensor *ls_finish_kernel(const ls_layer *layer, const ls_layer_pass *pass, ls_tensor *y, size_t bias);
+
+/* ---- Masks (layer_masking.c) ---- */
+
+/* Fails if the layer refuses the mask of an input; gives the output of a call its mask. */
+ls_status ls_mask_check(const ls_layer_info *info, const ls_layer_pass *pass);
+ls_status ls_mask_set(const ls_layer_info *info, const ls_layer_pass *pass, ls_tensor **y);
+
+/* ---- Recurrent layers (layer_recurrent.c) ---- */
+
+bool ls_layer_is_recurrent(const ls_layer *layer);
+/* y [N,T,units] stays in the order of the input's steps. */
+ls_status ls_recurrent_call(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **y);
+/* The output of the step that is computed last. */
+ls_tensor *ls_recurrent_last(const ls_layer *layer, ls_tensor *y);
+/* The steps from the last to the first. */
+ls_tensor *ls_recurrent_turn(ls_tensor *y);
 
 /* ---- Parts of calls ---- */
 

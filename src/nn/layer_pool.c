@@ -1,4 +1,5 @@
 /* Pools; zero padding and cropping. A pool over sequences [N,T,C] is one over images [N,1,T,C]. */
+#include "graph/rules.h"
 #include "nn/layer_family.h"
 
 #include <string.h>
@@ -41,13 +42,25 @@ static ls_status call_pool(const ls_layer *layer, ls_layer_pass *pass, ls_tensor
     return LS_OK;
 }
 
+/* Mean over the steps that count, as in Keras. */
+static ls_tensor *masked_average(ls_tensor *x, ls_tensor *mask, bool keep)
+{
+    ls_tensor *counts = ls_op_with_last_axis(ls_op_cast(mask, LS_F32));
+    return ls_op_div(ls_op_reduce_sum(ls_op_mul(x, counts), LS_AXES(1), keep),
+                     ls_op_reduce_sum(counts, LS_AXES(1), keep));
+}
+
 static ls_status call_global_pool(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
 {
     const ls_axes axes = LS_AXES(1, 2);
     bool max = layer->kind == LS_LAYER_GLOBAL_MAX_POOL2D || layer->kind == LS_LAYER_GLOBAL_MAX_POOL1D;
     bool keep = layer->pool.keepdims;
     LS_TRY(is_1d(layer) ? ls_check_sequence(&pass->inputs[0]->shape) : ls_check_image(&pass->inputs[0]->shape));
-    ls_tensor *x = ls_layer_real(pass->inputs[0]);
+    ls_tensor *x = ls_layer_real(pass->inputs[0]), *mask = pass->inputs[0]->mask;
+    if (mask && layer->kind == LS_LAYER_GLOBAL_AVERAGE_POOL1D) {
+        *out = masked_average(x, mask, keep);
+        return LS_OK;
+    }
     x = is_1d(layer) ? ls_sequence_to_image(x) : x;
     x = max ? ls_op_reduce_max(x, axes, keep) : ls_op_reduce_mean(x, axes, keep);
     *out = is_1d(layer) && keep ? ls_image_to_sequence(x) : x;

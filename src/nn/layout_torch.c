@@ -248,6 +248,10 @@ ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored)
     for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
         const ls_model_layer *layer = model->variables[i].layer;
         const char *weight = layer->weight[model->variables[i].index].name;
+        if (layer->weight[model->variables[i].index].cell) {
+            status = cannot_convert(layer, "has gates and one bias");
+            break;
+        }
         stored[i].shape = ls_model_variable(model, i)->shape;
         order_weight(layer, weight, &images[layer->number], &stored[i]);
         status = name_weight(layer, weight, ls_model_variable_name(model, i), torchvision, &stored[i]);

@@ -116,6 +116,22 @@ static void shapes_and_parameters_are_keras_s(void **state)
         { "zero_padding2d, sides", ls_input(4, 4, 2), ls_zero_padding2d(.zero_padding = { 1, 2, 3, 4 }),
           "(batch, 7, 11, 2)", 0 },
         { "embedding", ls_input(5, .dtype = LS_I32), ls_embedding(10, 3), "(batch, 5, 3)", 30 },
+        { "embedding with a mask", ls_input(5, .dtype = LS_I32), ls_embedding(10, 3, .mask_zero = true),
+          "(batch, 5, 3)", 30 },
+        { "simple_rnn", ls_input(5, 3), ls_simple_rnn(4), "(batch, 4)", 32 },
+        { "lstm", ls_input(5, 3), ls_lstm(4), "(batch, 4)", 128 },
+        { "lstm, sequences", ls_input(5, 3), ls_lstm(4, .return_sequences = true, .no_bias = true), "(batch, 5, 4)",
+          112 },
+        { "gru", ls_input(5, 3), ls_gru(4), "(batch, 4)", 108 },
+        { "gru, reset before", ls_input(5, 3), ls_gru(4, .reset_before = true), "(batch, 4)", 96 },
+        { "masking", ls_input(5, 3), ls_masking(0.5), "(batch, 5, 3)", 0 },
+        { "bidirectional", ls_input(5, 3), ls_bidirectional(ls_lstm(4, .return_sequences = true)), "(batch, 5, 8)",
+          256 },
+        { "bidirectional, sum", ls_input(5, 3), ls_bidirectional(ls_gru(4), .merge_mode = LS_MERGE_SUM), "(batch, 4)",
+          216 },
+        { "time_distributed", ls_input(5, 3), ls_time_distributed(ls_dense(7)), "(batch, 5, 7)", 28 },
+        { "time_distributed, images", ls_input(2, 8, 8, 1), ls_time_distributed(ls_conv2d(2, 3)), "(batch, 2, 6, 6, 2)",
+          20 },
         { "embedding of numbers", ls_input(.dtype = LS_I64), ls_embedding(10, 3), "(batch, 3)", 30 },
         { "rescaling", ls_input(4, .dtype = LS_U8), ls_rescaling(1 / 255.0, .offset = -1), "(batch, 4)", 0 },
         { "conv1d", ls_input(9, 4), ls_conv1d(8, 3), "(batch, 7, 8)", 104 },
@@ -470,6 +486,34 @@ static void the_error_of_a_wrong_spec_has_layer_option_and_value(void **state)
           "zero_padding|LS_EXPLICIT" },
         { ls_input(8, 8, 4), ls_depthwise_conv2d(3, .depth_multiplier = -1), LS_ERR_INVALID, "depth_multiplier is -1" },
         { ls_input(8, 8, 4), ls_depthwise_conv2d(3, .groups = 2), LS_ERR_INVALID, "DepthwiseConv2D|no option groups" },
+        { ls_input(5, 3), ls_lstm(0), LS_ERR_INVALID, "layer \"lstm\" (LSTM)|units is 0" },
+        { ls_input(5), ls_gru(4), LS_ERR_SHAPE, "GRU|(batch, 5)|3 axes" },
+        { ls_input(5, 3), ls_lstm(4, .activation = LS_SOFTMAX), LS_ERR_UNSUPPORTED, "activation is softmax|tanh" },
+        { ls_input(5, 3), ls_gru(4, .recurrent_activation = LS_GELU), LS_ERR_UNSUPPORTED,
+          "recurrent_activation is gelu" },
+        { ls_input(5, 3), ls_lstm(4, .dropout = 1), LS_ERR_INVALID, "dropout is 1" },
+        { ls_input(5, 3), ls_lstm(4, .reset_before = true), LS_ERR_INVALID, "LSTM|no option reset_before" },
+        { ls_input(5, 3), ls_gru(4, .no_unit_forget_bias = true), LS_ERR_INVALID, "no option no_unit_forget_bias" },
+        { ls_input(5, 3), ls_simple_rnn(4, .recurrent_activation = LS_TANH), LS_ERR_INVALID,
+          "SimpleRNN|no option recurrent_activation" },
+        { ls_input(5, 3), ls_lstm(4, .recurrent_regularizer = { .l1 = -1 }), LS_ERR_INVALID,
+          "recurrent_regularizer|-1" },
+        { ls_input(5), ls_masking(), LS_ERR_SHAPE, "Masking|3 axes" },
+        { ls_input(5, 3), ls_bidirectional(ls_dense(4)), LS_ERR_INVALID, "Bidirectional|a Dense|LSTM" },
+        { ls_input(5, 3), ls_bidirectional(ls_lstm(0)), LS_ERR_INVALID, "the LSTM inside|units is 0" },
+        { ls_input(5, 3), ls_bidirectional(ls_lstm(4), .merge_mode = (ls_merge_mode)7), LS_ERR_INVALID,
+          "merge_mode is 7" },
+        { ls_input(5, 3), ls_bidirectional(ls_lstm(4), .backward_layer = &ls_lstm(4)), LS_ERR_INVALID,
+          "same go_backwards" },
+        { ls_input(5, 3),
+          ls_bidirectional(ls_lstm(4), .backward_layer = &ls_gru(4, .go_backwards = true, .return_sequences = true)),
+          LS_ERR_INVALID, "same return_sequences" },
+        { ls_input(5, 3), ls_bidirectional(ls_lstm(4, .device = "/cpu:0")), LS_ERR_INVALID, "has a device" },
+        { ls_input(5, 3), (ls_layer){ .kind = LS_LAYER_TIME_DISTRIBUTED }, LS_ERR_INVALID, "no layer inside" },
+        { ls_input(5, 3), ls_time_distributed(ls_batch_normalization()), LS_ERR_UNSUPPORTED,
+          "TimeDistributed|BatchNormalization" },
+        { ls_input(5, 3), ls_time_distributed(ls_lstm(4)), LS_ERR_SHAPE, "TimeDistributed|3 axes" },
+        { ls_input(5), ls_time_distributed(ls_dense(4)), LS_ERR_SHAPE, "TimeDistributed|at least 3 axes" },
         { ls_input(8), ls_max_pool2d(2), LS_ERR_SHAPE, "MaxPooling2D|(batch, 8)|4 axes" },
         { ls_input(8, 8, 4), ls_average_pool2d(9), LS_ERR_SHAPE, "AveragePooling2D|(batch, 8, 8, 4)|9" },
         { ls_input(8, 8), ls_global_max_pool2d(), LS_ERR_SHAPE, "GlobalMaxPooling2D|(batch, 8, 8)" },
@@ -575,9 +619,11 @@ static void every_kind_has_its_rows(void **state)
         assert_non_null(json);
         ls_json_at root = ls_json_root(json, "test");
         ls_layer layer = { .kind = (ls_layer_kind)kind };
-        if (ls_keras_layer(&root, &layer) != LS_OK && strstr(ls_last_error(), "layers of class"))
+        ls_arena arena = { 0 };
+        if (ls_keras_layer(&root, &arena, &layer) != LS_OK && strstr(ls_last_error(), "layers of class"))
             fail_msg("%s", ls_last_error());
         assert_int_equal(layer.kind, kind);
+        ls_arena_free(&arena);
         json_decref(json);
     }
 }

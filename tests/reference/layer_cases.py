@@ -99,7 +99,7 @@ tf.nn.conv_transpose = conv_transpose
 def compute(text, inputs, weights, cotangents, training):
     """Outputs, then gradients of inputs and trainable weights, then the regularization if there is one."""
     model = keras.models.model_from_json(text)
-    for variable, value in zip(model.variables, weights):
+    for variable, value in zip(model.weights, weights):
         variable.assign(value)
     dtype = "float64" if '"float64"' in text else "float32"
     real = [tf.constant(x, dtype) if x.dtype == np.float32 else tf.constant(x) for x in inputs]
@@ -127,7 +127,7 @@ def make_case(rng, draw):
     symbols = [keras.Input(x.shape[1:], dtype=str(x.dtype), name=f"input_{i}") for i, x in enumerate(inputs)]
     model = keras.Model(symbols, layer(symbols if len(symbols) > 1 else symbols[0]), name="case")
     text = model.to_json()
-    weights = [special.get(v.path, weight)(rng, v) for v in model.variables]
+    weights = [special.get(v.path, weight)(rng, v) for v in model.weights]
     shapes = [(x.shape[0], *y.shape[1:]) for x, y in zip(inputs[:1] * len(model.outputs), model.outputs)]
     cotangents = [(rng.integers(-16, 17, s) / 8).astype(np.float32) for s in shapes] if special.get("gradients", True) else []
     exact, _ = compute(text.replace('"float32"', '"float64"'), inputs, weights, cotangents, training)
@@ -143,14 +143,14 @@ def make_case(rng, draw):
 
     for i, x in enumerate(inputs):
         add("input", f"input_{i}", x, dtype=str(x.dtype))
-    for variable, value in zip(made.variables, weights):
+    for variable, value in zip(model.weights, weights):
         add("weight", variable.path, value)
     for i, value in enumerate(cotangents):
         add("cotangent", str(i), value)
     names = [("output", str(i)) for i in range(len(shapes))]
     if cotangents:
         names += [("gradient", f"input_{i}") for i, x in enumerate(inputs) if x.dtype == np.float32]
-        names += [("gradient", v.path) for v in made.trainable_variables]
+        names += [("gradient", v.path) for v in model.trainable_variables]
     names += [("loss", "loss")] if made.losses else []
     assert len(names) == len(exact)
     for (role, name), a, b in zip(names, exact, single):

@@ -481,7 +481,7 @@ def operation():
 
 
 REFUSED = {
-    "lstm": (lambda: small(L.LSTM(4), L.Dense(2), shape=(5, 3)), ["LSTM"]),
+    "lstm": (lambda: small(L.LSTM(4, recurrent_dropout=0.25), L.Dense(2), shape=(5, 3)), ["LSTM", "recurrent_dropout"]),
     "conv2d_transpose": (lambda: small(L.Conv2DTranspose(4, 3, data_format="channels_first"), L.Flatten(), L.Dense(2)),
                          ["conv2d_transpose", "channels_first"]),
     "selu": (lambda: small(L.Dense(4, activation="selu"), L.Dense(2), shape=(3,)), ["selu"]),
@@ -489,7 +489,8 @@ REFUSED = {
     "channels_first": (lambda: small(L.Conv2D(4, 3, data_format="channels_first"), L.Flatten(), L.Dense(2)),
                        ["channels_first"]),
     "constraint": (lambda: small(L.Dense(4, kernel_constraint="non_neg"), L.Dense(2), shape=(3,)), ["kernel_constraint"]),
-    "mask_zero": (lambda: small(L.Embedding(9, 4, mask_zero=True), L.Flatten(), L.Dense(2), shape=(5,)), ["mask_zero"]),
+    "mask_zero": (lambda: small(L.Embedding(9, 4, mask_zero=True), L.BatchNormalization(), L.Flatten(), L.Dense(2),
+                                shape=(5,)), ["BatchNormalization", "mask"]),
     "dictionaries": (dictionaries, ["input_layers"]),
     "nested_model": (nested_model, ["Sequential"]),
     "upsampling": (lambda: small(L.UpSampling2D(2, interpolation="bicubic"), L.Flatten(), L.Dense(2)),

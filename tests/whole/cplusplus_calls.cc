@@ -45,6 +45,7 @@ static ls_dataset *pipelines(ls_status (*function)(void *, const ls_element *, l
 
 static ls_status models(ls_context *ctx, ls_model **out)
 {
+    const ls_layer inner = ls_lstm(4);
     const ls_layer layers[] = { ls_input(),
                                 ls_input(8),
                                 ls_input(8, 8),
@@ -78,6 +79,12 @@ static ls_status models(ls_context *ctx, ls_model **out)
                                 ls_zero_padding2d(),
                                 ls_zero_padding2d(2),
                                 ls_embedding(100, 8),
+                                ls_simple_rnn(4),
+                                ls_lstm(4, { .return_sequences = true }),
+                                ls_gru(4, { .reset_before = true }),
+                                ls_masking(0.5),
+                                ls_bidirectional(inner, { .merge_mode = LS_MERGE_SUM }),
+                                ls_time_distributed(inner),
                                 ls_rescaling(2, { .offset = -1 }),
                                 ls_conv1d(4, 3, { .padding = LS_CAUSAL }),
                                 ls_conv1d_transpose(4, 3, 2, { .output_padding = { 1 } }),
