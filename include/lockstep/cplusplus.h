@@ -83,6 +83,7 @@ LS_CALL_(ls_status, ls_graph_create, (ls_context *ctx, ls_graph **out), ls_graph
 #undef ls_op_conv2d
 #undef ls_op_max_pool2d
 #undef ls_op_average_pool2d
+#undef ls_op_warp
 #undef ls_op_batch_norm
 #undef ls_op_layer_norm
 LS_CALL_SET_(ls_tensor *, ls_op_variable, (ls_graph *graph, const char *name, ls_dtype dtype, ls_shape shape), ls_variable_op,
@@ -93,6 +94,7 @@ LS_CALL_SET_(ls_tensor *, ls_op_matmul, (ls_tensor *a, ls_tensor *b), ls_matmul_
 LS_CALL_SET_(ls_tensor *, ls_op_conv2d, (ls_tensor *x, ls_tensor *kernel), ls_conv2d_op, (options.kernel = kernel), (x, options))
 LS_CALL_(ls_tensor *, ls_op_max_pool2d, (ls_tensor *x), ls_pool2d_op, (x, options))
 LS_CALL_(ls_tensor *, ls_op_average_pool2d, (ls_tensor *x), ls_pool2d_op, (x, options))
+LS_CALL_SET_(ls_tensor *, ls_op_warp, (ls_tensor *x, ls_tensor *matrix), ls_warp_op, (options.matrix = matrix), (x, options))
 LS_CALL_(ls_tensor *, ls_op_batch_norm, (ls_tensor *x), ls_batch_norm_op, (x, options))
 LS_CALL_(ls_tensor *, ls_op_layer_norm, (ls_tensor *x), ls_layer_norm_op, (x, options))
 
@@ -269,6 +271,14 @@ LS_LAYER_(ls_up_sampling1d, UP_SAMPLING1D, resize)
 LS_LAYER_(ls_up_sampling2d, UP_SAMPLING2D, resize)
 LS_LAYER_(ls_resizing, RESIZING, resize)
 LS_LAYER_(ls_center_crop, CENTER_CROP, resize)
+LS_LAYER_OF_(ls_random_flip, RANDOM_FLIP, augment, ls_flip_mode, mode)
+LS_LAYER_(ls_random_translation, RANDOM_TRANSLATION, augment)
+LS_LAYER_(ls_random_crop, RANDOM_CROP, augment)
+LS_LAYER_(ls_random_zoom, RANDOM_ZOOM, augment)
+LS_LAYER_(ls_random_rotation, RANDOM_ROTATION, augment)
+LS_LAYER_(ls_random_contrast, RANDOM_CONTRAST, augment)
+LS_LAYER_(ls_random_brightness, RANDOM_BRIGHTNESS, augment)
+LS_LAYER_(ls_random_erasing, RANDOM_ERASING, augment)
 
 /* ---- Optimizers, losses, metrics ---- */
 

@@ -410,6 +410,34 @@ typedef struct ls_pool2d_op {
 #define ls_op_average_pool2d(x, ...) ls_op_average_pool2d_with(x, (ls_pool2d_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_max_pool2d_with(ls_tensor *x, ls_pool2d_op options);
 LS_API ls_tensor *ls_op_average_pool2d_with(ls_tensor *x, ls_pool2d_op options);
+typedef enum ls_interpolation {
+    LS_INTERPOLATION_DEFAULT = 0, /* UpSampling2D: nearest; others: bilinear */
+    LS_NEAREST,
+    LS_BILINEAR, /* UpSampling2D, Resizing: half-pixel centers, without antialiasing */
+} ls_interpolation;
+
+/* What lies outside of an image whose row is abcd. */
+typedef enum ls_fill_mode {
+    LS_FILL_DEFAULT = 0, /* op: constant; layers: reflect */
+    LS_FILL_CONSTANT,    /* kkkk|abcd|kkkk */
+    LS_FILL_NEAREST,     /* aaaa|abcd|dddd */
+    LS_FILL_REFLECT,     /* dcba|abcd|dcba */
+    LS_FILL_WRAP,        /* abcd|abcd|abcd */
+} ls_fill_mode;
+
+typedef struct ls_warp_op {
+    int ls_first;
+    ls_tensor *matrix; /* [N,6], of x's type */
+    ls_interpolation interpolation;
+    ls_fill_mode fill_mode;
+    double fill_value; /* LS_FILL_CONSTANT (default 0) */
+    int64_t size[2];   /* of the output, [height, width] (default: the input's) */
+} ls_warp_op;
+/* Moves the pixels of images [N,H,W,C]. Pixel (x, y) of an output is what its image has at
+ * (m0 x + m1 y + m2, m3 x + m4 y + m5), as Keras's affine_transform. No gradient flows to the
+ * matrix. */
+#define ls_op_warp(x, ...) ls_op_warp_with(x, (ls_warp_op){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_tensor *ls_op_warp_with(ls_tensor *x, ls_warp_op options);
 /* Reduces [N,H,W,C] to [N,C]. */
 LS_API ls_tensor *ls_op_global_max_pool2d(ls_tensor *x);
 LS_API ls_tensor *ls_op_global_average_pool2d(ls_tensor *x);

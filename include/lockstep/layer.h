@@ -118,6 +118,14 @@ typedef enum ls_layer_kind {
     LS_LAYER_UP_SAMPLING2D,
     LS_LAYER_RESIZING,
     LS_LAYER_CENTER_CROP,
+    LS_LAYER_RANDOM_FLIP,
+    LS_LAYER_RANDOM_TRANSLATION,
+    LS_LAYER_RANDOM_CROP,
+    LS_LAYER_RANDOM_ZOOM,
+    LS_LAYER_RANDOM_ROTATION,
+    LS_LAYER_RANDOM_CONTRAST,
+    LS_LAYER_RANDOM_BRIGHTNESS,
+    LS_LAYER_RANDOM_ERASING,
     LS_LAYER_KINDS,
 } ls_layer_kind;
 
@@ -320,12 +328,6 @@ typedef struct ls_reshape_options {
     ls_shape shape;
 } ls_reshape_options;
 
-typedef enum ls_interpolation {
-    LS_INTERPOLATION_DEFAULT = 0, /* UpSampling2D: nearest; Resizing: bilinear */
-    LS_NEAREST,
-    LS_BILINEAR, /* half-pixel centers, without antialiasing */
-} ls_interpolation;
-
 /* UpSampling1D, UpSampling2D, Resizing, CenterCrop. Resized images are float32 and not rounded,
  * also those of uint8 images. */
 typedef struct ls_resize_options {
@@ -336,6 +338,38 @@ typedef struct ls_resize_options {
     bool crop_to_aspect_ratio, pad_to_aspect_ratio;
     double fill_value; /* of the padding (default 0) */
 } ls_resize_options;
+
+typedef enum ls_flip_mode {
+    LS_FLIP_DEFAULT = 0, /* horizontal and vertical */
+    LS_HORIZONTAL,
+    LS_VERTICAL,
+    LS_HORIZONTAL_AND_VERTICAL, /* both or none, as Keras 3 does */
+} ls_flip_mode;
+
+/* RandomFlip, RandomTranslation, RandomCrop, RandomZoom, RandomRotation, RandomContrast,
+ * RandomBrightness, RandomErasing: change images in training, each by its own random numbers, and
+ * nothing in inference. RandomCrop also crops in inference: the largest centered window of the
+ * aspect ratio, resized.
+ * A factor { 0.1 } is a number, with Keras's meaning (-0.1 to 0.1; contrast and erasing: 0 to 0.1);
+ * { a, b } is a range. Use LS_ZERO for a second number that is 0. */
+typedef struct ls_augment_options {
+    LS_LAYER_OPTIONS_
+    int ls_first_mode;
+    ls_flip_mode mode; /* RandomFlip */
+    double factor[2];  /* rotation (of a full turn), contrast, brightness, erasing (default { 1 }) */
+    /* translation, zoom (default width: that of the height, keeping the aspect ratio) */
+    double height_factor[2], width_factor[2];
+    ls_fill_mode fill_mode;         /* translation, zoom, rotation (default reflect) */
+    ls_interpolation interpolation; /* translation, zoom, rotation (default bilinear) */
+    /* translation, zoom, rotation with LS_FILL_CONSTANT: one number (default 0); erasing: one or
+     * three, LS_ZERO for 0 (default: random) */
+    double fill_value[3];
+    double value_range[2]; /* contrast, brightness, erasing (default 0 to 255) */
+    double scale[2];       /* erasing: part of the image's area (default 0.02 to 0.33) */
+    /* Layers with equal seeds draw equal numbers, wherever they are in a model; -1 means 0
+     * (default: numbers of its own) */
+    int64_t seed;
+} ls_augment_options;
 
 /* Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate, Dot, CustomScaleLayer. */
 typedef struct ls_merge_options {
@@ -399,6 +433,7 @@ typedef struct ls_layer {
         ls_layer_scale_options layer_scale;
         ls_registered_options registered;
         ls_resize_options resize;
+        ls_augment_options augment;
     };
 } ls_layer;
 
@@ -423,6 +458,8 @@ typedef struct ls_layer {
  *     ls_repeat_vector            n
  *     ls_up_sampling1d, ls_up_sampling2d: size (default 2)
  *     ls_resizing, ls_center_crop height, width
+ *     ls_random_flip              LS_HORIZONTAL, ...
+ *     ls_random_crop              height, width
  *     ls_embedding                rows (input_dim), width (output_dim)
  *     ls_rescaling                scale (1.0/255; 1/255 is 0, an error); .offset = -1
  *     ls_simple_rnn, ls_lstm, ls_gru  units
@@ -519,6 +556,14 @@ typedef struct ls_layer {
 #define ls_up_sampling2d(...)         LS_LAYER_(UP_SAMPLING2D, resize, __VA_ARGS__)
 #define ls_resizing(...)              LS_LAYER_(RESIZING, resize, __VA_ARGS__)
 #define ls_center_crop(...)           LS_LAYER_(CENTER_CROP, resize, __VA_ARGS__)
+#define ls_random_flip(...)           LS_LAYER_FROM_(RANDOM_FLIP, augment, ls_first_mode, __VA_ARGS__)
+#define ls_random_translation(...)    LS_LAYER_(RANDOM_TRANSLATION, augment, __VA_ARGS__)
+#define ls_random_crop(...)           LS_LAYER_(RANDOM_CROP, augment, __VA_ARGS__)
+#define ls_random_zoom(...)           LS_LAYER_(RANDOM_ZOOM, augment, __VA_ARGS__)
+#define ls_random_rotation(...)       LS_LAYER_(RANDOM_ROTATION, augment, __VA_ARGS__)
+#define ls_random_contrast(...)       LS_LAYER_(RANDOM_CONTRAST, augment, __VA_ARGS__)
+#define ls_random_brightness(...)     LS_LAYER_(RANDOM_BRIGHTNESS, augment, __VA_ARGS__)
+#define ls_random_erasing(...)        LS_LAYER_(RANDOM_ERASING, augment, __VA_ARGS__)
 #endif
 /* clang-format on */
 

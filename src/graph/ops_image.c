@@ -25,8 +25,6 @@ static void same_padding(int64_t size, int64_t window, int64_t stride, int64_t d
     *after = total - *before;
 }
 
-#define LS_MAX_SPATIAL ((int64_t)1 << 31)
-
 /* Fills in defaults and the padding for an image of size[2]. */
 static ls_status resolve(ls_attrs *attr, const int64_t size[2], ls_padding padding, const int64_t pad[4])
 {
@@ -61,7 +59,7 @@ static ls_status resolve(ls_attrs *attr, const int64_t size[2], ls_padding paddi
     return LS_OK;
 }
 
-static ls_status need_image(const ls_tensor *x)
+ls_status ls_need_image(const ls_tensor *x)
 {
     if (x->shape.rank != 4)
         return ls_fail(LS_ERR_SHAPE, "images must have 4 axes, [N,H,W,C]; this one has %d", x->shape.rank);
@@ -111,7 +109,7 @@ ls_tensor *ls_op_conv2d_with(ls_tensor *x, ls_conv2d_op options)
     ls_attrs attr = { .window = { .groups = options.groups ? options.groups : 1 } };
     if (ls_tensor_is_error(x) || ls_tensor_is_error(kernel))
         return ls_node_make2(LS_OP_conv2d, x, kernel, attr);
-    ls_status status = need_image(x);
+    ls_status status = ls_need_image(x);
     if (status == LS_OK && kernel->shape.rank != 4)
         status = ls_fail(LS_ERR_SHAPE, "kernels must have 4 axes, [H,W,in,out]; this one has %d", kernel->shape.rank);
     if (status == LS_OK && kernel->per_sample)
@@ -165,7 +163,7 @@ ls_tensor *ls_op_conv2d_transpose(ls_tensor *x, ls_conv2d_op options, const int6
     ls_attrs attr = { .window = { .groups = 1 } };
     if (ls_tensor_is_error(x) || ls_tensor_is_error(kernel))
         return ls_node_make2(LS_OP_conv2d_grad_input, kernel, x, attr);
-    ls_status status = need_image(x);
+    ls_status status = ls_need_image(x);
     ls_shape image = x->shape, y = x->shape;
     for (int i = 0; i < 2; i++) {
         attr.window.window[i] = kernel->shape.dims[i];
@@ -247,7 +245,7 @@ static ls_tensor *pool(ls_op op, ls_tensor *x, const ls_pool2d_op *options)
         attr.window.window[i] = options->window[i];
         attr.window.stride[i] = options->stride[i] ? options->stride[i] : options->window[i];
     }
-    ls_status status = need_image(x);
+    ls_status status = ls_need_image(x);
     if (status == LS_OK)
         status = resolve(&attr, &x->shape.dims[1], options->padding, options->pad);
     for (int i = 0; status == LS_OK && i < 2; i++)
@@ -319,7 +317,7 @@ double ls_flops_pool2d(const ls_tensor *node)
 
 static ls_tensor *wrong_image(ls_tensor *x, const char *what)
 {
-    ls_status status = need_image(x);
+    ls_status status = ls_need_image(x);
     return status == LS_OK ? NULL : ls_node_error(x->graph, status, what);
 }
 

@@ -98,6 +98,13 @@ ls_tensor *ls_op_count(ls_graph *graph, ls_dtype dtype)
     return leaf(graph, LS_OP_count, dtype, LS_SCALAR, ls_no_attrs());
 }
 
+ls_tensor *ls_op_random_keyed(ls_graph *graph, ls_op op, ls_shape shape, double a, double b, int64_t layer,
+                              int64_t call)
+{
+    ls_attrs attr = { .random = { .a = a, .b = b, .layer = layer, .call = call } };
+    return leaf(graph, op, LS_F32, shape, attr);
+}
+
 static ls_tensor *random_leaf(ls_graph *graph, ls_op op, ls_dtype dtype, ls_shape shape, double a, double b)
 {
     if (!graph)

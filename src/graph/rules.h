@@ -50,6 +50,10 @@ ls_tensor *ls_scalar_like(ls_tensor *x, double value);
  * shape, in which a gathered batch (whole) looks per-sample. */
 ls_tensor *ls_op_broadcast_like(ls_tensor *x, const ls_tensor *like);
 
+/* Checks that x is a float tensor [N,H,W,C] whose sizes are known. */
+ls_status ls_need_image(const ls_tensor *x);
+#define LS_MAX_SPATIAL ((int64_t)1 << 31) /* rows or columns of an image */
+
 /* Appends an axis of size 1. */
 ls_tensor *ls_op_with_last_axis(ls_tensor *x);
 
@@ -61,6 +65,10 @@ ls_tensor *ls_op_dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int
 /* The same for normal numbers, float32. */
 ls_tensor *ls_op_random_normal_keyed(ls_graph *graph, ls_shape shape, double mean, double deviation, int64_t layer,
                                      int64_t call);
+
+/* Random numbers with an explicit key; op: random_uniform or random_normal. */
+ls_tensor *ls_op_random_keyed(ls_graph *graph, ls_op op, ls_shape shape, double a, double b, int64_t layer,
+                              int64_t call);
 
 /* The gradient of a convolution's images as an op of its own. x has the shape of the convolution's
  * output, the result has images of `size`. The padding must be LS_EXPLICIT. */

@@ -49,6 +49,15 @@
     {                                                                                                                  \
         "gamma_constraint", MUST_BE_NULL, 0                                                                            \
     }
+#define RANDOM                                                                                                         \
+    { "seed", SEED, AT(augment, seed) }, { "data_format", MUST_BE_LAST, 0 },                                           \
+    {                                                                                                                  \
+        "bounding_box_format", MUST_BE_NULL, 0                                                                         \
+    }
+#define MOVED                                                                                                          \
+    { "fill_mode", FILL_MODE, AT(augment, fill_mode) },                                                                \
+        { "interpolation", INTERPOLATION, AT(augment, interpolation) },                                                \
+        { "fill_value", FILL_VALUES, AT(augment, fill_value) }, RANDOM
 #define RECURRENT                                                                                                      \
     { "units", ARGUMENT, AT(recurrent, first) }, { "activation", GATE, AT(recurrent, activation) },                    \
         { "use_bias", NOT, AT(recurrent, no_bias) }, { "return_sequences", BOOL, AT(recurrent, return_sequences) },    \
@@ -252,6 +261,55 @@ static const ls_keras_key center_crop_keys[] = {
     { "height", ARGUMENT, AT(resize, first) },
     { "width", ARGUMENT, AT(resize, second) },
     { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key flip_keys[] = {
+    COMMON,
+    { "mode", FLIP_MODE, AT(augment, mode) },
+    RANDOM,
+    END
+};
+static const ls_keras_key random_crop_keys[] = {
+    COMMON,
+    { "height", ARGUMENT, AT(augment, first) },
+    { "width", ARGUMENT, AT(augment, second) },
+    RANDOM,
+    END
+};
+static const ls_keras_key translation_keys[] = {
+    COMMON,
+    { "height_factor", FACTOR, AT(augment, height_factor) },
+    { "width_factor", FACTOR, AT(augment, width_factor) },
+    MOVED,
+    END
+};
+static const ls_keras_key zoom_keys[] = {
+    COMMON,
+    { "height_factor", FACTOR, AT(augment, height_factor) },
+    { "width_factor", FACTOR_OR_NULL, AT(augment, width_factor) },
+    MOVED,
+    END
+};
+static const ls_keras_key rotation_keys[] = {
+    COMMON,
+    { "factor", FACTOR, AT(augment, factor) },
+    MOVED,
+    END
+};
+static const ls_keras_key color_keys[] = {
+    COMMON,
+    { "factor", FACTOR, AT(augment, factor) },
+    { "value_range", LIMITS, AT(augment, value_range) },
+    RANDOM,
+    END
+};
+static const ls_keras_key erasing_keys[] = {
+    COMMON,
+    { "factor", FACTOR, AT(augment, factor) },
+    { "scale", FACTOR, AT(augment, scale) },
+    { "fill_value", FILL_VALUES, AT(augment, fill_value) },
+    { "value_range", LIMITS, AT(augment, value_range) },
+    RANDOM,
     END
 };
 static const ls_keras_key flatten_keys[] = {
@@ -551,7 +609,17 @@ const ls_keras_class ls_keras_classes[] = {
     { "UpSampling2D", LS_LAYER_UP_SAMPLING2D, up_sampling2d_keys },
     { "Resizing", LS_LAYER_RESIZING, resizing_keys },
     { "CenterCrop", LS_LAYER_CENTER_CROP, center_crop_keys },
+    { "RandomFlip", LS_LAYER_RANDOM_FLIP, flip_keys },
+    { "RandomTranslation", LS_LAYER_RANDOM_TRANSLATION, translation_keys },
+    { "RandomCrop", LS_LAYER_RANDOM_CROP, random_crop_keys },
+    { "RandomZoom", LS_LAYER_RANDOM_ZOOM, zoom_keys },
+    { "RandomRotation", LS_LAYER_RANDOM_ROTATION, rotation_keys },
+    { "RandomContrast", LS_LAYER_RANDOM_CONTRAST, color_keys },
+    { "RandomBrightness", LS_LAYER_RANDOM_BRIGHTNESS, color_keys },
+    { "RandomErasing", LS_LAYER_RANDOM_ERASING, erasing_keys },
 };
+const char *const ls_keras_fill_modes[] = { "constant", "nearest", "reflect", "wrap", NULL };
+const char *const ls_keras_flip_modes[] = { "horizontal", "vertical", "horizontal_and_vertical", NULL };
 const size_t ls_keras_class_count = sizeof(ls_keras_classes) / sizeof(ls_keras_classes[0]);
 
 const ls_keras_class *ls_keras_class_of(ls_layer_kind kind)

@@ -23,6 +23,13 @@ typedef enum ls_keras_rule {
     SIDES,          /* [[1, 1], [1, 1]], of ls_pad_options */
     ENDS,           /* [1, 1], of ls_pad_options */
     INTERPOLATION,
+    FILL_MODE,
+    FLIP_MODE,
+    FACTOR,         /* 0.1, or [0, 0.1]; of two doubles */
+    FACTOR_OR_NULL, /* FACTOR; null: the default */
+    LIMITS,         /* [0, 255] */
+    FILL_VALUES,    /* 0.5, or [0, 0.5, 1]; null: the default */
+    SEED,           /* an integer; null: the default; 0 is stored as -1 */
     ACTIVATION,
     GATE,  /* ACTIVATION of a recurrent layer, whose default is not linear */
     LAYER, /* a layer inside a wrapper; null: none */
@@ -77,6 +84,8 @@ typedef struct ls_keras_initializer {
 
 extern const ls_keras_class ls_keras_classes[];
 extern const size_t ls_keras_class_count;
+/* Keras's words by ls_fill_mode and ls_flip_mode, from 1 on; they end with NULL. */
+extern const char *const ls_keras_fill_modes[], *const ls_keras_flip_modes[];
 /* Return NULL if Keras has no such class. */
 const ls_keras_class *ls_keras_class_of(ls_layer_kind kind);
 /* By ls_merge_mode. */

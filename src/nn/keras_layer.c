@@ -148,6 +148,53 @@ static ls_status read_function(const ls_json_at *at, const char **name)
     return strcmp(class_name, "function") == 0 ? ls_json_get_string(at, "config", name) : LS_OK;
 }
 
+/* Reads a word as its number in the list, from 1 on. */
+static ls_status read_word(const ls_json_at *at, const char *const *words, int *out)
+{
+    const char *text;
+    size_t count = 0;
+    LS_TRY(ls_json_string(at, &text));
+    for (; words[count]; count++)
+        if (strcmp(words[count], text) == 0) {
+            *out = (int)count + 1;
+            return LS_OK;
+        }
+    return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not known%s", text, ls_advise_name(text, words, count).text);
+}
+
+/* Reads one number, or a list of `count`; 0 as LS_ZERO. */
+static ls_status read_reals(const ls_json_at *at, size_t count, double *out)
+{
+    ls_json_at element;
+    if (!json_is_array(at->value))
+        return read_number(at, out);
+    if (ls_json_count(at) != count)
+        return ls_json_fail(at, LS_ERR_DATA, "expected %zu numbers, found %zu", count, ls_json_count(at));
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(ls_json_element(at, i, &element));
+        LS_TRY(read_number(&element, &out[i]));
+    }
+    return LS_OK;
+}
+
+static ls_status read_limits(const ls_json_at *at, double out[2])
+{
+    LS_TRY(ls_json_is_array(at));
+    return read_reals(at, 2, out);
+}
+
+/* A layer's seed of 0 differs from none. */
+static ls_status read_layer_seed(const ls_json_at *at, int64_t *out)
+{
+    if (json_is_null(at->value))
+        return LS_OK;
+    LS_TRY(ls_json_i64(at, out));
+    if (*out < 0)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "the seed is %lld; it must be at least 0 or null", (long long)*out);
+    *out = *out ? *out : -1;
+    return LS_OK;
+}
+
 static ls_status read_activation(const ls_json_at *at, ls_activation *out)
 {
     static const char *const aliases[][2] = { { "swish", "silu" }, { "hard_swish", "hard_silu" } };
@@ -476,6 +523,20 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
         return read_numbers(at, 2, 0, field);
     case INTERPOLATION:
         return read_interpolation(at, field);
+    case FILL_MODE:
+        return read_word(at, ls_keras_fill_modes, field);
+    case FLIP_MODE:
+        return read_word(at, ls_keras_flip_modes, field);
+    case FACTOR_OR_NULL:
+        return json_is_null(at->value) ? LS_OK : read_reals(at, 2, field);
+    case FACTOR:
+        return read_reals(at, 2, field);
+    case LIMITS:
+        return read_limits(at, field);
+    case FILL_VALUES:
+        return json_is_null(at->value) ? LS_OK : read_reals(at, 3, field);
+    case SEED:
+        return read_layer_seed(at, field);
     case ACTIVATION:
         return read_activation(at, field);
     case GATE:

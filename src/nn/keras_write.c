@@ -38,6 +38,15 @@ static json_t *extra(const int64_t *values, int count)
     return list;
 }
 
+/* As read_reals reads them: unset, one number or several. */
+static json_t *reals(const double *values, int count)
+{
+    json_t *list = values[0] == 0 ? json_null() : values[1] == 0 ? real(values[0]) : json_array();
+    for (int i = 0; i < count && json_is_array(list); i++)
+        json_array_append_new(list, real(values[i]));
+    return list;
+}
+
 static json_t *sides(const int64_t *values)
 {
     return json_pack("[o, o]", pair(values), pair(values + 2));
@@ -165,6 +174,24 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         break;
     case INTERPOLATION:
         *out = json_string(*(const ls_interpolation *)field == LS_NEAREST ? "nearest" : "bilinear");
+        break;
+    case FILL_MODE:
+        *out = json_string(ls_keras_fill_modes[*(const int *)field - 1]);
+        break;
+    case FLIP_MODE:
+        *out = json_string(ls_keras_flip_modes[*(const int *)field - 1]);
+        break;
+    case FACTOR:
+    case FACTOR_OR_NULL:
+    case LIMITS:
+        *out = reals(field, 2);
+        break;
+    case FILL_VALUES:
+        *out = reals(field, 3);
+        break;
+    case SEED:
+        *out = *(const int64_t *)field == 0 ? json_null()
+                                            : json_integer(*(const int64_t *)field < 0 ? 0 : *(const int64_t *)field);
         break;
     case SIDES:
         *out = sides(field);

@@ -9,6 +9,7 @@ static const ls_layer_family *const families[] = {
     &ls_pad_family,        &ls_norm_family,      &ls_embedding_family, &ls_activation_family,    &ls_dropout_family,
     &ls_reshape_family,    &ls_merge_family,     &ls_rescaling_family, &ls_normalization_family, &ls_layer_scale_family,
     &ls_registered_family, &ls_recurrent_family, &ls_masking_family,   &ls_wrapper_family,       &ls_resize_family,
+    &ls_augment_family,
 };
 #define FAMILY_COUNT (sizeof(families) / sizeof(families[0]))
 
@@ -60,7 +61,10 @@ static bool is_set(const ls_layer_option *option, const ls_layer *layer)
     case LS_LAYER_OPTION_INT:
         return *(const int *)at != 0;
     case LS_LAYER_OPTION_F64:
-        return *(const double *)at != 0;
+        for (size_t i = 0; i < option->bytes / sizeof(double); i++)
+            if (((const double *)at)[i] != 0)
+                return true;
+        return false;
     case LS_LAYER_OPTION_FLAG:
         return *(const bool *)at;
     case LS_LAYER_OPTION_INITIALIZER:
@@ -103,7 +107,10 @@ static bool is_equal(const ls_layer_option *option, const ls_layer *a, const ls_
     case LS_LAYER_OPTION_INT:
         return memcmp(x, y, option->bytes) == 0;
     case LS_LAYER_OPTION_F64:
-        return *(const double *)x == *(const double *)y;
+        for (size_t i = 0; i < option->bytes / sizeof(double); i++)
+            if (((const double *)x)[i] != ((const double *)y)[i])
+                return false;
+        return true;
     case LS_LAYER_OPTION_FLAG:
         return *(const bool *)x == *(const bool *)y;
     case LS_LAYER_OPTION_SHAPE:

@@ -10,7 +10,7 @@
 typedef enum ls_layer_option_type {
     LS_LAYER_OPTION_I64, /* also arrays */
     LS_LAYER_OPTION_INT, /* also enums */
-    LS_LAYER_OPTION_F64,
+    LS_LAYER_OPTION_F64, /* also arrays */
     LS_LAYER_OPTION_FLAG,
     LS_LAYER_OPTION_INITIALIZER,
     LS_LAYER_OPTION_REGULARIZER,
@@ -67,7 +67,7 @@ typedef struct ls_layer_family {
 extern const ls_layer_family ls_input_family, ls_nested_family, ls_dense_family, ls_conv_family, ls_pool_family,
     ls_pad_family, ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family,
     ls_merge_family, ls_rescaling_family, ls_normalization_family, ls_registered_family, ls_layer_scale_family,
-    ls_recurrent_family, ls_masking_family, ls_wrapper_family, ls_resize_family;
+    ls_recurrent_family, ls_masking_family, ls_wrapper_family, ls_resize_family, ls_augment_family;
 
 /* ---- Checks and defaults (layer_checks.c) ---- */
 

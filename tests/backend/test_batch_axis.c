@@ -531,6 +531,11 @@ static const test_case table[] = {
       .options = POOL(.window = { 3, 2 }, .padding = LS_SAME) },
     { "average_pool2d_grad", "", { "N,4,4,2", "N,2,2,2" }, .build = test_average_pool_grad,
       .options = POOL(.window = { 2, 2 }), .named = "ls_gradients" },
+    { "warp", "", { "N,4,5,2", "N,6" }, .build = test_warp, .options = WARP(.fill_mode = LS_FILL_REFLECT) },
+    { "warp", "other matrices", { "N,4,5,2", "99,6" }, .build = test_warp, .options = WARP(.fill_value = 1),
+      .never = true, .refused = "one matrix per image" },
+    { "warp_grad", "", { "N,4,5,2", "N,6", "N,3,2,2" }, .build = test_warp_grad, .options = WARP(.size = { 3, 2 }),
+      .named = "ls_gradients" },
     { "reduce_max", "global pool", { "N,2,3,2" }, .one = ls_op_global_max_pool2d },
     { "reduce_sum", "global average pool", { "N,2,3,2" }, .one = ls_op_global_average_pool2d },
 

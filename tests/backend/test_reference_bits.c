@@ -34,14 +34,14 @@
 
 #ifdef ON_OPENCL
 #include "opencl.h"
-#define SAMPLE 460 /* expressions in `make test`: enough for every op */
+#define SAMPLE 500 /* expressions in `make test`: enough for every op */
 static const char *const instruction_sets[] = { "opencl" };
 #elif defined ON_CUDA
 #include "cuda.h"
-#define SAMPLE 460
+#define SAMPLE 500
 static const char *const instruction_sets[] = { "cuda" };
 #else
-#define SAMPLE (SANITIZED ? 460 : 1380)
+#define SAMPLE (SANITIZED ? 500 : 1380)
 static const char *const instruction_sets[] = { "base", "avx2", "avx512" };
 #endif
 #define ALL  12000
@@ -83,9 +83,9 @@ static const struct family {
                      LS_OP_leaky_relu, LS_OP_relu_grad, LS_OP_sigmoid, LS_OP_tanh, LS_OP_softplus, LS_OP_gelu,
                      LS_OP_silu, LS_OP_elu, LS_OP_softmax, LS_OP_log_softmax, LS_OP_sparse_cross_entropy } },
     { SCALED, 2, { LS_OP_dropout, LS_OP_sparse_cross_entropy_grad } },
-    { DOUBLE, 3, { LS_OP_average_pool2d, LS_OP_average_pool2d_grad, LS_OP_reduce_sum } },
-    { CHAIN, 6, { LS_OP_conv2d, LS_OP_conv2d_grad_input, LS_OP_conv2d_grad_kernel, LS_OP_matmul, LS_OP_gather_grad,
-                  LS_OP_max_pool2d_grad } },
+    { DOUBLE, 4, { LS_OP_average_pool2d, LS_OP_average_pool2d_grad, LS_OP_reduce_sum, LS_OP_warp } },
+    { CHAIN, 7, { LS_OP_conv2d, LS_OP_conv2d_grad_input, LS_OP_conv2d_grad_kernel, LS_OP_matmul, LS_OP_gather_grad,
+                  LS_OP_max_pool2d_grad, LS_OP_warp_grad } },
     { MOMENTS, 1, { LS_OP_moments } },
     { NORM, 3, { LS_OP_batch_norm, LS_OP_batch_norm_grad_input, LS_OP_batch_norm_grad_moments } },
     { DRAWN, 3, { LS_OP_random_uniform, LS_OP_recurrent, LS_OP_recurrent_grad } },
@@ -366,7 +366,8 @@ static double one(double x)
 }
 
 /* For an op whose result is a sum of products of its inputs: the same op with other numbers. Their
- * magnitudes: S. Ones: how many terms there are. The place of a maximum is not to change. */
+ * magnitudes: S. Ones: how many terms there are. The places of a maximum and of
+ * a warp are not to change. */
 static double *sum_of(const wide_call *w, double (*number)(double))
 {
     const ls_tensor *node = w->call.node;
@@ -378,7 +379,10 @@ static double *sum_of(const wide_call *w, double (*number)(double))
     call.in = in;
     call.out.data = s;
     for (int i = 0; i < node->input_count; i++) {
-        bool changes = w->in[i].dtype == LS_F64 && !(node->op == LS_OP_max_pool2d_grad && i == 0);
+        bool place = node->op == LS_OP_max_pool2d_grad
+                         ? i == 0
+                         : (node->op == LS_OP_warp || node->op == LS_OP_warp_grad) && i == 1;
+        bool changes = w->in[i].dtype == LS_F64 && !place;
         int64_t count = elements_of(&w->in[i]);
         in[i] = w->in[i];
         if (changes && !(in[i].data = calloc((size_t)count + 1, sizeof(double))))

@@ -420,6 +420,17 @@ static ls_tensor *build_average_pool2d(trial *t)
     return ls_op_average_pool2d_with(t->in[0], pool_options(t));
 }
 
+static ls_tensor *build_warp(trial *t)
+{
+    ls_warp_op options = { .matrix = t->in[1],
+                           .interpolation = LS_NEAREST + CHOICE(t, "interpolation", "nearest", "bilinear"),
+                           .fill_mode =
+                               LS_FILL_CONSTANT + CHOICE(t, "fill_mode", "constant", "nearest", "reflect", "wrap"),
+                           .fill_value = number(t, "fill_value") };
+    fill_integers(t, "size", options.size, 2);
+    return ls_op_warp_with(t->in[0], options);
+}
+
 /* In training the new moving statistics are outputs 1 and 2. */
 static ls_tensor *build_batch_norm(trial *t)
 {
@@ -477,7 +488,7 @@ static struct builder {
     ROW(split), ROW(pad), ROW(gather), ROW(one_hot), ROW(gather_batch), ROW(scatter_batch), ROW(stop_gradient),
     ROW(count), ROW(fill), ROW(matmul), ROW(reduce_sum), ROW(reduce_mean), ROW(reduce_max), ROW(reduce_min),
     ROW(argmax), ROW(top_k), ROW(top_k_indices), ROW(softmax), ROW(log_softmax), ROW(conv2d), ROW(max_pool2d),
-    ROW(average_pool2d), ROW(global_max_pool2d), ROW(global_average_pool2d), ROW(batch_norm), ROW(layer_norm),
+    ROW(average_pool2d), ROW(warp), ROW(global_max_pool2d), ROW(global_average_pool2d), ROW(batch_norm), ROW(layer_norm),
     ROW(dropout), ROW(sparse_cross_entropy), ROW(cross_entropy), ROW(binary_cross_entropy), ROW(mean_squared_error),
     ROW(mean_absolute_error), ROW(huber),
 };

@@ -247,6 +247,17 @@ static void wrong_images(void **state)
     REFUSED(ls_op_average_pool2d(x, { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 2, 0, 0, 0 }), LS_ERR_SHAPE,
             "average_pool2d|axis 1|padding of 2");
     REFUSED(ls_op_max_pool2d(F32(8, 8), { 2, 2 }), LS_ERR_SHAPE, "max_pool2d|4 axes|2");
+    REFUSED(ls_op_warp(F32(8, 8), F32(8, 6)), LS_ERR_SHAPE, "warp|4 axes|2");
+    REFUSED(ls_op_warp(I32(1, 8, 8, 3), I32(1, 6)), LS_ERR_DTYPE, "warp|int32");
+    REFUSED(ls_op_warp(x, whole(LS_F64, LS_SHAPE(1, 6))), LS_ERR_DTYPE, "warp|float64");
+    REFUSED(ls_op_warp(x, F32(6)), LS_ERR_SHAPE, "warp|1 axes|expected 2");
+    REFUSED(ls_op_warp(x, F32(1, 8)), LS_ERR_SHAPE, "warp|6 numbers|8");
+    REFUSED(ls_op_warp(x, F32(2, 6)), LS_ERR_SHAPE, "warp|one matrix per image");
+    REFUSED(ls_op_warp(x, F32(1, 6), .interpolation = (ls_interpolation)3), LS_ERR_INVALID, "warp|interpolation 3");
+    REFUSED(ls_op_warp(x, F32(1, 6), .fill_mode = (ls_fill_mode)5), LS_ERR_INVALID, "warp|fill mode 5");
+    REFUSED(ls_op_warp(x, F32(1, 6), .fill_value = INFINITY), LS_ERR_INVALID, "warp|fill value is inf");
+    REFUSED(ls_op_warp(x, F32(1, 6), .size = { 4, -1 }), LS_ERR_SHAPE, "warp|axis 2|-1 pixels");
+    REFUSED(ls_op_warp(F32(1, 0, 8, 3), F32(1, 6), .size = { 4, 4 }), LS_ERR_SHAPE, "warp|axis 1|no pixels");
     REFUSED(ls_op_global_max_pool2d(F32(8, 8)), LS_ERR_SHAPE, "global_max_pool2d|4 axes");
     REFUSED(ls_op_global_average_pool2d(I32(1, 8, 8, 3)), LS_ERR_DTYPE, "global_average_pool2d|int32");
 }
@@ -583,6 +594,7 @@ static void null_tensors(void **state)
         ls_op_conv2d(n, n),
         ls_op_max_pool2d(n, { 2, 2 }),
         ls_op_average_pool2d(n, { 2, 2 }),
+        ls_op_warp(n, n),
         ls_op_global_max_pool2d(n),
         ls_op_global_average_pool2d(n),
         ls_op_batch_norm(n, .training = true),

@@ -257,8 +257,9 @@ static void compare_run(const layer_case *c, ls_model *model)
     }
     for (size_t i = 0; i < r.output_count; i++)
         fetches[count++] = r.outputs[i];
-    OK(ls_gradients_with(total(c, model, &r), of, gradient_count, (ls_gradients_options){ .zeros = true },
-                         fetches + count));
+    if (gradient_count > 0)
+        OK(ls_gradients_with(total(c, model, &r), of, gradient_count, (ls_gradients_options){ .zeros = true },
+                             fetches + count));
     count += gradient_count;
     if (loss_count)
         fetches[count++] = r.regularization;

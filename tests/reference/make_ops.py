@@ -794,6 +794,39 @@ def pool(op, label, source, window, stride=None, padding="valid", pad=(0, 0, 0, 
          options, in_tensorflow if tensorflow else None, in_torch, second=not largest and label == "same_overlap")
 
 
+def warp(label, interpolation, fill_mode, source, size=None, fill_value=0.0, dtype="float64"):
+    """Keras's affine_transform, which has no size. Its positions are float32: numbers are multiples of 1/8, so that both
+    are exact. Its gradient is an approximation."""
+    rng = np.random.default_rng(zlib.crc32(label.encode()))
+    matrices = rng.integers(-16, 17, (source[0], 6)) / 8
+    matrices[:, [2, 5]] *= 4
+    matrices[0] = [1, 0, -0.5, 0, 1, 0.5]  # halves
+
+    def transform(x, matrix):
+        return tf.raw_ops.ImageProjectiveTransformV3(
+            images=x, transforms=tf.cast(tf.pad(matrix, [[0, 0], [0, 2]]), tf.float32), output_shape=size or source[1:3],
+            fill_value=fill_value, interpolation=interpolation.upper(), fill_mode=fill_mode.upper())
+
+    def in_tensorflow(x, matrix):
+        """The same as a product, whose gradient is exact: a column of each pixel."""
+        pixels, outputs = source[1] * source[2], []
+        units = tf.reshape(tf.eye(pixels + 1, pixels, dtype=tf.float64), (pixels + 1, *source[1:3], 1))
+        for image, m in zip(tf.unstack(x), tf.unstack(tf.stop_gradient(matrix))):
+            columns = transform(units, tf.repeat(m[None], pixels + 1, 0))
+            offset = columns[-1:]
+            y = tf.tensordot(columns[:-1] - offset, tf.reshape(image, (pixels, source[3])), [[0], [0]])
+            outputs.append(y[:, :, 0] + offset[0])
+        return tf.stack(outputs)
+
+    options = {"interpolation": interpolation, "fill_mode": fill_mode, "fill_value": fill_value}
+    if size:
+        options["size"] = list(size)
+    case("image", "warp_" + label, "warp",
+         [X(source, True, dtype=dtype, data=rng.integers(-64, 65, source) / 8),
+          X(matrices.shape, True, "matrix", dtype=dtype, data=matrices)], options, in_tensorflow, forward_check=transform,
+         second=size is None)
+
+
 def image():
     conv("valid", (2, 5, 7, 3), (3, 3), 2, second=True)
     conv("same", (2, 5, 4, 2), (3, 3), 3, padding="same", second=True)
@@ -848,6 +881,13 @@ def image():
     pool("max_pool2d", "ties", (1, 4, 4, 1), (2, 2), data=[1, 1, 2, 3, 1, 1, 3, 3, -1, -2, 0, 0, -1, -1, 0, 0])
     pool("max_pool2d", "ties_overlap", (1, 3, 3, 1), (2, 2), (1, 1), data=[5, 5, 5, 5, 5, 5, 5, 5, 5])
     pool("max_pool2d", "negative_same", (1, 3, 3, 1), (3, 3), (1, 1), "same", data=[-5, -4, -3, -2.5, -9, -8, -7, -6, -1])
+
+    for interpolation in ("nearest", "bilinear"):
+        for fill_mode in ("constant", "nearest", "reflect", "wrap"):
+            label = f"{interpolation}_{fill_mode}"
+            warp(label, interpolation, fill_mode, (4, 5, 6, 2), fill_value=0.75)
+            warp(label + "_size", interpolation, fill_mode, (3, 4, 3, 1), size=(6, 7), fill_value=-2.0)
+            warp(label + "_row", interpolation, fill_mode, (2, 1, 7, 3), size=(3, 5), dtype="float32")
 
     for op, tf_op, kind in (("global_max_pool2d", tf.reduce_max, "distinct"), ("global_average_pool2d", tf.reduce_mean, "normal")):
         for label, source in (("odd", (2, 5, 7, 3)), ("one", (2, 1, 1, 3)), ("row", (1, 1, 7, 2))):

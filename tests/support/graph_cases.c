@@ -363,6 +363,13 @@ ls_tensor *test_average_pool(const test_case *c, ls_tensor *const *x)
     return ls_op_average_pool2d_with(x[0], *(const ls_pool2d_op *)c->options);
 }
 
+ls_tensor *test_warp(const test_case *c, ls_tensor *const *x)
+{
+    ls_warp_op options = *(const ls_warp_op *)c->options;
+    options.matrix = x[1];
+    return ls_op_warp_with(x[0], options);
+}
+
 ls_tensor *test_transpose(const test_case *c, ls_tensor *const *x)
 {
     return ls_op_transpose(x[0], *(const ls_axes *)c->options);
@@ -503,6 +510,11 @@ ls_tensor *test_conv2d_grad_kernel(const test_case *c, ls_tensor *const *x)
 ls_tensor *test_average_pool_grad(const test_case *c, ls_tensor *const *x)
 {
     return test_pull_back(test_average_pool(c, x), x[0], x[1]);
+}
+
+ls_tensor *test_warp_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_warp(c, x), x[0], x[2]);
 }
 
 ls_tensor *test_recurrent(const test_case *c, ls_tensor *const *x)

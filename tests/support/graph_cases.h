@@ -144,6 +144,7 @@ typedef struct test_reduction {
 /* clang-format off */
 #define POOL(...) &(const ls_pool2d_op){ __VA_ARGS__ }
 #define CONV(...) &(const ls_conv2d_op){ __VA_ARGS__ }
+#define WARP(...) &(const ls_warp_op){ __VA_ARGS__ }
 #define CELL(of, gate, inner, from_the_end) &(const ls_recurrent){ .cell = LS_CELL_##of, \
     .activation = LS_GATE_##gate, .recurrent_activation = LS_GATE_##inner, .reverse = from_the_end }
 #define AXES(...) &(const ls_axes)EACH(__VA_ARGS__)
@@ -166,6 +167,7 @@ ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x); /* options: l
 /* options: ls_recurrent; number: 1 has a bias, 2 a mask, after p and kernel */
 ls_tensor *test_recurrent(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_average_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */
+ls_tensor *test_warp(const test_case *c, ls_tensor *const *x);         /* options: ls_warp_op without the matrix */
 ls_tensor *test_transpose(const test_case *c, ls_tensor *const *x);    /* options: ls_axes */
 ls_tensor *test_concat(const test_case *c, ls_tensor *const *x);       /* number: axis; all inputs */
 ls_tensor *test_softmax(const test_case *c, ls_tensor *const *x);      /* number: axis */
@@ -200,6 +202,7 @@ ls_tensor *test_conv2d_grad_kernel(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_max_pool_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_recurrent_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_average_pool_grad(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_warp_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_batch_norm_grad(const test_case *c, ls_tensor *const *x); /* number: of which input */
 ls_tensor *test_sparse_cross_entropy_grad(const test_case *c, ls_tensor *const *x);
 

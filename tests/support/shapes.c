@@ -487,7 +487,7 @@ static ls_tensor *make_conv(test_graph *t, test_draws *d)
     return finish(t, d, ls_op_conv2d_with(x, options));
 }
 
-/* ---- Pools and norms ---- */
+/* ---- Pools, warps and norms ---- */
 
 static ls_tensor *make_pool(test_graph *t, test_draws *d)
 {
@@ -512,6 +512,19 @@ static ls_tensor *make_pool(test_graph *t, test_draws *d)
     default:
         return ls_op_max_pool2d_with(test_draw(d, 2) ? ls_op_relu(x) : x, options);
     }
+}
+
+static ls_tensor *make_warp(test_graph *t, test_draws *d)
+{
+    ls_warp_op options = { .interpolation = (ls_interpolation)test_draw(d, 3),
+                           .fill_mode = (ls_fill_mode)test_draw(d, 5),
+                           .fill_value = test_draw(d, 3) };
+    for (int i = 0; i < 2 && one_in(d, 3); i++)
+        options.size[i] = between(d, 1, 11);
+    const char *samples = one_in(d, 6) ? "2" : "N";
+    ls_tensor *x = leaf_of(t, d, "%s,%d,%d,%d", samples, between(d, 1, 9), between(d, 1, 9), size_of_axis(d, 20));
+    options.matrix = leaf_of(t, d, "%s%s,6", one_in(d, 2) ? "#" : "", samples);
+    return ls_op_warp_with(x, options);
 }
 
 static ls_tensor *make_recurrent(test_graph *t, test_draws *d)
@@ -575,6 +588,7 @@ const test_shapes test_shape_families[] = {
     { "reshaped weights", make_reshaped_weight, 1 },
     { "convolutions", make_conv, 6 },
     { "pools", make_pool, 4 },
+    { "warps", make_warp, 1 },
     { "norms", make_norm, 4 },
     { "recurrent cells", make_recurrent, 4 },
 };

@@ -16,6 +16,8 @@ static ls_tensor *ops(ls_graph *graph)
     image = ls_op_conv2d(ls_op_conv2d(image, kernel), kernel,
                          { .stride = { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 1, 1, 1, 1 } });
     image = ls_op_average_pool2d(ls_op_max_pool2d(image, { .window = { 2, 2 } }), { .window = { 1, 1 } });
+    ls_tensor *matrix = ls_op_input(graph, "matrix", LS_F32, LS_SHAPE(LS_BATCH, 6));
+    image = ls_op_warp(ls_op_warp(image, matrix), matrix, { .fill_mode = LS_FILL_WRAP, .size = { 2, 2 } });
     x = ls_op_layer_norm(ls_op_layer_norm(x), { .axes = 2 });
     x = ls_op_batch_norm(ls_op_batch_norm(x), { .training = true, .updates = updates });
     x = ls_op_reduce_sum(ls_op_transpose(x, LS_AXES(1, 0)), LS_ALL_AXES, true);
@@ -126,6 +128,16 @@ static ls_status models(ls_context *ctx, ls_model **out)
                                 ls_layer_scale(8, { .init_values = 0.1 }),
                                 ls_activity_regularization({ .activity_regularizer = { .l2 = 0.1 } }),
                                 ls_registered("Mine", { .config = "{}" }),
+                                ls_random_flip(),
+                                ls_random_flip(LS_VERTICAL),
+                                ls_random_flip({ .seed = 3 }),
+                                ls_random_translation({ .height_factor = { 0.1 }, .width_factor = { 0, 0.1 } }),
+                                ls_random_crop(24, 24),
+                                ls_random_zoom({ .height_factor = { 0.1 } }),
+                                ls_random_rotation({ .factor = { 0.1 }, .fill_mode = LS_FILL_WRAP }),
+                                ls_random_contrast({ .factor = { 0.2 } }),
+                                ls_random_brightness({ .factor = { 0.2 }, .value_range = { 0, 1 } }),
+                                ls_random_erasing(),
                                 ls_dense(4, { .frozen = true,
                                               .kernel_initializer = { .kind = LS_INIT_HE_NORMAL },
                                               .kernel_regularizer = { .l2 = 0.1 } }) };

@@ -284,6 +284,7 @@ static void op_calls(void **state)
     CALL(ls_op_conv2d_with(NULL, (ls_conv2d_op){ .ls_first = 0 }));
     CALL(ls_op_max_pool2d_with(NULL, (ls_pool2d_op){ .ls_first = 0 }));
     CALL(ls_op_average_pool2d_with(NULL, (ls_pool2d_op){ .ls_first = 0 }));
+    CALL(ls_op_warp_with(NULL, (ls_warp_op){ .ls_first = 0 }));
     CALL(ls_op_global_max_pool2d(NULL));
     CALL(ls_op_global_average_pool2d(NULL));
     CALL(ls_op_batch_norm_with(NULL, (ls_batch_norm_op){ .ls_first = 0 }));

@@ -49,6 +49,15 @@ typedef struct ls_gpu_window {
     i64 tiles;     /* for a kernel's gradient: tiles of the channels of each kernel pixel; 0: of all cells */
 } ls_gpu_window;
 
+/* A warp from x [n,h,w,c] to y [n,yh,yw,c]. */
+typedef struct ls_gpu_warped {
+    i64 n, h, w, c, yh, yw;
+    i64 nearest;   /* interpolation */
+    i64 fill_mode; /* LS_GPU_CONSTANT, ... */
+    double fill_value;
+} ls_gpu_warped;
+enum { LS_GPU_CONSTANT = 1, LS_GPU_NEAREST, LS_GPU_REFLECT, LS_GPU_WRAP }; /* as ls_fill_mode */
+
 /* A convolution reads x [n,h,w,c] and writes y [n,yh,yw,out]; its input gradient is one from dy to
  * dx. Output pixel p uses input pixels (p * in_step + start + cell * dilation) / out_step, where
  * these are whole numbers. */

@@ -493,6 +493,7 @@ static const struct row {
     [LS_OP_max_pool2d_grad] = { ls_gpu_pool_grad, F32 },
     [LS_OP_average_pool2d] = { ls_gpu_pool, F32 },
     [LS_OP_average_pool2d_grad] = { ls_gpu_pool_grad, F32 },
+    [LS_OP_warp] = { ls_gpu_warp, F32 },
     [LS_OP_moments] = { ls_gpu_moments, F32 },
     [LS_OP_batch_norm] = { ls_gpu_norm_input, F32 },
     [LS_OP_batch_norm_grad_moments] = { ls_gpu_grad_moments, F32 },

@@ -1,4 +1,4 @@
-/* Lowers convolutions, matrix products and pools to launches. */
+/* Lowers convolutions, matrix products, pools and warps to launches. */
 #include <stdio.h>
 
 #include "backend/gpu/lower.h"
@@ -327,4 +327,21 @@ ls_status ls_gpu_pool_grad(lowering *x)
         return LAUNCH(x, LS_GPU_POOLS, "max_pool2d_grad", &v, v.h * v.w * ceiling(v.c, x->l->tuning->vector), v.n,
                       ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
     return LAUNCH(x, LS_GPU_POOLS, "average_pool2d_grad", &v, v.h * v.w * v.c, v.n, ls_gpu_in(x, 0), x->out);
+}
+
+ls_status ls_gpu_warp(lowering *x)
+{
+    const ls_attrs *attr = &x->node->attr;
+    ls_shape in = ls_gpu_in_shape(x, 0);
+    const int64_t *from = in.dims, *to = x->out_shape.dims;
+    ls_gpu_warped p = { .n = from[0],
+                        .h = from[1],
+                        .w = from[2],
+                        .c = from[3],
+                        .yh = to[1],
+                        .yw = to[2],
+                        .nearest = attr->warp.interpolation == LS_NEAREST,
+                        .fill_mode = attr->warp.fill_mode,
+                        .fill_value = (float)attr->warp.fill_value };
+    return LAUNCH(x, LS_GPU_WARP, "warp", &p, p.yh * p.yw, p.n, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }

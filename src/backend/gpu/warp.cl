@@ -1,0 +1,74 @@
+/* Warps: images whose pixels are moved by an affine map; backend/ref/warp_real.c has the same functions. */
+typedef struct place {
+    i64 first;
+    double part;
+} place;
+
+FUNCTION double reflected(double at, double n)
+{
+    if (at < 0) {
+        at += 2 * n * floor(-at / (2 * n));
+        return at < -n ? at + 2 * n : -at - 1;
+    }
+    at -= 2 * n * floor(at / (2 * n));
+    return at >= n ? 2 * n - at - 1 : at;
+}
+
+FUNCTION double wrapped(double at, double n)
+{
+    return at < 0 ? at + n * (floor(-at / (n - 1)) + 1) : at - n * floor(at / (n - 1));
+}
+
+FUNCTION place place_of(GLOBAL const ls_gpu_warped *v, double at, i64 n)
+{
+    double last = (double)(n - 1);
+    if (v->fill_mode != LS_GPU_CONSTANT && (at < 0 || at > last)) {
+        if (v->fill_mode != LS_GPU_NEAREST)
+            at = n == 1 ? 0 : v->fill_mode == LS_GPU_REFLECT ? reflected(at, (double)n) : wrapped(at, (double)n);
+        at = at < 0 ? 0 : at > last ? last : at;
+    }
+    double first = floor(at);
+    place p;
+    p.part = at - first;
+    if (v->nearest) {
+        first += p.part > 0.5 || (p.part == 0.5 && at > 0) ? 1 : 0;
+        p.part = 0;
+    }
+    p.first = (i64)first;
+    return p;
+}
+
+FUNCTION double pixel(GLOBAL const ls_gpu_warped *v, GLOBAL const float *image, i64 y, i64 x)
+{
+    return y >= 0 && y < v->h && x >= 0 && x < v->w ? (double)image[(y * v->w + x) * v->c] : v->fill_value;
+}
+
+FUNCTION double row(GLOBAL const ls_gpu_warped *v, GLOBAL const float *image, i64 y, i64 x, double part)
+{
+    double sum = (1 - part) * pixel(v, image, y, x);
+    if (part > 0)
+        sum += part * pixel(v, image, y, x + 1);
+    return sum;
+}
+
+/* An item has a pixel of the output. places: x, matrix, y */
+KERNEL_APART(warp, 3)
+{
+    LANE(ls_gpu_warped, v);
+    i64 sample = ITEM(1);
+    if (sample >= v->n || ITEM(0) >= v->yh * v->yw)
+        return;
+    i64 i = (u32)ITEM(0) / (u32)v->yw, j = (u32)ITEM(0) % (u32)v->yw;
+    GLOBAL const float *image = IN(float, 0) + sample * v->h * v->w * v->c, *m = IN(float, 1) + sample * 6;
+    GLOBAL float *out = OUT(float, 2) + ((sample * v->yh + i) * v->yw + j) * v->c;
+    double at_x = ((double)m[0] * (double)j + (double)m[1] * (double)i) + (double)m[2];
+    double at_y = ((double)m[3] * (double)j + (double)m[4] * (double)i) + (double)m[5];
+    bool found = fabs(at_x) < 0x1p30 && fabs(at_y) < 0x1p30;
+    place x = place_of(v, found ? at_x : 0, v->w), y = place_of(v, found ? at_y : 0, v->h);
+    for (i64 c = 0; c < v->c; c++) {
+        double sum = found ? (1 - y.part) * row(v, image + c, y.first, x.first, x.part) : v->fill_value;
+        if (found && y.part > 0)
+            sum += y.part * row(v, image + c, y.first + 1, x.first, x.part);
+        out[c] = TO_FLOAT(sum);
+    }
+}
