@@ -58,6 +58,9 @@ ls_axes ls_axes_of_mask(int64_t mask);
 
 /* Dropout with an explicit key: a layer's call draws the same masks however often it is traced. */
 ls_tensor *ls_op_dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int64_t call);
+/* The same for normal numbers, float32. */
+ls_tensor *ls_op_random_normal_keyed(ls_graph *graph, ls_shape shape, double mean, double deviation, int64_t layer,
+                                     int64_t call);
 
 /* The gradient of a convolution's images as an op of its own. x has the shape of the convolution's
  * output, the result has images of `size`. The padding must be LS_EXPLICIT. */

@@ -66,7 +66,7 @@ static ls_status group_pairs(const ls_model *model, char **groups, ls_safetensor
     pairs[(*count)++] = (ls_safetensors_pair){ "", model->name };
     for (size_t i = 0; i < model->layer_count; i++)
         if (groups[i])
-            pairs[(*count)++] = (ls_safetensors_pair){ groups[i], model->layers[i]->name };
+            pairs[(*count)++] = (ls_safetensors_pair){ groups[i], ls_model_layer_own_name(model->layers[i]) };
     return LS_OK;
 }
 
@@ -227,7 +227,9 @@ typedef struct reading {
     ls_stored_weight *stored;
     const ls_safetensors_entry **entries, **second; /* second: of ls_stored_weight.second */
     char *joined;
-    bool *wanted; /* by array of the file: it belongs to a variable */
+    bool *wanted;     /* by array of the file: it belongs to a variable */
+    bool partial;     /* load what fits */
+    ls_text *skipped; /* partial: a line for each variable and array that is not loaded */
 } reading;
 
 static size_t match(reading *r)
@@ -305,7 +307,7 @@ static ls_status move_back(const reading *r)
 {
     size_t most = 0;
     for (size_t i = 0; i < r->model->variable_count; i++)
-        if (r->stored[i].view.rank > 0 && !r->second[i] && r->entries[i]->bytes > most)
+        if (r->entries[i] && r->stored[i].view.rank > 0 && !r->second[i] && r->entries[i]->bytes > most)
             most = r->entries[i]->bytes;
     if (most == 0)
         return LS_OK;
@@ -314,13 +316,44 @@ static ls_status move_back(const reading *r)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", most);
     for (size_t i = 0; i < r->model->variable_count; i++) {
         const ls_safetensors_entry *entry = r->entries[i];
-        if (r->stored[i].view.rank == 0 || r->second[i])
+        if (!entry || r->stored[i].view.rank == 0 || r->second[i])
             continue;
         ls_stored_weight_copy(&r->stored[i], ls_dtype_bytes(entry->dtype), entry->data, room, false);
         memcpy((void *)entry->data, room, entry->bytes);
     }
     free(room);
     return LS_OK;
+}
+
+static ls_status check_entries(const reading *r, size_t i)
+{
+    const ls_tensor *variable = ls_model_variable(r->model, i);
+    LS_TRY(check_entry(variable, &r->stored[i], r->entries[i], r->path));
+    return r->second[i] ? check_entry(variable, &r->stored[i], r->second[i], r->path) : LS_OK;
+}
+
+/* Forgets the arrays that do not fit, and lists them. */
+static ls_status drop_mismatches(reading *r)
+{
+    const ls_model *model = r->model;
+    size_t fitting = 0;
+    for (size_t i = 0; i < model->variable_count; i++) {
+        const char *name = ls_model_variable_name(model, i);
+        bool found = r->entries[i] != NULL;
+        if (found && check_entries(r, i) == LS_OK) {
+            fitting++;
+            continue;
+        }
+        ls_text_add(r->skipped, "%s: %s\n", name, found ? ls_last_error() : "not in the file");
+        r->entries[i] = r->second[i] = NULL;
+    }
+    for (size_t i = 0; i < r->file.count; i++)
+        if (!r->wanted[i] && !ls_weight_style_ignores(r->style, r->file.entries[i].name))
+            ls_text_add(r->skipped, "%s: not in the model\n", r->file.entries[i].name);
+    return fitting > 0
+               ? LS_OK
+               : ls_fail(LS_ERR_NOT_FOUND, "%s: no array fits model \"%s\" in name, shape and type: %.*s", r->path,
+                         model->name, (int)strcspn(ls_text_get(r->skipped), "\n"), ls_text_get(r->skipped));
 }
 
 /* Makes one variable of two arrays of float32. */
@@ -365,14 +398,18 @@ static ls_status read_variables(reading *r, ls_layout layout, ls_safetensors_ent
 {
     const ls_model *model = r->model;
     LS_TRY(choose_style(r, layout));
-    LS_TRY(check_names(r));
-    for (size_t i = 0; i < model->variable_count; i++) {
-        LS_TRY(check_entry(ls_model_variable(model, i), &r->stored[i], r->entries[i], r->path));
-        if (r->second[i])
-            LS_TRY(check_entry(ls_model_variable(model, i), &r->stored[i], r->second[i], r->path));
+    if (r->partial) {
+        LS_TRY(drop_mismatches(r));
+    } else {
+        LS_TRY(check_names(r));
+        for (size_t i = 0; i < model->variable_count; i++)
+            LS_TRY(check_entries(r, i));
     }
     LS_TRY(move_back(r));
     for (size_t i = 0; i < model->variable_count; i++) {
+        out[i] = (ls_safetensors_entry){ .data = NULL };
+        if (!r->entries[i])
+            continue;
         out[i] = *r->entries[i];
         out[i].name = ls_model_variable_name(model, i);
         out[i].shape = ls_model_variable(model, i)->shape;
@@ -380,9 +417,10 @@ static ls_status read_variables(reading *r, ls_layout layout, ls_safetensors_ent
     return join_pairs(r, out);
 }
 
-ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout layout, ls_weights *out)
+static ls_status open_weights(const ls_model *model, const char *path, ls_layout layout, ls_text *skipped,
+                              ls_weights *out)
 {
-    reading r = { .model = model, .path = path };
+    reading r = { .model = model, .path = path, .partial = skipped != NULL, .skipped = skipped };
     LS_TRY(ls_tensors_open(path, &r.file));
     ls_safetensors_entry *variables = calloc(model->variable_count + 1, sizeof *variables);
     r.entries = calloc(model->variable_count + 1, sizeof *r.entries);
@@ -403,6 +441,11 @@ ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout lay
     return status;
 }
 
+ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout layout, ls_weights *out)
+{
+    return open_weights(model, path, layout, NULL, out);
+}
+
 void ls_weights_close(ls_weights *weights)
 {
     free(weights->entries);
@@ -412,30 +455,44 @@ void ls_weights_close(ls_weights *weights)
     ls_tensors_close(&weights->file);
 }
 
+static ls_status load_arrays(ls_model *model, const char *path, ls_weights *weights)
+{
+    uint64_t steps = model->graph->step;
+    const char *text = ls_tensors_text(&weights->file, STEPS);
+    if (text && !ls_parse_u64(text, &steps))
+        return ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", path,
+                       text);
+    for (size_t i = 0; i < model->variable_count; i++) {
+        if (!weights->entries[i].name)
+            continue; /* it does not fit */
+        if (weights->entries[i].bytes)
+            memcpy(state_of(model, i)->data, weights->entries[i].data, weights->entries[i].bytes);
+        ls_variable_written(state_of(model, i), true);
+    }
+    model->graph->step = steps;
+    return LS_OK;
+}
+
 ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weights_options options)
 {
     LS_CLAIM(ls_model_claimed(model));
     ls_weights weights;
+    ls_text skipped = { 0 };
     LS_TRY(ls_model_need_ready(model, "ls_model_load_weights"));
     LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_load_weights: the path is NULL");
     LS_TRY(check_layout(options.layout, "ls_model_load_weights"));
-    LS_TRY(ls_weights_open(model, path, options.layout, &weights));
-    uint64_t steps = model->graph->step;
-    const char *text = ls_tensors_text(&weights.file, STEPS);
-    ls_status status = LS_OK;
-    if (text && !ls_parse_u64(text, &steps))
-        status =
-            ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", path, text);
-    for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
-        if (weights.entries[i].bytes)
-            memcpy(state_of(model, i)->data, weights.entries[i].data, weights.entries[i].bytes);
-        ls_variable_written(state_of(model, i), true);
+    if (options.skipped)
+        *options.skipped = NULL;
+    ls_status status = open_weights(model, path, options.layout, options.skip_mismatch ? &skipped : NULL, &weights);
+    if (status == LS_OK) {
+        status = load_arrays(model, path, &weights);
+        ls_weights_close(&weights);
     }
-    if (status == LS_OK)
-        model->graph->step = steps;
-    ls_weights_close(&weights);
+    if (status == LS_OK && options.skipped && *ls_text_get(&skipped))
+        status = ls_text_take(&skipped, options.skipped);
+    ls_text_free(&skipped);
     return status;
 }
 
