@@ -590,6 +590,6 @@ const test_shapes test_shape_families[] = {
     { "pools", make_pool, 4 },
     { "warps", make_warp, 1 },
     { "norms", make_norm, 4 },
-    { "recurrent cells", make_recurrent, 4 },
+    { "recurrent cells", make_recurrent, 2 },
 };
 const size_t test_shape_family_count = sizeof test_shape_families / sizeof *test_shape_families;
