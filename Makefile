@@ -146,7 +146,7 @@ COMMAND := $(if $(TOOL_SOURCES),$(B)/lockstep)
 # still making that one, the flags are not known.
 
 ifdef CONFIGURED
-FLAGS_RECORD := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(AVX2_FLAGS) $(AVX512_FLAGS)
+FLAGS_RECORD := $(CC) $(ALL_CFLAGS) $(PNG_CFLAGS) $(TURBOJPEG_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(AVX2_FLAGS) $(AVX512_FLAGS)
 OBJECTS_RECORD := $(LIB_OBJECTS) $(TOOL_OBJECTS)
 ifeq ($(wildcard $(B)/),)
 $(shell mkdir -p $(B))
@@ -175,7 +175,9 @@ include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -
 ifeq ($(origin CCACHE),undefined)
 CCACHE := $(shell command -v ccache 2>/dev/null)
 endif
-compile = $(CCACHE) $(CC) $(ALL_CFLAGS) $(include_flags) $(arch_flags) $(vector_flags) -MMD -MP -c $< -o $@
+# Decoders of images that tools/config.sh found.
+image_flags = $(if $(filter src/data/image_png.c,$<),$(PNG_CFLAGS))$(if $(filter src/data/image_jpeg.c,$<),$(TURBOJPEG_CFLAGS))
+compile = $(CCACHE) $(CC) $(ALL_CFLAGS) $(include_flags) $(arch_flags) $(vector_flags) $(image_flags) -MMD -MP -c $< -o $@
 
 $(B)/obj/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
@@ -443,7 +445,7 @@ install: all
 	ln -sf $(notdir $(SHARED)) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
 	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/liblockstep.so'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' tools/lockstep.pc.in > '$(DESTDIR)$(LIBDIR)/pkgconfig/lockstep.pc'
+	    -e 's|@VERSION@|$(VERSION)|' -e 's|@IMAGE_LIBS@|$(strip $(IMAGE_LIBS))|' tools/lockstep.pc.in > '$(DESTDIR)$(LIBDIR)/pkgconfig/lockstep.pc'
 	$(if $(COMMAND),install -m 755 $(COMMAND) '$(DESTDIR)$(BINDIR)/')
 
 # ---- the rest -----------------------------------------------------------------------------------------------------------
