@@ -370,7 +370,7 @@ static ls_status find(const char *name, const ls_load_options *options, bool wan
         return find_npz(name, wanted, sources);
     if (ls_ends_with(name, ".csv") || ls_ends_with(name, ".tsv"))
         return find_csv(name, options, wanted, sources);
-    if (ls_ends_with(name, ".npy") || strstr(name, ".npy,") || strstr(name, ".safetensors:"))
+    if (ls_ends_with(name, ".npy") || strchr(name, ',') || strstr(name, ".safetensors:"))
         return find_array_files(name, wanted, sources);
     if (ls_ends_with(name, ".tar"))
         return find_shards(name, options, wanted, sources);
