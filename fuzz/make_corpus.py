@@ -372,6 +372,7 @@ def table_seeds():
     seed("table", "numbers.csv", "a,b,c\n1,2,3\n4,5,6\n")
     seed("table", "mixed.csv", "a,b\n1,x\nfive,y\n")
     seed("table", "open-quote.csv", 'a,b\n1,"x\n2,y\n')
+    seed("table", "quote-inside.csv", 'a,b,c\n5" pipe,"x\n%s",1\n6" pipe,"z",2\n' % ("y" * 200))
     seed("table", "after-quote.csv", 'a,b\n1,"x"z\n')
     seed("table", "same-names.csv", "a,a\nx,y\n")
     seed("table", "many-texts.csv", "a,b\n" + "".join("t%d,1\n" % i for i in range(40)))

@@ -21,13 +21,19 @@ ls_status ls_csv_rows_open(const char *path, ls_csv_rows *out)
     *out = (ls_csv_rows){ .path = path, .separator = ls_ends_with(path, ".tsv") ? '\t' : ',' };
     LS_TRY(ls_file_read(path, MOST_BYTES, &out->text, &bytes));
     out->end = out->text + bytes;
+    /* A field is not longer than its text, and its zero takes the place of the separator. Only as much as
+     * the longest row is ever touched. */
+    out->unquoted = malloc(bytes + 1);
     const char *zero = memchr(out->text, 0, bytes);
     ls_csv_rows_rewind(out);
-    if (!zero)
-        return LS_OK;
-    ls_status status =
-        ls_fail(LS_ERR_DATA, "'%s' is not a text file: byte %lld is zero", path, (long long)(zero - out->text));
-    ls_csv_rows_close(out);
+    ls_status status = LS_OK;
+    if (!out->unquoted)
+        status = ls_fail(LS_ERR_MEMORY, "no memory for the rows of '%s' (%zu bytes)", path, bytes);
+    else if (zero)
+        status =
+            ls_fail(LS_ERR_DATA, "'%s' is not a text file: byte %lld is zero", path, (long long)(zero - out->text));
+    if (status != LS_OK)
+        ls_csv_rows_close(out);
     return status;
 }
 
@@ -126,25 +132,6 @@ static void skip_empty_lines(ls_csv_rows *r)
         }
 }
 
-/* Makes room for all fields of the row: not more than its bytes, and a zero for each. */
-static ls_status make_room(ls_csv_rows *r)
-{
-    bool quoted = false;
-    const char *at = r->at;
-    for (; at < r->end && (quoted || *at != '\n'); at++)
-        quoted ^= *at == '"';
-    size_t bytes = 2 * (size_t)(at - r->at) + 2;
-    if (bytes <= r->unquoted_room)
-        return LS_OK;
-    char *grown = realloc(r->unquoted, bytes);
-    if (!grown)
-        return ls_fail(LS_ERR_MEMORY, "'%s', line %lld: no memory for a row of %zu bytes", r->path,
-                       (long long)r->new_line, bytes);
-    r->unquoted = grown;
-    r->unquoted_room = bytes;
-    return LS_OK;
-}
-
 ls_status ls_csv_rows_next(ls_csv_rows *r, bool *end)
 {
     skip_empty_lines(r);
@@ -155,7 +142,6 @@ ls_status ls_csv_rows_next(ls_csv_rows *r, bool *end)
     }
     if (r->rows++ % ROWS_AT_ONCE == 0)
         ls_work_report("reading rows of", r->path, r->at - r->text, r->end - r->text);
-    LS_TRY(make_room(r));
     r->line = r->new_line;
     r->count = 0;
     char *to = r->unquoted;

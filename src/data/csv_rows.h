@@ -22,7 +22,6 @@ typedef struct ls_csv_rows {
     ls_csv_field *fields;
     size_t count, field_room;
     char *unquoted; /* the fields of the current row, one after another */
-    size_t unquoted_room;
 } ls_csv_rows;
 
 /* Reads the file; .tsv files are separated by tabs, others by commas. */

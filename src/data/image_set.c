@@ -177,25 +177,23 @@ static ls_status list_folder(ls_image_set *set)
 
 /* ---- One image ---- */
 
+/* Regular files only: a pipe would block a thread. */
 static ls_status read_item(const ls_image_set *set, const ls_image_item *item, uint8_t **bytes, size_t *count)
 {
-    const char *path = set->files[item->file];
     ls_data_file file;
-    if (item->bytes == 0)
-        return ls_file_read(path, MOST_BYTES, (char **)bytes, count);
-    *count = (size_t)item->bytes;
-    *bytes = malloc(*count);
-    if (!*bytes)
-        return ls_fail(LS_ERR_MEMORY, "'%s': no memory for an image of %zu bytes", path, *count);
-    ls_status status = ls_data_file_open(path, &file);
-    if (status == LS_OK) {
-        status = ls_data_file_at(&file, item->offset, *bytes, *count, "an image");
-        ls_data_file_close(&file);
-    }
-    if (status != LS_OK) {
-        free(*bytes);
-        *bytes = NULL;
-    }
+    LS_TRY(ls_data_file_open(set->files[item->file], &file));
+    uint64_t whole = item->bytes > 0 ? item->bytes : file.bytes;
+    ls_status status = LS_OK;
+    if (whole > MOST_BYTES)
+        status = ls_fail(LS_ERR_DATA, "'%s': an image of %llu bytes; at most %zu are accepted", file.path,
+                         (unsigned long long)whole, MOST_BYTES);
+    else if (!(*bytes = malloc((size_t)whole + 1)))
+        status =
+            ls_fail(LS_ERR_MEMORY, "'%s': no memory for an image of %llu bytes", file.path, (unsigned long long)whole);
+    else if (whole > 0)
+        status = ls_data_file_at(&file, item->offset, *bytes, (size_t)whole, "an image");
+    *count = (size_t)whole;
+    ls_data_file_close(&file);
     return status;
 }
 
@@ -208,8 +206,9 @@ static ls_status decode_item(const ls_image_set *set, const ls_image_item *item,
     char name[PATH_MAX + 32];
     if (item->bytes > 0)
         snprintf(name, sizeof name, "%s', byte %llu: the image", path, (unsigned long long)item->offset);
-    LS_TRY(read_item(set, item, &bytes, &count));
-    ls_status status = ls_image_decode(item->bytes > 0 ? name : path, bytes, count, channels, only_size, out);
+    ls_status status = read_item(set, item, &bytes, &count);
+    if (status == LS_OK)
+        status = ls_image_decode(item->bytes > 0 ? name : path, bytes, count, channels, only_size, out);
     free(bytes);
     return status;
 }

@@ -105,6 +105,24 @@ static void training_part(void **state)
     }
 }
 
+/* A quote inside a field without quotes is a character; the next field may still have lines. */
+static void quotes(void **state)
+{
+    (void)state;
+    static char text[4000];
+    const char *const *classes;
+    int64_t count;
+    snprintf(text, sizeof text, "a,b,c\n5\" pipe,1,\"x\n%0*d\"\n6\" pipe , 2 ,\"say \"\"hi\"\"\" \r\n", 3000, 7);
+    ls_table *table = learn(text, (ls_table_options){ .label = NULL });
+    ls_dataset *data = ls_from_table(table, in_folder("t.csv"));
+    ls_table_destroy(table);
+    assert_int_equal(ls_dataset_classes(data, &classes, &count), LS_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(classes[0], "say \"hi\"");
+    assert_true(strlen(classes[1]) == 3002 && memcmp(classes[1], "x\n000", 5) == 0);
+    assert_set(data, (float[]){ 1, 0, -1, 0, 1, 1 }, 2, 3, (int64_t[]){ 1, 0 });
+}
+
 static void options_of_columns(void **state)
 {
     (void)state;
@@ -266,6 +284,7 @@ int main(void)
         in_new_folder(wrong_files),
         in_new_folder(wrong_other_files),
         in_new_folder(wrong_saved_tables),
+        in_new_folder(quotes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
