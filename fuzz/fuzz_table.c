@@ -1,4 +1,5 @@
-/* Tables with names of columns: what is learned from a file reads that file, is saved, and is loaded again. */
+/* Tables with names of columns: what is learned from a file reads that file, is saved, and is
+ * loaded again. */
 #include <math.h>
 
 #include "fuzz.h"

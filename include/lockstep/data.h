@@ -116,14 +116,15 @@ typedef struct ls_load_options {
 
 /* Reads a training set now, and its test set when it is first used: ls_load_data(ctx, "photos",
  * &train, &test, .image = { .size = { 96, 96 } }). The caller owns both. *test becomes NULL if
- * there is no test set (a table, or .npz without x_test). ctx is used for the log and may be NULL. */
+ * there is no test set (a table, or .npz without x_test). ctx is used for the log and may be NULL.
+ * */
 #define ls_load_data(ctx, name, ...) ls_load_data_with(ctx, name, (ls_load_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_status ls_load_data_with(ls_context *ctx, const char *name, ls_load_options options);
 
 /* ---- Tables ---- */
 
-/* Learns from a CSV or TSV file with a header: ls_table_create("iris.csv", &table, .label = "kind").
- * The caller destroys the result. */
+/* Learns from a CSV or TSV file with a header: ls_table_create("iris.csv", &table, .label =
+ * "kind"). The caller destroys the result. */
 #define ls_table_create(...)                                                                                           \
     ls_table_create_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                                \
                          (ls_table_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) },                              \
@@ -212,8 +213,8 @@ LS_API ls_dataset *ls_from_function(int64_t count, ls_element_spec spec, ls_elem
                               (ls_image_options){ .ls_first = 0, LS_AFTER_1_(__VA_ARGS__, ) })
 LS_API ls_dataset *ls_from_image_folder_with(const char *path, ls_image_options options);
 
-/* The same for tar files in WebDataset's layout, with KEY.jpg, .jpeg or .png and KEY.cls, the number
- * of the class, for each sample: ls_from_image_shards("shards-{000..009}.tar"). */
+/* The same for tar files in WebDataset's layout, with KEY.jpg, .jpeg or .png and KEY.cls, the
+ * number of the class, for each sample: ls_from_image_shards("shards-{000..009}.tar"). */
 #define ls_from_image_shards(...)                                                                                      \
     ls_from_image_shards_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                           \
                               (ls_image_options){ .ls_first = 0, LS_AFTER_1_(__VA_ARGS__, ) })

@@ -1,6 +1,6 @@
-/* Images in tar files, in WebDataset's layout: members KEY.jpg, KEY.jpeg or KEY.png, and KEY.cls with
- * the number of the class. Members of a key follow each other; those with other endings are ignored.
- * Opening reads only the heads of members, so that any sample can be read later. */
+/* Images in tar files, in WebDataset's layout: members KEY.jpg, KEY.jpeg or KEY.png, and KEY.cls
+ * with the number of the class. Members of a key follow each other; those with other endings are
+ * ignored. Opening reads only the heads of members, so that any sample can be read later. */
 #include <string.h>
 #include <strings.h>
 

@@ -310,8 +310,8 @@ static ls_status find_shards(const char *name, const ls_load_options *options, b
     return LS_OK;
 }
 
-/* photos/{train,test}/CLASS/FILE, or photos/CLASS/FILE. The classes of the test set have the numbers
- * of those of the training set. */
+/* photos/{train,test}/CLASS/FILE, or photos/CLASS/FILE. The classes of the test set have the
+ * numbers of those of the training set. */
 static ls_status find_images(const char *folder, const ls_load_options *options, bool wanted[PARTS],
                              part_source sources[PARTS])
 {

@@ -8,8 +8,8 @@
 
 typedef struct ls_on_demand ls_on_demand;
 
-/* Returns whether the dataset is an ls_batch over maps of single samples, or over rows that are made
- * on request. */
+/* Returns whether the dataset is an ls_batch over maps of single samples, or over rows that are
+ * made on request. */
 ls_status ls_on_demand_can(ls_dataset *dataset, bool *out);
 
 ls_status ls_on_demand_create(ls_dataset *dataset, uint64_t epoch, ls_on_demand **out);

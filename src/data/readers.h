@@ -6,7 +6,8 @@
 #include "data/stream.h"
 #include "lockstep/data.h"
 
-/* Find an array in a file without reading it: sets dtype, shape and the offset of its first byte. */
+/* Find an array in a file without reading it: sets dtype, shape and the offset of its first byte.
+ * */
 ls_status ls_npy_locate(const ls_data_file *file, ls_array *out, uint64_t *offset);
 ls_status ls_idx_locate(const ls_data_file *file, ls_array *out, uint64_t *offset);
 

@@ -48,8 +48,8 @@ bool ls_is_missing(const ls_csv_field *field);
 /* Whether the row is a header: it has no number. */
 bool ls_is_header(const ls_csv_rows *rows);
 
-/* Reads the names of the columns: of the header, or "1", "2", ... if the first row is none; then the
- * reader is at the first row again. The caller frees the list. */
+/* Reads the names of the columns: of the header, or "1", "2", ... if the first row is none; then
+ * the reader is at the first row again. The caller frees the list. */
 ls_status ls_table_names(ls_csv_rows *rows, bool *has_header, char ***names, size_t *count);
 void ls_table_free_names(char **names, size_t count);
 

@@ -1,5 +1,5 @@
-/* Learns a table from a CSV or TSV file: kinds of columns, vocabularies, medians, means and standard
- * deviations. Sums are taken in double, row by row (docs/bits.md). */
+/* Learns a table from a CSV or TSV file: kinds of columns, vocabularies, medians, means and
+ * standard deviations. Sums are taken in double, row by row (docs/bits.md). */
 #include <math.h>
 #include <string.h>
 

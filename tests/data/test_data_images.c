@@ -1,5 +1,5 @@
-/* Image folders and tar shards: pixels of every kind of file, sizes, classes, threads, broken files, and training with
- * one result. Skipped where the build has no decoder. */
+/* Image folders and tar shards: pixels of every kind of file, sizes, classes, threads, broken
+ * files, and training with one result. Skipped where the build has no decoder. */
 #include "data_files.h"
 
 #include "base/sha256.h"

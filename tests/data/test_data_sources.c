@@ -1,5 +1,6 @@
-/* Elements by index: functions, two datasets as one, folds, and arrays in files that are mapped into memory. Orders are
- * those of the same rows in memory; training in a cluster or in one process, and after a resume, has one result. */
+/* Elements by index: functions, two datasets as one, folds, and arrays in files that are mapped
+ * into memory. Orders are those of the same rows in memory; training in a cluster or in one
+ * process, and after a resume, has one result. */
 #include "data_files.h"
 
 #include <sys/resource.h>

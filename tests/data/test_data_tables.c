@@ -1,5 +1,6 @@
-/* Tables: CSV and TSV files with names of columns. What is learned, samples against numbers computed by hand, files
- * that evaluate reads with the columns of training, and wrong files, each with its line and column. */
+/* Tables: CSV and TSV files with names of columns. What is learned, samples against numbers
+ * computed by hand, files that evaluate reads with the columns of training, and wrong files, each
+ * with its line and column. */
 #include "data_files.h"
 
 #include <math.h>
@@ -61,8 +62,8 @@ static void samples_of_a_table(void **state)
     assert_set(data, &want[0][0], 4, 5, (int64_t[]){ 1, 0, 0, 1 });
 }
 
-/* Another file: other order of columns, more of them, a city that training did not have, no labels; the columns are
- * read from a file. A TSV file has the same meaning. */
+/* Another file: other order of columns, more of them, a city that training did not have, no
+ * labels; the columns are read from a file. A TSV file has the same meaning. */
 static void another_file(void **state)
 {
     (void)state;
