@@ -52,8 +52,7 @@ static void read_bytes(png_structp png, png_bytep to, size_t count)
     r->left -= count;
 }
 
-/* Reads rows of 1, 3 or 4 bytes per pixel: grey, with colours, and with what png_set_filler adds.
- * */
+/* Reads the pixels as the file has them: one byte for grey, three for colours. */
 static ls_status read_image(reader *r, const char *name, int64_t channels, bool only_size, ls_image *out)
 {
     if (setjmp(png_jmpbuf(r->png)))
