@@ -50,7 +50,7 @@ GOALS := $(or $(MAKECMDGOALS),all)
 # tests/ has a folder for each layer of src, and one for the whole; `make test-fabric` runs one of them.
 TEST_FOLDERS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*))))
 FOLDER_GOALS := $(TEST_FOLDERS:%=test-%)
-TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program objects everything
+TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program reference objects everything
 NEEDS := build
 ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test
@@ -418,6 +418,17 @@ bits: all bits-program $(filter %/test_reference_bits,$(TEST_PROGRAMS))
 	    $(filter %/test_reference_bits,$(TEST_PROGRAMS)) tests/whole/test_bits_matrix.sh
 
 bits-program: $(B)/tests/test_step_bits
+
+# Keras's numbers: draws hundreds of configurations of every layer class and compares; `make test` compares a small sample of them.
+# Also makes that sample again: it must be the one in the repository. Needs a Python with the Keras that the scripts name.
+PYTHON ?= python3
+LAYER_SCRIPTS := $(filter-out %/layer_cases.py,$(shell grep -ls 'from layer_cases import' tests/reference/*.py))
+.PHONY: reference
+reference: $(B)/tests/test_keras_layers
+	@rm -rf '$(B)/reference' && for script in $(LAYER_SCRIPTS); do \
+	    $(PYTHON) $$script '$(B)/reference/sample' && $(PYTHON) $$script --all '$(B)/reference/all' || exit 1; done
+	@LS_BUILD='$(B)' CC='$(CC)' LS_LAYER_CASES='$(B)/reference/all' LS_TEST_TIMEOUT=3600 tests/run.sh $(B)/tests/test_keras_layers
+	@for file in '$(B)'/reference/sample/*; do cmp $$file tests/reference/layers/$${file##*/} || exit 1; done
 
 .PHONY: demo
 demo: $(B)/examples/demo $(COMMAND)

@@ -23,7 +23,7 @@ static ls_layer take_layer(fuzz_input *in, bool *image)
     ls_activation activation = activations[fuzz_take(in, 6)];
     int64_t size = 1 + fuzz_take(in, 20), side = 1 + fuzz_take(in, 3);
     ls_padding padding = fuzz_take(in, 2) ? LS_SAME : LS_VALID;
-    switch (fuzz_take(in, *image ? 10 : 5)) {
+    switch (fuzz_take(in, *image ? 15 : 5)) {
     case 0:
         return ls_dropout(0.25);
     case 1:
@@ -42,6 +42,16 @@ static ls_layer take_layer(fuzz_input *in, bool *image)
         return ls_max_pool2d(2, .padding = LS_SAME);
     case 8:
         return ls_average_pool2d(2, .padding = LS_SAME);
+    case 9:
+        return ls_conv2d_transpose(size, side, 2, .activation = activation, .padding = padding);
+    case 10:
+        return ls_separable_conv2d(size, side, .activation = activation, .padding = LS_SAME);
+    case 11:
+        return ls_up_sampling2d(2, .interpolation = (ls_interpolation)fuzz_take(in, 3));
+    case 12:
+        return ls_resizing(size, side, .pad_to_aspect_ratio = padding == LS_SAME);
+    case 13:
+        return ls_cropping2d(1);
     default:
         *image = false;
         return ls_global_average_pool2d();

@@ -225,6 +225,38 @@ LS_LAYER_(ls_add, ADD, merge)
 LS_LAYER_(ls_multiply, MULTIPLY, merge)
 LS_LAYER_(ls_concatenate, CONCATENATE, merge)
 LS_LAYER_OF_(ls_rescaling, RESCALING, rescaling, double, scale_by)
+LS_LAYER_(ls_simple_rnn, SIMPLE_RNN, recurrent)
+LS_LAYER_(ls_lstm, LSTM, recurrent)
+LS_LAYER_(ls_gru, GRU, recurrent)
+LS_LAYER_OF_(ls_masking, MASKING, masking, double, mask_value)
+/* The layer inside must live until the model is made: a temporary does if it stands in that call. */
+#define LS_WRAPPER_(name, KIND)                                                                                        \
+    inline ls_layer name(const ls_layer &layer, ls_wrapper_options o = {})                                             \
+    {                                                                                                                  \
+        o.layer = &layer;                                                                                              \
+        return ls_layer_of_(LS_LAYER_##KIND, &ls_layer::wrapper, o);                                                   \
+    }
+LS_WRAPPER_(ls_bidirectional, BIDIRECTIONAL)
+LS_WRAPPER_(ls_time_distributed, TIME_DISTRIBUTED)
+LS_LAYER_(ls_conv1d, CONV1D, conv)
+LS_LAYER_(ls_conv1d_transpose, CONV1D_TRANSPOSE, conv)
+LS_LAYER_(ls_conv2d_transpose, CONV2D_TRANSPOSE, conv)
+LS_LAYER_(ls_depthwise_conv1d, DEPTHWISE_CONV1D, conv)
+LS_LAYER_(ls_separable_conv1d, SEPARABLE_CONV1D, conv)
+LS_LAYER_(ls_separable_conv2d, SEPARABLE_CONV2D, conv)
+LS_LAYER_(ls_max_pool1d, MAX_POOL1D, pool)
+LS_LAYER_(ls_average_pool1d, AVERAGE_POOL1D, pool)
+LS_LAYER_(ls_global_max_pool1d, GLOBAL_MAX_POOL1D, pool)
+LS_LAYER_(ls_global_average_pool1d, GLOBAL_AVERAGE_POOL1D, pool)
+LS_LAYER_(ls_zero_padding1d, ZERO_PADDING1D, pad)
+LS_LAYER_(ls_cropping1d, CROPPING1D, pad)
+LS_LAYER_(ls_cropping2d, CROPPING2D, pad)
+LS_LAYER_(ls_permute, PERMUTE, reshape)
+LS_LAYER_(ls_repeat_vector, REPEAT_VECTOR, reshape)
+LS_LAYER_(ls_up_sampling1d, UP_SAMPLING1D, resize)
+LS_LAYER_(ls_up_sampling2d, UP_SAMPLING2D, resize)
+LS_LAYER_(ls_resizing, RESIZING, resize)
+LS_LAYER_(ls_center_crop, CENTER_CROP, resize)
 
 /* ---- Optimizers, losses, metrics ---- */
 

@@ -384,8 +384,8 @@ LS_API ls_tensor *ls_op_log_softmax(ls_tensor *x, int axis);
 
 /* LS_SAME follows TensorFlow's rule. LS_EXPLICIT uses the numbers of pixels in `pad`. The
  * four sides are always in the order top, bottom, left, right, as in Keras's ((top,
- * bottom), (left, right)). */
-typedef enum ls_padding { LS_VALID, LS_SAME, LS_EXPLICIT } ls_padding;
+ * bottom), (left, right)). LS_CAUSAL is for layers over sequences (layer.h), not for ops. */
+typedef enum ls_padding { LS_VALID, LS_SAME, LS_EXPLICIT, LS_CAUSAL } ls_padding;
 
 typedef struct ls_conv2d_op {
     int ls_first;

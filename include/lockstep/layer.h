@@ -22,6 +22,8 @@ typedef enum ls_activation {
     LS_LEAKY_RELU, /* slope 0.2 */
     LS_LOG_SOFTMAX,
     LS_EXPONENTIAL,
+    LS_HARD_SIGMOID,       /* x / 6 + 0.5, from 0 to 1 */
+    LS_NO_ACTIVATION = -1, /* linear, where linear is not the default (recurrent layers) */
 } ls_activation;
 
 typedef struct ls_regularizer {
@@ -54,6 +56,31 @@ typedef enum ls_layer_kind {
     LS_LAYER_ZERO_PADDING2D,
     LS_LAYER_EMBEDDING,
     LS_LAYER_RESCALING,
+    LS_LAYER_SIMPLE_RNN,
+    LS_LAYER_LSTM,
+    LS_LAYER_GRU,
+    LS_LAYER_MASKING,
+    LS_LAYER_BIDIRECTIONAL,
+    LS_LAYER_TIME_DISTRIBUTED,
+    LS_LAYER_CONV1D,
+    LS_LAYER_CONV1D_TRANSPOSE,
+    LS_LAYER_CONV2D_TRANSPOSE,
+    LS_LAYER_DEPTHWISE_CONV1D,
+    LS_LAYER_SEPARABLE_CONV1D,
+    LS_LAYER_SEPARABLE_CONV2D,
+    LS_LAYER_MAX_POOL1D,
+    LS_LAYER_AVERAGE_POOL1D,
+    LS_LAYER_GLOBAL_MAX_POOL1D,
+    LS_LAYER_GLOBAL_AVERAGE_POOL1D,
+    LS_LAYER_ZERO_PADDING1D,
+    LS_LAYER_CROPPING1D,
+    LS_LAYER_CROPPING2D,
+    LS_LAYER_PERMUTE,
+    LS_LAYER_REPEAT_VECTOR,
+    LS_LAYER_UP_SAMPLING1D,
+    LS_LAYER_UP_SAMPLING2D,
+    LS_LAYER_RESIZING,
+    LS_LAYER_CENTER_CROP,
     LS_LAYER_KINDS,
 } ls_layer_kind;
 
@@ -102,30 +129,39 @@ typedef struct ls_dense_options {
     LS_KERNEL_OPTIONS_
 } ls_dense_options;
 
-/* If one number of a pair (kernel_size, ...) is 0, it equals the other. */
+/* If one number of a pair (kernel_size, ...) is 0, it equals the other. Layers over sequences
+ * (Conv1D, ...) have one number: .kernel_size = { 3 }.
+ * kernel_initializer and kernel_regularizer of separable convolutions are the depthwise ones. */
 typedef struct ls_conv_options {
     LS_LAYER_OPTIONS_
     LS_KERNEL_OPTIONS_
     int64_t kernel_size[2], strides[2], dilation_rate[2];
-    int64_t groups;           /* Conv2D (default 1) */
-    int64_t depth_multiplier; /* DepthwiseConv2D (default 1) */
-    ls_padding padding;       /* default LS_VALID */
-    int64_t zero_padding[4];  /* LS_EXPLICIT: top, bottom, left, right, in pixels */
+    int64_t groups;           /* Conv1D, Conv2D (default 1) */
+    int64_t depth_multiplier; /* depthwise and separable convolutions (default 1) */
+    ls_padding padding;       /* default LS_VALID; LS_CAUSAL: Conv1D */
+    int64_t zero_padding[4];  /* LS_EXPLICIT: top, bottom, left, right; sequences: begin, end */
+    /* transposed convolutions: extra size of the output (default: Keras's None; -1 means 0) */
+    int64_t output_padding[2];
+    ls_initializer pointwise_initializer; /* separable convolutions (default Glorot uniform) */
+    ls_regularizer pointwise_regularizer; /* separable convolutions */
 } ls_conv_options;
 
 typedef struct ls_pool_options {
     LS_LAYER_OPTIONS_
-    int64_t pool_size[2], strides[2]; /* default 2; strides: default pool_size */
+    int64_t pool_size[2], strides[2]; /* default 2; strides: default pool_size; sequences: { n } */
     ls_padding padding;               /* default LS_VALID */
-    int64_t zero_padding[4];          /* LS_EXPLICIT: top, bottom, left, right, in pixels */
-    bool keepdims;                    /* global pools return [N,1,1,C] instead of [N,C] */
+    int64_t zero_padding[4];          /* LS_EXPLICIT: top, bottom, left, right; sequences: begin, end */
+    /* global pools return [N,1,1,C] (sequences: [N,1,C]) instead of [N,C] */
+    bool keepdims;
 } ls_pool_options;
 
-/* ZeroPadding2D. */
+/* ZeroPadding1D, ZeroPadding2D, Cropping1D, Cropping2D. */
 typedef struct ls_pad_options {
     LS_LAYER_OPTIONS_
-    ls_padding padding;      /* LS_EXPLICIT: zero_padding counts even if it is four zeros */
-    int64_t zero_padding[4]; /* top, bottom, left, right, in pixels (default: equal sides) */
+    ls_padding padding; /* LS_EXPLICIT: zero_padding or cropping counts even if all numbers are 0 */
+    /* top, bottom, left, right; sequences: begin, end (default: equal sides) */
+    int64_t zero_padding[4];
+    int64_t cropping[4]; /* of Cropping1D and Cropping2D, in the same order */
 } ls_pad_options;
 
 typedef struct ls_norm_options {
@@ -145,7 +181,45 @@ typedef struct ls_embedding_options {
     LS_LAYER_OPTIONS_
     ls_initializer kernel_initializer; /* default: uniform */
     ls_regularizer kernel_regularizer;
+    bool mask_zero; /* index 0 is padding: the output has a mask (see ls_masking) */
 } ls_embedding_options;
+
+/* SimpleRNN, LSTM, GRU. Activations: tanh, sigmoid, relu, hard_sigmoid, LS_NO_ACTIVATION. */
+typedef struct ls_recurrent_options {
+    LS_LAYER_OPTIONS_
+    ls_activation activation;             /* default tanh */
+    ls_activation recurrent_activation;   /* of the gates of LSTM and GRU (default sigmoid) */
+    bool no_bias;                         /* Keras: use_bias=False */
+    bool return_sequences;                /* [N,T,units], the output of every step, not [N,units], the last */
+    bool go_backwards;                    /* from the last step to the first; sequences come out in that order */
+    bool unroll;                          /* has no effect: a sequence is one op in any case */
+    bool zero_output_for_mask;            /* outputs of masked steps are 0, not those of the step before */
+    bool no_unit_forget_bias;             /* LSTM: the bias of the forget gate does not begin with 1 */
+    bool reset_before;                    /* GRU; Keras: reset_after=False */
+    double dropout;                       /* fraction of the inputs that is dropped, the same in all steps */
+    ls_initializer kernel_initializer;    /* default Glorot uniform */
+    ls_initializer recurrent_initializer; /* default orthogonal */
+    ls_initializer bias_initializer;      /* default zeros */
+    ls_regularizer kernel_regularizer, recurrent_regularizer, bias_regularizer;
+} ls_recurrent_options;
+
+typedef struct ls_masking_options {
+    LS_LAYER_OPTIONS_
+    int ls_first_value;
+    double mask_value; /* default 0 */
+} ls_masking_options;
+
+typedef enum ls_merge_mode { LS_MERGE_CONCAT = 0, LS_MERGE_SUM, LS_MERGE_MUL, LS_MERGE_AVE } ls_merge_mode;
+
+/* Bidirectional, TimeDistributed. The model copies the layers inside. */
+typedef struct ls_wrapper_options {
+    LS_LAYER_OPTIONS_
+    int ls_first_layer;
+    const struct ls_layer *layer;
+    /* Bidirectional: from the last step to the first (default: like `layer`) */
+    const struct ls_layer *backward_layer;
+    ls_merge_mode merge_mode; /* Bidirectional (default LS_MERGE_CONCAT) */
+} ls_wrapper_options;
 
 /* Activation, ReLU, LeakyReLU, Softmax. */
 typedef struct ls_activation_options {
@@ -166,11 +240,30 @@ typedef struct ls_dropout_options {
     double rate; /* fraction dropped, 0 <= rate < 1 */
 } ls_dropout_options;
 
-/* Flatten, Reshape. */
+/* Flatten, Reshape, Permute, RepeatVector. */
 typedef struct ls_reshape_options {
     LS_LAYER_OPTIONS_
-    ls_shape shape; /* without the batch axis, for more axes than positional arguments */
+    /* Reshape: sizes without the batch axis; Permute: the dims. For more axes than positional
+     * arguments */
+    ls_shape shape;
 } ls_reshape_options;
+
+typedef enum ls_interpolation {
+    LS_INTERPOLATION_DEFAULT = 0, /* UpSampling2D: nearest; Resizing: bilinear */
+    LS_NEAREST,
+    LS_BILINEAR, /* half-pixel centers, without antialiasing */
+} ls_interpolation;
+
+/* UpSampling1D, UpSampling2D, Resizing, CenterCrop. Resized images are float32 and not rounded,
+ * also those of uint8 images. */
+typedef struct ls_resize_options {
+    LS_LAYER_OPTIONS_
+    int64_t size[2];                /* UpSampling2D: factors (default 2) */
+    ls_interpolation interpolation; /* UpSampling2D, Resizing */
+    /* Resizing keeps the aspect ratio: crops the image before resizing, or pads it */
+    bool crop_to_aspect_ratio, pad_to_aspect_ratio;
+    double fill_value; /* of the padding (default 0) */
+} ls_resize_options;
 
 /* Add, Multiply, Concatenate. */
 typedef struct ls_merge_options {
@@ -202,6 +295,10 @@ typedef struct ls_layer {
         ls_reshape_options reshape;
         ls_merge_options merge;
         ls_rescaling_options rescaling;
+        ls_recurrent_options recurrent;
+        ls_masking_options masking;
+        ls_wrapper_options wrapper;
+        ls_resize_options resize;
     };
 } ls_layer;
 
@@ -211,17 +308,29 @@ typedef struct ls_layer {
  * A kernel, stride or pool given as one number is square; use .kernel_size = { 3, 5 } for others.
  *     ls_input                    sizes of one sample; none: a sample is a number
  *     ls_dense                    units
- *     ls_conv2d                   filters, kernel size, strides
- *     ls_depthwise_conv2d         kernel size, strides
- *     ls_max_pool2d               pool size (default 2), strides
- *     ls_average_pool2d           pool size (default 2), strides
+ *     ls_conv1d, ls_conv2d        filters, kernel size, strides
+ *     ls_conv1d_transpose, ls_conv2d_transpose, ls_separable_conv1d, ls_separable_conv2d: the same
+ *     ls_depthwise_conv1d, ls_depthwise_conv2d: kernel size, strides
+ *     ls_max_pool1d, ls_max_pool2d, ls_average_pool1d, ls_average_pool2d: pool size (default 2), strides
  *     ls_reshape                  sizes of one sample; one of them may be -1: the rest
  *     ls_dropout                  rate: fraction dropped
  *     ls_activation_layer         LS_RELU, ...
  *     ls_leaky_relu               negative slope (default 0.3)
- *     ls_zero_padding2d           pixels on every side (default 1); .zero_padding for each side
+ *     ls_zero_padding1d, ls_zero_padding2d: pixels on every side (default 1); .zero_padding for each side
+ *     ls_cropping1d, ls_cropping2d: pixels on every side (default 1, 0); .cropping for each side
+ *     ls_permute                  dims: ls_permute(2, 1) swaps the two axes of a sample
+ *     ls_repeat_vector            n
+ *     ls_up_sampling1d, ls_up_sampling2d: size (default 2)
+ *     ls_resizing, ls_center_crop height, width
  *     ls_embedding                rows (input_dim), width (output_dim)
- *     ls_rescaling                scale (1.0/255; 1/255 is 0, an error); .offset = -1 */
+ *     ls_rescaling                scale (1.0/255; 1/255 is 0, an error); .offset = -1
+ *     ls_simple_rnn, ls_lstm, ls_gru  units
+ *     ls_masking                  value: a step whose numbers all have it is masked (default 0)
+ *     ls_bidirectional            a recurrent layer: ls_bidirectional(ls_lstm(64), .merge_mode = LS_MERGE_SUM)
+ *     ls_time_distributed         the layer that each step is given to: ls_time_distributed(ls_dense(10))
+ *
+ * The masks of ls_masking and ls_embedding(.mask_zero = true) go with the tensors, as in Keras: recurrent
+ * layers skip masked steps, and losses leave them out. docs/recurrent.md lists what passes a mask on. */
 #ifndef __cplusplus /* cplusplus.h has them as functions */
 #define LS_LAYER_(KIND, family, ...) LS_LAYER_FROM_(KIND, family, ls_first, __VA_ARGS__)
 #define LS_LAYER_FROM_(KIND, family, mark, ...) ((ls_layer){ .kind = LS_LAYER_##KIND, .family = { .mark = 0, __VA_ARGS__ } })
@@ -249,6 +358,32 @@ typedef struct ls_layer {
 #define ls_multiply(...)              LS_LAYER_(MULTIPLY, merge, __VA_ARGS__)
 #define ls_concatenate(...)           LS_LAYER_(CONCATENATE, merge, __VA_ARGS__)
 #define ls_rescaling(...)             LS_LAYER_FROM_(RESCALING, rescaling, ls_first_scale, __VA_ARGS__)
+#define ls_simple_rnn(...)            LS_LAYER_(SIMPLE_RNN, recurrent, __VA_ARGS__)
+#define ls_lstm(...)                  LS_LAYER_(LSTM, recurrent, __VA_ARGS__)
+#define ls_gru(...)                   LS_LAYER_(GRU, recurrent, __VA_ARGS__)
+#define ls_masking(...)               LS_LAYER_FROM_(MASKING, masking, ls_first_value, __VA_ARGS__)
+/* The address of the first argument, a layer that lives as long as the block around the call. */
+#define ls_bidirectional(...)         LS_LAYER_FROM_(BIDIRECTIONAL, wrapper, ls_first_layer, &__VA_ARGS__)
+#define ls_time_distributed(...)      LS_LAYER_FROM_(TIME_DISTRIBUTED, wrapper, ls_first_layer, &__VA_ARGS__)
+#define ls_conv1d(...)                LS_LAYER_(CONV1D, conv, __VA_ARGS__)
+#define ls_conv1d_transpose(...)      LS_LAYER_(CONV1D_TRANSPOSE, conv, __VA_ARGS__)
+#define ls_conv2d_transpose(...)      LS_LAYER_(CONV2D_TRANSPOSE, conv, __VA_ARGS__)
+#define ls_depthwise_conv1d(...)      LS_LAYER_(DEPTHWISE_CONV1D, conv, __VA_ARGS__)
+#define ls_separable_conv1d(...)      LS_LAYER_(SEPARABLE_CONV1D, conv, __VA_ARGS__)
+#define ls_separable_conv2d(...)      LS_LAYER_(SEPARABLE_CONV2D, conv, __VA_ARGS__)
+#define ls_max_pool1d(...)            LS_LAYER_(MAX_POOL1D, pool, __VA_ARGS__)
+#define ls_average_pool1d(...)        LS_LAYER_(AVERAGE_POOL1D, pool, __VA_ARGS__)
+#define ls_global_max_pool1d(...)     LS_LAYER_(GLOBAL_MAX_POOL1D, pool, __VA_ARGS__)
+#define ls_global_average_pool1d(...) LS_LAYER_(GLOBAL_AVERAGE_POOL1D, pool, __VA_ARGS__)
+#define ls_zero_padding1d(...)        LS_LAYER_(ZERO_PADDING1D, pad, __VA_ARGS__)
+#define ls_cropping1d(...)            LS_LAYER_(CROPPING1D, pad, __VA_ARGS__)
+#define ls_cropping2d(...)            LS_LAYER_(CROPPING2D, pad, __VA_ARGS__)
+#define ls_permute(...)               LS_LAYER_(PERMUTE, reshape, __VA_ARGS__)
+#define ls_repeat_vector(...)         LS_LAYER_(REPEAT_VECTOR, reshape, __VA_ARGS__)
+#define ls_up_sampling1d(...)         LS_LAYER_(UP_SAMPLING1D, resize, __VA_ARGS__)
+#define ls_up_sampling2d(...)         LS_LAYER_(UP_SAMPLING2D, resize, __VA_ARGS__)
+#define ls_resizing(...)              LS_LAYER_(RESIZING, resize, __VA_ARGS__)
+#define ls_center_crop(...)           LS_LAYER_(CENTER_CROP, resize, __VA_ARGS__)
 #endif
 /* clang-format on */
 

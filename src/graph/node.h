@@ -40,6 +40,7 @@ typedef enum ls_trait {
     LS_TRAIT_WEIGHTS_0 = 1 << 12,
     LS_TRAIT_WEIGHTS_1 = 1 << 13,
     LS_TRAIT_WEIGHTS_OUT = 1 << 14,
+    LS_TRAIT_REREADS = 1 << 15,
 } ls_trait;
 
 /* A union of the families in attrs.def. */
@@ -153,6 +154,8 @@ struct ls_tensor {
     ls_held held;
     /* Layer that made the node, or whose gradient it is; NULL: none. */
     const char *layer;
+    /* Output of a layer: bool [N,T], false for steps that do not count; NULL: all count. */
+    ls_tensor *mask;
     bool guards; /* A loss: if it is not finite, the run fails before it writes a variable. */
     /* Sum of a metric: nodes that only it needs must not change how others are computed. */
     bool aside;

@@ -158,6 +158,39 @@ ls_status ls_shape_conv2d_grad_input(ls_tensor *node)
     return LS_OK;
 }
 
+ls_tensor *ls_op_conv2d_transpose(ls_tensor *x, ls_conv2d_op options, const int64_t size[2])
+{
+    LS_CLAIM_TENSORS(x);
+    ls_tensor *kernel = options.kernel, *in[] = { kernel, x };
+    ls_attrs attr = { .window = { .groups = 1 } };
+    if (ls_tensor_is_error(x) || ls_tensor_is_error(kernel))
+        return ls_node_make2(LS_OP_conv2d_grad_input, kernel, x, attr);
+    ls_status status = need_image(x);
+    ls_shape image = x->shape, y = x->shape;
+    for (int i = 0; i < 2; i++) {
+        attr.window.window[i] = kernel->shape.dims[i];
+        attr.window.stride[i] = options.stride[i];
+        attr.window.dilation[i] = options.dilation[i];
+        image.dims[i + 1] = size[i];
+        if (status == LS_OK && (size[i] < 1 || size[i] > LS_MAX_SPATIAL))
+            status = ls_fail(LS_ERR_SHAPE, "axis %d of the output would have %lld pixels; 1 to 2^31 are possible",
+                             i + 1, (long long)size[i]);
+    }
+    image.dims[3] = kernel->shape.dims[2];
+    if (status == LS_OK)
+        status = resolve(&attr, size, options.padding, options.pad);
+    if (status == LS_OK)
+        status = check_conv(&attr, &image, &kernel->shape, &y);
+    if (status == LS_OK && !ls_shape_equal(&y, &x->shape))
+        status = ls_fail(LS_ERR_SHAPE, "an output of %lld x %lld pixels does not fit the input", (long long)size[0],
+                         (long long)size[1]);
+    if (status != LS_OK)
+        return ls_node_error(x->graph, status, "conv2d_transpose");
+    return ls_node_make(
+        NULL,
+        &(ls_node_spec){ .op = LS_OP_conv2d_grad_input, .in = in, .input_count = 2, .shape = image, .attr = attr });
+}
+
 void ls_grad_conv2d_grad_input(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
     ls_tensor *kernel = y->in[0], *cotangent = y->in[1];

@@ -59,6 +59,10 @@ ls_axes ls_axes_of_mask(int64_t mask);
 /* Dropout with an explicit key: a layer's call draws the same masks however often it is traced. */
 ls_tensor *ls_op_dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int64_t call);
 
+/* The gradient of a convolution's images as an op of its own. x has the shape of the convolution's
+ * output, the result has images of `size`. The padding must be LS_EXPLICIT. */
+ls_tensor *ls_op_conv2d_transpose(ls_tensor *x, ls_conv2d_op options, const int64_t size[2]);
+
 /* Builders that only gradients use. */
 ls_tensor *ls_op_relu_grad(ls_tensor *dy, ls_tensor *x, double slope);
 

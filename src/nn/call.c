@@ -27,8 +27,11 @@ static ls_status fill_weight(const ls_model_layer *layer, size_t i, uint64_t see
 {
     const ls_weight *weight = &layer->weight[i];
     const ls_init_key key = { .seed = seed, .layer = (uint32_t)layer->number, .number = (uint32_t)i };
-    return ls_init_fill(weight->initializer, LS_F32, &weight->shape, key,
-                        layer->variable[i]->attr.variable.variable->data);
+    float *data = layer->variable[i]->attr.variable.variable->data;
+    LS_TRY(ls_init_fill(weight->initializer, LS_F32, &weight->shape, key, data));
+    for (int64_t k = 0; k < weight->ones; k++)
+        data[weight->ones_from + k] = 1;
+    return LS_OK;
 }
 
 /* On first use, so that a model that is only described needs no memory. */
@@ -54,7 +57,11 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     const ls_weight *weight = &layer->weight[i];
     ls_text name = { 0 };
     LS_TRY(ls_init_check(weight->initializer, LS_F32, &weight->shape));
-    ls_text_add(&name, weight->name ? "%s/%s" : "%s", layer->name, weight->name);
+    const char *const parts[] = { weight->inner, weight->cell, weight->name };
+    ls_text_put(&name, layer->name);
+    for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++)
+        if (parts[k])
+            ls_text_add(&name, "/%s", parts[k]);
     ls_tensor *variable = ls_variable_later(model->graph, ls_text_get(&name), LS_F32, weight->shape, weight->trainable);
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));

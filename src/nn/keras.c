@@ -51,13 +51,14 @@ static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_m
     LS_TRY(ls_json_opt_bool(config, "trainable", &trainable));
     LS_TRY(ls_json_get_array(config, "layers", &layers));
     size_t count = ls_json_count(&layers), first = 0;
+    ls_arena arena = { 0 };
     ls_layer *specs = calloc(count + 1, sizeof(*specs));
     if (!specs)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", count);
     ls_status status = LS_OK;
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         LS_TRY_GOTO(status, ls_json_element(&layers, i, &at), free_specs);
-        LS_TRY_GOTO(status, ls_keras_layer(&at, &specs[i + 1]), free_specs);
+        LS_TRY_GOTO(status, ls_keras_layer(&at, &arena, &specs[i + 1]), free_specs);
         freeze(&specs[i + 1], trainable);
     }
     if (count == 0)
@@ -69,6 +70,7 @@ static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_m
     status = ls_sequential_with(ctx, name, specs + first, count + 1 - first, out);
 free_specs:
     free(specs);
+    ls_arena_free(&arena);
     return status;
 }
 
@@ -80,12 +82,14 @@ typedef struct entry {
     ls_layer spec;
     size_t call_count, done;
     ls_symbol *calls;
+    bool mask; /* an op with which Keras computes a mask, not a layer */
 } entry;
 
 typedef struct reader {
     ls_model *model;
     entry *entries;
     size_t count;
+    ls_arena arena; /* layers inside layers */
 } reader;
 
 static entry *find_entry(const reader *r, const char *name)
@@ -137,6 +141,72 @@ static ls_status read_history(const reader *r, const ls_json_at *at, entry **fro
     return LS_OK;
 }
 
+/* ---- Masks: Keras lists the ops that compute them; ours come with the layers' outputs ---- */
+
+static bool is_mask_op(const ls_json_at *at)
+{
+    static const char *const classes[] = { "NotEqual", "Any", "LogicalOr" };
+    const char *module = "", *class_name = "";
+    if (!json_is_object(at->value) || ls_json_opt_string(at, "module", &module) != LS_OK ||
+        ls_json_opt_string(at, "class_name", &class_name) != LS_OK || strncmp(module, "keras.src.ops.", 14) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+        if (strcmp(class_name, classes[i]) == 0)
+            return true;
+    return false;
+}
+
+/* ["words", 0, 0] of argument 0 of a call; NULL: it is no tensor. */
+static json_t *history_of(const json_t *node)
+{
+    json_t *tensor = json_array_get(json_object_get(node, "args"), 0);
+    return json_object_get(json_object_get(tensor, "config"), "keras_history");
+}
+
+/* Whether a layer that makes a mask is called on the tensor that the op compares with this value. */
+static bool makes_mask(const entry *e, const json_t *history, double value)
+{
+    double own = e->spec.masking.mask_value == LS_ZERO ? 0 : e->spec.masking.mask_value;
+    bool fits = e->spec.kind == LS_LAYER_EMBEDDING ? e->spec.embedding.mask_zero && value == 0
+                                                   : e->spec.kind == LS_LAYER_MASKING && value == own;
+    for (size_t i = 0; fits && i < json_array_size(e->nodes.value); i++)
+        if (json_equal(history_of(json_array_get(e->nodes.value, i)), history))
+            return true;
+    return false;
+}
+
+/* Fails if a mask is not the one that an Embedding or a Masking of the model makes. */
+static ls_status check_mask_op(const reader *r, const entry *e)
+{
+    const char *class_name = "";
+    LS_TRY(ls_json_get_string(&e->at, "class_name", &class_name));
+    for (size_t c = 0; strcmp(class_name, "NotEqual") == 0 && c < json_array_size(e->nodes.value); c++) {
+        const json_t *node = json_array_get(e->nodes.value, c), *history = history_of(node);
+        double value = json_number_value(json_array_get(json_object_get(node, "args"), 1));
+        bool found = false;
+        for (size_t i = 0; history && i < r->count && !found; i++)
+            found = makes_mask(&r->entries[i], history, value);
+        if (!found)
+            return ls_json_fail(&e->at, LS_ERR_UNSUPPORTED,
+                                "only the masks of Masking and of an Embedding with mask_zero are supported; \"%s\" is "
+                                "another",
+                                e->name);
+    }
+    return LS_OK;
+}
+
+/* A mask that a call is given must be one of Keras's own, which the layers pass on. */
+static ls_status read_mask(const reader *r, const ls_json_at *at)
+{
+    const json_t *history = json_object_get(json_object_get(at->value, "config"), "keras_history");
+    const char *name = json_string_value(json_array_get(history, 0));
+    const entry *from = name ? find_entry(r, name) : NULL;
+    return from && from->mask ? LS_OK
+                              : ls_json_fail(at, LS_ERR_UNSUPPORTED,
+                                             "a mask given by hand is not supported; use Masking, or an Embedding with "
+                                             "mask_zero");
+}
+
 /* Reads the symbols of an argument: a tensor or a list. *ready: all of them exist. */
 typedef struct inputs {
     ls_symbol *symbols;
@@ -158,6 +228,8 @@ static ls_status read_tensor(const reader *r, const ls_json_at *at, inputs *in)
     LS_TRY(ls_json_get_object(at, "config", &config));
     LS_TRY(ls_json_get(&config, "keras_history", &history));
     LS_TRY(read_history(r, &history, &from, &call));
+    if (from->mask)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is a mask; it cannot be the input of a layer", from->name);
     if (call >= from->done) {
         in->ready = false;
         return LS_OK;
@@ -199,7 +271,7 @@ static ls_status read_keywords(const reader *r, const ls_json_at *node, inputs *
     LS_TRY(ls_json_known_keys(&keywords, known, sizeof(known) / sizeof(known[0])));
     LS_TRY(ls_json_opt_bool(&keywords, "training", &training));
     if (ls_json_find(&keywords, "mask", &at) && !all_null(at.value))
-        return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "masks are not supported");
+        LS_TRY(read_mask(r, &at));
     return ls_json_find(&keywords, "inputs", &at) ? read_argument(r, &at, in) : LS_OK;
 }
 
@@ -250,13 +322,13 @@ static ls_status make_calls(reader *r)
     for (bool moved = true; moved;) {
         moved = false;
         for (size_t i = 0; i < r->count; i++)
-            for (bool made = true; made && r->entries[i].done < r->entries[i].call_count;) {
+            for (bool made = !r->entries[i].mask; made && r->entries[i].done < r->entries[i].call_count;) {
                 LS_TRY(make_call(r, &r->entries[i], &made));
                 moved = moved || made;
             }
     }
     for (size_t i = 0; i < r->count; i++)
-        if (r->entries[i].done < r->entries[i].call_count)
+        if (!r->entries[i].mask && r->entries[i].done < r->entries[i].call_count)
             return ls_json_fail(&r->entries[i].nodes, LS_ERR_DATA,
                                 "layer \"%s\" is called on a layer that depends on it", r->entries[i].name);
     return LS_OK;
@@ -264,9 +336,16 @@ static ls_status make_calls(reader *r)
 
 /* ---- Entries ---- */
 
-static ls_status read_entry(const reader *r, entry *e, bool trainable)
+static ls_status read_entry(reader *r, entry *e, bool trainable)
 {
-    LS_TRY(ls_keras_layer(&e->at, &e->spec));
+    if (is_mask_op(&e->at)) {
+        e->mask = true;
+        LS_TRY(ls_json_get_string(&e->at, "name", &e->name));
+        LS_TRY(ls_json_get_array(&e->at, "inbound_nodes", &e->nodes));
+        e->call_count = ls_json_count(&e->nodes);
+        return LS_OK;
+    }
+    LS_TRY(ls_keras_layer(&e->at, &r->arena, &e->spec));
     freeze(&e->spec, trainable);
     e->name = e->spec.options.name;
     LS_TRY(ls_json_opt_string(&e->at, "name", &e->name));
@@ -330,6 +409,9 @@ static ls_status make_functional(reader *r, const ls_json_at *config)
         if (r->entries[i].spec.kind == LS_LAYER_INPUT && r->entries[i].done == 0)
             return ls_json_fail(&r->entries[i].at, LS_ERR_DATA, "input \"%s\" is not among input_layers",
                                 r->entries[i].name);
+    for (size_t i = 0; i < r->count; i++)
+        if (r->entries[i].mask)
+            LS_TRY(check_mask_op(r, &r->entries[i]));
     LS_TRY(make_calls(r));
     ls_status status = read_ends(r, config, "output_layers", false, &out);
     if (status == LS_OK)
@@ -366,6 +448,7 @@ static ls_status read_functional(ls_context *ctx, const ls_json_at *config, ls_m
     for (size_t i = 0; i < r.count; i++)
         free(r.entries[i].calls);
     free(r.entries);
+    ls_arena_free(&r.arena);
     if (status != LS_OK) {
         ls_model_destroy(r.model);
         return status;

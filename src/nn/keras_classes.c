@@ -28,6 +28,13 @@
     {                                                                                                                  \
         prefix "_constraint", MUST_BE_NULL, 0                                                                          \
     }
+#define SEPARABLE                                                                                                      \
+    WINDOW(conv), { "depth_multiplier", I64, AT(conv, depth_multiplier) }, BIAS(conv), KERNEL(conv, "depthwise"),      \
+        { "pointwise_initializer", INITIALIZER, AT(conv, pointwise_initializer) },                                     \
+        { "pointwise_regularizer", REGULARIZER, AT(conv, pointwise_regularizer) },                                     \
+    {                                                                                                                  \
+        "pointwise_constraint", MUST_BE_NULL, 0                                                                        \
+    }
 #define NORM                                                                                                           \
     { "epsilon", F64, AT(norm, epsilon) }, { "center", NOT, AT(norm, no_center) },                                     \
         { "scale", NOT, AT(norm, no_scale) }, { "beta_initializer", INITIALIZER, AT(norm, beta_initializer) },         \
@@ -36,6 +43,23 @@
         { "gamma_regularizer", REGULARIZER, AT(norm, gamma_regularizer) }, { "beta_constraint", MUST_BE_NULL, 0 },     \
     {                                                                                                                  \
         "gamma_constraint", MUST_BE_NULL, 0                                                                            \
+    }
+#define RECURRENT                                                                                                      \
+    { "units", ARGUMENT, AT(recurrent, first) }, { "activation", GATE, AT(recurrent, activation) },                    \
+        { "use_bias", NOT, AT(recurrent, no_bias) }, { "return_sequences", BOOL, AT(recurrent, return_sequences) },    \
+        { "go_backwards", BOOL, AT(recurrent, go_backwards) }, { "unroll", BOOL, AT(recurrent, unroll) },              \
+        { "zero_output_for_mask", BOOL, AT(recurrent, zero_output_for_mask) },                                         \
+        { "dropout", F64, AT(recurrent, dropout) }, KERNEL(recurrent, "kernel"),                                       \
+        { "recurrent_initializer", INITIALIZER, AT(recurrent, recurrent_initializer) },                                \
+        { "recurrent_regularizer", REGULARIZER, AT(recurrent, recurrent_regularizer) },                                \
+        { "recurrent_constraint", MUST_BE_NULL, 0 },                                                                   \
+        { "bias_initializer", INITIALIZER, AT(recurrent, bias_initializer) },                                          \
+        { "bias_regularizer", REGULARIZER, AT(recurrent, bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },  \
+        { "activity_regularizer", MUST_BE_NULL, 0 }, { "return_state", MUST_BE_FALSE, 0 },                             \
+        { "stateful", MUST_BE_FALSE, 0 }, { "time_major", MUST_BE_FALSE, 0 },                                          \
+        { "recurrent_dropout", MUST_BE_ZERO, 0 },                                                                      \
+    {                                                                                                                  \
+        "seed", MUST_BE_NULL, 0                                                                                        \
     }
 #define END                                                                                                            \
     {                                                                                                                  \
@@ -74,6 +98,79 @@ static const ls_keras_key depthwise_keys[] = {
     KERNEL(conv, "depthwise"),
     END
 };
+static const ls_keras_key conv1d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    { "padding", CAUSAL_PADDING, AT(conv, padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    { "groups", I64, AT(conv, groups) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key depthwise1d_keys[] = {
+    COMMON,
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    WINDOW(conv),
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    { "depth_multiplier", I64, AT(conv, depth_multiplier) },
+    BIAS(conv),
+    KERNEL(conv, "depthwise"),
+    END
+};
+static const ls_keras_key separable1d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    SEPARABLE,
+    END
+};
+static const ls_keras_key separable2d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", PAIR, AT(conv, kernel_size) },
+    { "strides", PAIR, AT(conv, strides) },
+    { "dilation_rate", PAIR, AT(conv, dilation_rate) },
+    SEPARABLE,
+    END
+};
+static const ls_keras_key transpose1d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", I64, AT(conv, kernel_size) },
+    { "strides", I64, AT(conv, strides) },
+    WINDOW(conv),
+    { "output_padding", EXTRA, AT(conv, output_padding) },
+    { "dilation_rate", I64, AT(conv, dilation_rate) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key transpose2d_keys[] = {
+    COMMON,
+    { "filters", ARGUMENT, AT(conv, first) },
+    { "kernel_size", PAIR, AT(conv, kernel_size) },
+    { "strides", PAIR, AT(conv, strides) },
+    WINDOW(conv),
+    { "output_padding", EXTRA_PAIR, AT(conv, output_padding) },
+    { "dilation_rate", PAIR, AT(conv, dilation_rate) },
+    BIAS(conv),
+    KERNEL(conv, "kernel"),
+    END
+};
+static const ls_keras_key pool1d_keys[] = {
+    COMMON,
+    { "pool_size", I64, AT(pool, pool_size) },
+    { "strides", I64_OR_NULL, AT(pool, strides) },
+    WINDOW(pool),
+    END
+};
 static const ls_keras_key pool_keys[] = {
     COMMON,
     { "pool_size", PAIR, AT(pool, pool_size) },
@@ -90,6 +187,65 @@ static const ls_keras_key global_keys[] = {
 static const ls_keras_key pad_keys[] = {
     COMMON,
     { "padding", SIDES, AT(pad, zero_padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key pad1d_keys[] = {
+    COMMON,
+    { "padding", ENDS, AT(pad, zero_padding) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key crop1d_keys[] = {
+    COMMON,
+    { "cropping", ENDS, AT(pad, cropping) },
+    END
+};
+static const ls_keras_key crop2d_keys[] = {
+    COMMON,
+    { "cropping", SIDES, AT(pad, cropping) },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key permute_keys[] = {
+    COMMON,
+    { "dims", DIMS, AT(reshape, shape) },
+    END
+};
+static const ls_keras_key repeat_keys[] = {
+    COMMON,
+    { "n", ARGUMENT, AT(reshape, first) },
+    END
+};
+static const ls_keras_key up_sampling1d_keys[] = {
+    COMMON,
+    { "size", I64, AT(resize, first) },
+    END
+};
+static const ls_keras_key up_sampling2d_keys[] = {
+    COMMON,
+    { "size", PAIR, AT(resize, size) },
+    { "data_format", MUST_BE_LAST, 0 },
+    { "interpolation", INTERPOLATION, AT(resize, interpolation) },
+    END
+};
+static const ls_keras_key resizing_keys[] = {
+    COMMON,
+    { "height", ARGUMENT, AT(resize, first) },
+    { "width", ARGUMENT, AT(resize, second) },
+    { "data_format", MUST_BE_LAST, 0 },
+    { "interpolation", INTERPOLATION, AT(resize, interpolation) },
+    { "crop_to_aspect_ratio", BOOL, AT(resize, crop_to_aspect_ratio) },
+    { "pad_to_aspect_ratio", BOOL, AT(resize, pad_to_aspect_ratio) },
+    { "fill_mode", MUST_BE_CONSTANT, 0 },
+    { "fill_value", F64, AT(resize, fill_value) },
+    { "antialias", MUST_BE_FALSE, 0 },
+    END
+};
+static const ls_keras_key center_crop_keys[] = {
+    COMMON,
+    { "height", ARGUMENT, AT(resize, first) },
+    { "width", ARGUMENT, AT(resize, second) },
     { "data_format", MUST_BE_LAST, 0 },
     END
 };
@@ -136,7 +292,7 @@ static const ls_keras_key embedding_keys[] = {
     { "output_dim", ARGUMENT, AT(embedding, second) },
     KERNEL(embedding, "embeddings"),
     { "activity_regularizer", MUST_BE_NULL, 0 },
-    { "mask_zero", MUST_BE_FALSE, 0 },
+    { "mask_zero", BOOL, AT(embedding, mask_zero) },
     { "input_length", MUST_BE_NULL, 0 },
     { "quantization_config", MUST_BE_NULL, 0 },
     END
@@ -178,7 +334,47 @@ static const ls_keras_key rescaling_keys[] = {
     { "offset", F64, AT(rescaling, offset) },
     END
 };
+static const ls_keras_key simple_rnn_keys[] = {
+    COMMON,
+    RECURRENT,
+    END
+};
+static const ls_keras_key lstm_keys[] = {
+    COMMON,
+    RECURRENT,
+    { "recurrent_activation", GATE, AT(recurrent, recurrent_activation) },
+    { "unit_forget_bias", NOT, AT(recurrent, no_unit_forget_bias) },
+    { "implementation", ANY, 0 },
+    END
+};
+static const ls_keras_key gru_keys[] = {
+    COMMON,
+    RECURRENT,
+    { "recurrent_activation", GATE, AT(recurrent, recurrent_activation) },
+    { "reset_after", NOT, AT(recurrent, reset_before) },
+    { "implementation", ANY, 0 },
+    END
+};
+static const ls_keras_key masking_keys[] = {
+    COMMON,
+    { "mask_value", F64, AT(masking, mask_value) },
+    END
+};
+static const ls_keras_key bidirectional_keys[] = {
+    COMMON,
+    { "layer", LAYER, AT(wrapper, layer) },
+    { "backward_layer", LAYER, AT(wrapper, backward_layer) },
+    { "merge_mode", MERGE_MODE, AT(wrapper, merge_mode) },
+    END
+};
+static const ls_keras_key time_distributed_keys[] = {
+    COMMON,
+    { "layer", LAYER, AT(wrapper, layer) },
+    END
+};
 /* clang-format on */
+
+const char *const ls_keras_merge_modes[4] = { "concat", "sum", "mul", "ave" };
 
 const ls_keras_class ls_keras_classes[] = {
     { "InputLayer", LS_LAYER_INPUT, NULL },
@@ -204,6 +400,31 @@ const ls_keras_class ls_keras_classes[] = {
     { "ZeroPadding2D", LS_LAYER_ZERO_PADDING2D, pad_keys },
     { "Embedding", LS_LAYER_EMBEDDING, embedding_keys },
     { "Rescaling", LS_LAYER_RESCALING, rescaling_keys },
+    { "SimpleRNN", LS_LAYER_SIMPLE_RNN, simple_rnn_keys },
+    { "LSTM", LS_LAYER_LSTM, lstm_keys },
+    { "GRU", LS_LAYER_GRU, gru_keys },
+    { "Masking", LS_LAYER_MASKING, masking_keys },
+    { "Bidirectional", LS_LAYER_BIDIRECTIONAL, bidirectional_keys },
+    { "TimeDistributed", LS_LAYER_TIME_DISTRIBUTED, time_distributed_keys },
+    { "Conv1D", LS_LAYER_CONV1D, conv1d_keys },
+    { "Conv1DTranspose", LS_LAYER_CONV1D_TRANSPOSE, transpose1d_keys },
+    { "Conv2DTranspose", LS_LAYER_CONV2D_TRANSPOSE, transpose2d_keys },
+    { "DepthwiseConv1D", LS_LAYER_DEPTHWISE_CONV1D, depthwise1d_keys },
+    { "SeparableConv1D", LS_LAYER_SEPARABLE_CONV1D, separable1d_keys },
+    { "SeparableConv2D", LS_LAYER_SEPARABLE_CONV2D, separable2d_keys },
+    { "MaxPooling1D", LS_LAYER_MAX_POOL1D, pool1d_keys },
+    { "AveragePooling1D", LS_LAYER_AVERAGE_POOL1D, pool1d_keys },
+    { "GlobalMaxPooling1D", LS_LAYER_GLOBAL_MAX_POOL1D, global_keys },
+    { "GlobalAveragePooling1D", LS_LAYER_GLOBAL_AVERAGE_POOL1D, global_keys },
+    { "ZeroPadding1D", LS_LAYER_ZERO_PADDING1D, pad1d_keys },
+    { "Cropping1D", LS_LAYER_CROPPING1D, crop1d_keys },
+    { "Cropping2D", LS_LAYER_CROPPING2D, crop2d_keys },
+    { "Permute", LS_LAYER_PERMUTE, permute_keys },
+    { "RepeatVector", LS_LAYER_REPEAT_VECTOR, repeat_keys },
+    { "UpSampling1D", LS_LAYER_UP_SAMPLING1D, up_sampling1d_keys },
+    { "UpSampling2D", LS_LAYER_UP_SAMPLING2D, up_sampling2d_keys },
+    { "Resizing", LS_LAYER_RESIZING, resizing_keys },
+    { "CenterCrop", LS_LAYER_CENTER_CROP, center_crop_keys },
 };
 const size_t ls_keras_class_count = sizeof(ls_keras_classes) / sizeof(ls_keras_classes[0]);
 

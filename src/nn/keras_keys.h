@@ -7,26 +7,38 @@
 typedef enum ls_keras_rule {
     NAME,         /* read first */
     DTYPE,        /* must be float32 */
-    I64,          /* integer >= 1 */
+    I64,          /* integer >= 1; also [3] */
     ARGUMENT,     /* integer, stored as a positional argument */
     PAIR,         /* [3, 3], or 3 */
     PAIR_OR_NULL, /* PAIR; null: the default */
+    I64_OR_NULL,  /* I64; null: the default */
+    EXTRA,        /* [0], or 0; null: the default; 0 is stored as -1 */
+    EXTRA_PAIR,   /* the same for [0, 1] */
     BOOL,         /* stored in a bool */
     NOT,          /* stored negated in a bool */
     F64,          /* a number */
     F64_OR_NULL,  /* F64; null: the default */
     PADDING,
-    SIDES, /* [[1, 1], [1, 1]], of ls_pad_options */
+    CAUSAL_PADDING, /* PADDING, or "causal" */
+    SIDES,          /* [[1, 1], [1, 1]], of ls_pad_options */
+    ENDS,           /* [1, 1], of ls_pad_options */
+    INTERPOLATION,
     ACTIVATION,
+    GATE,  /* ACTIVATION of a recurrent layer, whose default is not linear */
+    LAYER, /* a layer inside a wrapper; null: none */
+    MERGE_MODE,
     INITIALIZER,
     REGULARIZER,
     AXIS,      /* -1, or [-1] */
     LAST_AXES, /* [-2, -1]: consecutive axes up to the last */
     SIZES,     /* [7, 7, 64]; one may be -1 */
+    DIMS,      /* [2, 1]: a permutation */
     MUST_BE_NULL,
     MUST_BE_FALSE,
-    MUST_BE_LAST, /* must be "channels_last" */
-    ANY,          /* ignored: has an effect only with a key that must be false */
+    MUST_BE_ZERO,
+    MUST_BE_LAST,     /* must be "channels_last" */
+    MUST_BE_CONSTANT, /* must be "constant" */
+    ANY,              /* ignored: has an effect only with a key that must be false */
 } ls_keras_rule;
 
 typedef struct ls_keras_key {
@@ -51,6 +63,8 @@ extern const ls_keras_class ls_keras_classes[];
 extern const size_t ls_keras_class_count;
 /* Return NULL if Keras has no such class. */
 const ls_keras_class *ls_keras_class_of(ls_layer_kind kind);
+/* By ls_merge_mode. */
+extern const char *const ls_keras_merge_modes[4];
 /* Not for VarianceScaling. */
 const ls_keras_initializer *ls_keras_initializer_of(ls_initializer_kind kind);
 

@@ -37,42 +37,44 @@ ls_status ls_keras_builtin(const ls_json_at *at, const char *class_name)
 
 /* ---- Values ---- */
 
-static ls_status read_pair(const ls_json_at *at, int64_t out[2])
+/* Reads 3, or a list of `count` integers that are at least `least`. */
+static ls_status read_numbers(const ls_json_at *at, size_t count, int64_t least, int64_t *out)
 {
-    ls_json_at element;
-    if (json_is_integer(at->value)) {
-        LS_TRY(ls_json_i64(at, &out[0]));
-        out[1] = out[0];
-    } else {
-        LS_TRY(ls_json_is_array(at));
-        if (ls_json_count(at) != 2)
-            return ls_json_fail(at, LS_ERR_DATA, "expected two numbers, found %zu", ls_json_count(at));
-        for (size_t i = 0; i < 2; i++) {
+    ls_json_at element = *at;
+    bool list = json_is_array(at->value);
+    if (list && ls_json_count(at) != count)
+        return ls_json_fail(at, LS_ERR_DATA, "expected %zu number%s, found %zu", count, count == 1 ? "" : "s",
+                            ls_json_count(at));
+    for (size_t i = 0; i < count; i++) {
+        if (list)
             LS_TRY(ls_json_element(at, i, &element));
-            LS_TRY(ls_json_i64(&element, &out[i]));
-        }
+        LS_TRY(ls_json_i64(&element, &out[i]));
+        if (out[i] < least)
+            return ls_json_fail(&element, LS_ERR_DATA, "must be at least %lld (got %lld)", (long long)least,
+                                (long long)out[i]);
     }
-    for (int i = 0; i < 2; i++)
-        if (out[i] < 1)
-            return ls_json_fail(at, LS_ERR_DATA, "%lld: both numbers must be at least 1", (long long)out[i]);
+    return LS_OK;
+}
+
+/* An output padding of 0 differs from none. */
+static ls_status read_extra(const ls_json_at *at, size_t count, int64_t *out)
+{
+    LS_TRY(read_numbers(at, count, 0, out));
+    for (size_t i = 0; i < count; i++)
+        out[i] = out[i] ? out[i] : -1;
     return LS_OK;
 }
 
 static ls_status read_sides(const ls_json_at *at, int64_t out[4])
 {
-    ls_json_at row, element;
+    ls_json_at row;
     LS_TRY(ls_json_is_array(at));
     if (ls_json_count(at) != 2)
         return ls_json_fail(at, LS_ERR_DATA, "expected ((top, bottom), (left, right))");
     for (size_t i = 0; i < 2; i++) {
         LS_TRY(ls_json_element(at, i, &row));
         LS_TRY(ls_json_is_array(&row));
-        if (ls_json_count(&row) != 2)
-            return ls_json_fail(at, LS_ERR_DATA, "expected ((top, bottom), (left, right))");
-        for (size_t j = 0; j < 2; j++) {
-            LS_TRY(ls_json_element(&row, j, &element));
-            LS_TRY(ls_json_i64(&element, &out[2 * i + j]));
-        }
+        LS_TRY(read_numbers(&row, 2, 0, out + 2 * i));
     }
     return LS_OK;
 }
@@ -85,13 +87,26 @@ static ls_status read_number(const ls_json_at *at, double *out)
     return LS_OK;
 }
 
-static ls_status read_padding(const ls_json_at *at, ls_padding *out)
+static ls_status read_padding(const ls_json_at *at, bool takes_causal, ls_padding *out)
 {
     const char *text;
     LS_TRY(ls_json_string(at, &text));
-    if (strcmp(text, "valid") != 0 && strcmp(text, "same") != 0)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": must be \"valid\" or \"same\"", text);
-    *out = strcmp(text, "same") == 0 ? LS_SAME : LS_VALID;
+    bool causal = takes_causal && strcmp(text, "causal") == 0;
+    if (!causal && strcmp(text, "valid") != 0 && strcmp(text, "same") != 0)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\": must be \"valid\"%s or \"same\"", text,
+                            takes_causal ? ", \"causal\"" : "");
+    *out = causal ? LS_CAUSAL : strcmp(text, "same") == 0 ? LS_SAME : LS_VALID;
+    return LS_OK;
+}
+
+static ls_status read_interpolation(const ls_json_at *at, ls_interpolation *out)
+{
+    const char *text;
+    LS_TRY(ls_json_string(at, &text));
+    bool nearest = strcmp(text, "nearest") == 0;
+    if (!nearest && strcmp(text, "bilinear") != 0)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; use \"nearest\" or \"bilinear\"", text);
+    *out = nearest ? LS_NEAREST : LS_BILINEAR;
     return LS_OK;
 }
 
@@ -359,11 +374,55 @@ static ls_status need_float32(const ls_json_at *at, const ls_keras_label *label)
                : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; layers compute in float32", dtype);
 }
 
+/* A linear gate is not the default. */
+static ls_status read_gate(const ls_json_at *at, ls_activation *out)
+{
+    LS_TRY(read_activation(at, out));
+    if (*out == LS_LINEAR)
+        *out = LS_NO_ACTIVATION;
+    return LS_OK;
+}
+
+static ls_status read_inner(const ls_json_at *at, ls_arena *arena, const ls_layer **out)
+{
+    if (json_is_null(at->value))
+        return LS_OK;
+    ls_layer *inner = ls_arena_alloc(arena, sizeof(*inner));
+    if (!inner)
+        return ls_fail(LS_ERR_MEMORY, "no memory for a layer");
+    *out = inner;
+    return ls_keras_layer(at, arena, inner);
+}
+
+static ls_status read_merge_mode(const ls_json_at *at, ls_merge_mode *out)
+{
+    const char *text;
+    if (json_is_null(at->value))
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "null, which gives two outputs, is not supported; use \"concat\"");
+    LS_TRY(ls_json_string(at, &text));
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, ls_keras_merge_modes[i]) == 0) {
+            *out = (ls_merge_mode)i;
+            return LS_OK;
+        }
+    return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not known%s", text,
+                        ls_advise_name(text, ls_keras_merge_modes, 4).text);
+}
+
+static ls_status need_word(const ls_json_at *at, const char *word)
+{
+    const char *text;
+    LS_TRY(ls_json_string(at, &text));
+    return strcmp(text, word) == 0
+               ? LS_OK
+               : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; must be \"%s\"", text, word);
+}
+
 static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer,
-                          const ls_keras_label *label, ls_layer *out)
+                          const ls_keras_label *label, ls_arena *arena, ls_layer *out)
 {
     void *field = (char *)&out->options + k->offset;
-    const char *text;
+    double number;
     bool flag;
     switch (k->rule) {
     case NAME:
@@ -371,17 +430,19 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
         return LS_OK;
     case DTYPE:
         return need_float32(at, label);
+    case I64_OR_NULL:
+        return json_is_null(at->value) ? LS_OK : read_numbers(at, 1, 1, field);
     case I64:
-        LS_TRY(ls_json_i64(at, field));
-        return *(int64_t *)field >= 1
-                   ? LS_OK
-                   : ls_json_fail(at, LS_ERR_DATA, "must be at least 1 (got %lld)", (long long)*(int64_t *)field);
+        return read_numbers(at, 1, 1, field);
     case ARGUMENT:
         return ls_json_i64(at, field);
     case PAIR_OR_NULL:
-        return json_is_null(at->value) ? LS_OK : read_pair(at, field);
+        return json_is_null(at->value) ? LS_OK : read_numbers(at, 2, 1, field);
     case PAIR:
-        return read_pair(at, field);
+        return read_numbers(at, 2, 1, field);
+    case EXTRA:
+    case EXTRA_PAIR:
+        return json_is_null(at->value) ? LS_OK : read_extra(at, k->rule == EXTRA ? 1 : 2, field);
     case BOOL:
         return ls_json_bool(at, field);
     case NOT:
@@ -391,12 +452,24 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case F64:
         return read_number(at, field);
     case PADDING:
-        return read_padding(at, field);
+    case CAUSAL_PADDING:
+        return read_padding(at, k->rule == CAUSAL_PADDING, field);
     case SIDES:
         out->pad.padding = LS_EXPLICIT;
         return read_sides(at, field);
+    case ENDS:
+        out->pad.padding = LS_EXPLICIT;
+        return read_numbers(at, 2, 0, field);
+    case INTERPOLATION:
+        return read_interpolation(at, field);
     case ACTIVATION:
         return read_activation(at, field);
+    case GATE:
+        return read_gate(at, field);
+    case LAYER:
+        return read_inner(at, arena, field);
+    case MERGE_MODE:
+        return read_merge_mode(at, field);
     case INITIALIZER:
         return read_initializer(at, field);
     case REGULARIZER:
@@ -406,19 +479,20 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case LAST_AXES:
         return read_last_axes(at, layer, field);
     case SIZES:
+    case DIMS:
         return read_sizes(at, field);
     case MUST_BE_NULL:
         return json_is_null(at->value) ? LS_OK : ls_json_fail(at, LS_ERR_UNSUPPORTED, "not supported; must be null");
     case MUST_BE_FALSE:
         LS_TRY(ls_json_bool(at, &flag));
         return flag ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "not supported; must be false") : LS_OK;
+    case MUST_BE_ZERO:
+        LS_TRY(ls_json_f64(at, &number));
+        return number != 0 ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "%g is not supported; must be 0", number) : LS_OK;
     case MUST_BE_LAST:
-        if (json_is_null(at->value))
-            return LS_OK;
-        LS_TRY(ls_json_string(at, &text));
-        return strcmp(text, "channels_last") == 0
-                   ? LS_OK
-                   : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; must be \"channels_last\"", text);
+        return json_is_null(at->value) ? LS_OK : need_word(at, "channels_last");
+    case MUST_BE_CONSTANT:
+        return need_word(at, "constant");
     }
     return LS_OK;
 }
@@ -426,7 +500,7 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
 static ls_status read_input(const ls_json_at *config, const ls_keras_label *label, ls_input_options *o);
 
 static ls_status read_config(const ls_keras_class *class, const ls_json_at *layer, const ls_json_at *config,
-                             const ls_keras_label *label, ls_layer *out)
+                             const ls_keras_label *label, ls_arena *arena, ls_layer *out)
 {
     if (!class->keys)
         return read_input(config, label, &out->input);
@@ -438,7 +512,7 @@ static ls_status read_config(const ls_keras_class *class, const ls_json_at *laye
     for (const ls_keras_key *k = class->keys; k->name; k++) {
         ls_json_at at;
         if (ls_json_find(config, k->name, &at))
-            LS_TRY(read_key(k, &at, layer, label, out));
+            LS_TRY(read_key(k, &at, layer, label, arena, out));
     }
     return LS_OK;
 }
@@ -516,7 +590,7 @@ static ls_status unknown_class(const ls_json_at *at, const ls_keras_label *label
                          ls_advise_name(label->class_name, names, ls_keras_class_count).text);
 }
 
-ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
+ls_status ls_keras_layer(const ls_json_at *at, ls_arena *arena, ls_layer *out)
 {
     static const char *const known[] = { "module",       "class_name", "config",       "registered_name",
                                          "build_config", "name",       "inbound_nodes" };
@@ -537,7 +611,7 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_layer *out)
     ls_layer layer;
     memset(&layer, 0, sizeof(layer)); /* an initializer would clear only one member of the union */
     layer.kind = class->kind;
-    ls_status status = read_config(class, at, &config, &label, &layer);
+    ls_status status = read_config(class, at, &config, &label, arena, &layer);
     /* The message has path and key, but not the layer. */
     if (status != LS_OK && !strstr(ls_last_error(), "layer \""))
         return ls_fail_within(status, "layer \"%s\" (%s)", label.name, label.class_name);

@@ -28,6 +28,15 @@ static json_t *pair(const int64_t *values)
     return json_pack("[I, I]", (json_int_t)values[0], (json_int_t)values[1]);
 }
 
+/* As read_extra reads it. */
+static json_t *extra(const int64_t *values, int count)
+{
+    json_t *list = values[0] == 0 ? json_null() : json_array();
+    for (int i = 0; i < count && json_is_array(list); i++)
+        json_array_append_new(list, json_integer(values[i] > 0 ? values[i] : 0));
+    return list;
+}
+
 static json_t *sides(const int64_t *values)
 {
     return json_pack("[o, o]", pair(values), pair(values + 2));
@@ -38,6 +47,14 @@ static json_t *last_axes(int count)
     json_t *list = json_array();
     for (int i = -count; i < 0 && list; i++)
         json_array_append_new(list, json_integer(i));
+    return list;
+}
+
+static json_t *dims(const ls_shape *shape)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < shape->rank && list; i++)
+        json_array_append_new(list, json_integer(shape->dims[i]));
     return list;
 }
 
@@ -88,9 +105,23 @@ static ls_status no_word(const ls_model_layer *layer, const char *what)
                    layer->name, ls_layer_info_of(layer->spec.kind)->class_name, what);
 }
 
+static ls_status layer_object(const ls_model_layer *layer, json_t **out);
+
+/* A layer inside another; NULL: there is none. */
+static ls_status inner_object(const ls_layer *inner, json_t **out)
+{
+    ls_model_layer layer = { 0 };
+    if (!inner)
+        return LS_OK;
+    LS_TRY(ls_layer_resolve(inner, &layer.spec));
+    layer.name = inner->options.name;
+    return layer_object(&layer, out);
+}
+
 /* Leaves *out NULL if the key should be omitted. */
 static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, json_t **out)
 {
+    static const char *const padding_names[] = { [LS_VALID] = "valid", [LS_SAME] = "same", [LS_CAUSAL] = "causal" };
     const void *field = (const char *)&layer->spec.options + k->offset;
     switch (k->rule) {
     case NAME:
@@ -100,6 +131,7 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         *out = json_string("float32");
         break;
     case I64:
+    case I64_OR_NULL:
     case AXIS:
         *out = json_integer(*(const int64_t *)field ? *(const int64_t *)field : k->rule == AXIS ? -1 : 1);
         break;
@@ -108,7 +140,12 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         break;
     case PAIR:
     case PAIR_OR_NULL:
+    case ENDS:
         *out = pair(field);
+        break;
+    case EXTRA:
+    case EXTRA_PAIR:
+        *out = extra(field, k->rule == EXTRA ? 1 : 2);
         break;
     case BOOL:
         *out = json_boolean(*(const bool *)field);
@@ -123,9 +160,13 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         *out = *(const double *)field == 0 ? json_null() : real(*(const double *)field);
         break;
     case PADDING:
+    case CAUSAL_PADDING:
         if (*(const ls_padding *)field == LS_EXPLICIT)
             return no_word(layer, "padding of each side in this layer");
-        *out = json_string(*(const ls_padding *)field == LS_SAME ? "same" : "valid");
+        *out = json_string(padding_names[*(const ls_padding *)field]);
+        break;
+    case INTERPOLATION:
+        *out = json_string(*(const ls_interpolation *)field == LS_NEAREST ? "nearest" : "bilinear");
         break;
     case SIDES:
         *out = sides(field);
@@ -134,6 +175,14 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
         if (*(const ls_activation *)field == LS_GELU_TANH)
             return no_word(layer, "name for the approximate GELU");
         *out = json_string(ls_activation_name(*(const ls_activation *)field));
+        break;
+    case GATE: /* resolved: LS_LINEAR means linear */
+        *out = json_string(ls_activation_name(*(const ls_activation *)field));
+        break;
+    case LAYER:
+        return inner_object(*(const ls_layer *const *)field, out);
+    case MERGE_MODE:
+        *out = json_string(ls_keras_merge_modes[*(const ls_merge_mode *)field]);
         break;
     case INITIALIZER:
         if (((const ls_initializer *)field)->kind != LS_INIT_DEFAULT)
@@ -148,11 +197,16 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case SIZES:
         *out = sizes(&layer->output, false);
         break;
+    case DIMS:
+        *out = dims(field);
+        break;
     case MUST_BE_LAST:
         *out = json_string("channels_last");
         break;
+    case MUST_BE_CONSTANT:
     case MUST_BE_NULL:
     case MUST_BE_FALSE:
+    case MUST_BE_ZERO:
     case ANY:
         break; /* Keras's defaults */
     }

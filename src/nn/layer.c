@@ -5,9 +5,10 @@
 #include <string.h>
 
 static const ls_layer_family *const families[] = {
-    &ls_input_family,   &ls_dense_family,   &ls_conv_family,      &ls_pool_family,
-    &ls_pad_family,     &ls_norm_family,    &ls_embedding_family, &ls_activation_family,
-    &ls_dropout_family, &ls_reshape_family, &ls_merge_family,     &ls_rescaling_family,
+    &ls_input_family,     &ls_dense_family,   &ls_conv_family,      &ls_pool_family,
+    &ls_pad_family,       &ls_norm_family,    &ls_embedding_family, &ls_activation_family,
+    &ls_dropout_family,   &ls_reshape_family, &ls_merge_family,     &ls_rescaling_family,
+    &ls_recurrent_family, &ls_masking_family, &ls_wrapper_family,   &ls_resize_family,
 };
 #define FAMILY_COUNT (sizeof(families) / sizeof(families[0]))
 
@@ -68,6 +69,8 @@ static bool is_set(const ls_layer_option *option, const ls_layer *layer)
         return ((const ls_regularizer *)at)->l1 != 0 || ((const ls_regularizer *)at)->l2 != 0;
     case LS_LAYER_OPTION_SHAPE:
         return ((const ls_shape *)at)->rank != 0;
+    case LS_LAYER_OPTION_LAYER:
+        return *(const ls_layer *const *)at != NULL;
     }
     return true;
 }
@@ -85,6 +88,10 @@ static bool is_equal(const ls_layer_option *option, const ls_layer *a, const ls_
         return *(const bool *)x == *(const bool *)y;
     case LS_LAYER_OPTION_SHAPE:
         return ls_shape_equal(x, y);
+    case LS_LAYER_OPTION_LAYER: { /* NULL: made from the other layer inside */
+        const ls_layer *inner = *(const ls_layer *const *)x, *other = *(const ls_layer *const *)y;
+        return !inner || !other || ls_layer_is_same(inner, other);
+    }
     case LS_LAYER_OPTION_INITIALIZER:
     case LS_LAYER_OPTION_REGULARIZER:
         return true;
@@ -181,7 +188,7 @@ static ls_status check_fit(const ls_layer *layer, const ls_layer_pass *pass)
 ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
 {
     const ls_layer_info *info = ls_layer_info_of(layer->kind);
-    pass->updates[0] = pass->updates[1] = NULL;
+    pass->updates[0] = pass->updates[1] = pass->mask = NULL;
     if (!info->call)
         return ls_fail(LS_ERR_INVALID, "a layer of kind %d cannot be called", (int)layer->kind);
     if (pass->input_count == 0)
@@ -192,9 +199,11 @@ ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tens
         if (pass->inputs[i]->shape.rank == 0)
             return ls_fail(LS_ERR_SHAPE, "input %zu is a scalar; axis 0 of an input is the batch axis", i);
     LS_TRY(check_fit(layer, pass));
+    LS_TRY(ls_mask_check(info, pass));
     ls_tensor *y = NULL;
     LS_TRY(info->call(layer, pass, &y));
     LS_TRY(ls_tensor_check(y));
+    LS_TRY(ls_mask_set(info, pass, &y));
     for (int i = 0; i < 2; i++)
         if (pass->updates[i])
             LS_TRY(ls_tensor_check(pass->updates[i]));

@@ -6,7 +6,7 @@
 #include "graph/node.h"
 #include "lockstep/nn.h"
 
-#define LS_MAX_WEIGHTS 4
+#define LS_MAX_WEIGHTS 8
 
 typedef struct ls_weight {
     const char *name; /* "kernel" */
@@ -14,6 +14,11 @@ typedef struct ls_weight {
     ls_initializer initializer; /* never LS_INIT_DEFAULT */
     ls_regularizer regularizer;
     bool trainable;
+    /* Where Keras has the weight inside its layer: in a cell ("lstm_cell"); if the layer is a wrapper,
+     * in the layer `inner` ("forward_lstm"), the wrapper's attribute `slot` ("forward_layer"). NULL:
+     * none. */
+    const char *cell, *inner, *slot;
+    int64_t ones_from, ones; /* elements that begin with 1 in spite of the initializer */
 } ls_weight;
 
 typedef struct ls_layer_pass {
@@ -24,7 +29,17 @@ typedef struct ls_layer_pass {
     bool update; /* also build the assignments of moving statistics */
     int64_t random_layer, random_call;
     ls_tensor *updates[2]; /* output; NULL: none */
+    ls_tensor *mask;       /* output of layers of LS_MASK_OWN; NULL: none */
 } ls_layer_pass;
+
+/* What a layer does with the mask of its input (ls_tensor.mask). */
+typedef enum ls_mask_rule {
+    LS_MASK_DEFAULT, /* elementwise layers pass it on, others drop it */
+    LS_MASK_PASSES,
+    LS_MASK_REFUSES, /* a masked input is an error */
+    LS_MASK_JOINS,   /* a step counts where one of the inputs' masks says so; none if an input has none */
+    LS_MASK_OWN,     /* the layer's call sets pass->mask */
+} ls_mask_rule;
 
 /* A row of a table in layer_*.c. Messages of its functions name option and value; the caller adds
  * the layer. */
@@ -43,12 +58,19 @@ typedef struct ls_layer_info {
     bool many;        /* takes several inputs */
     bool elementwise; /* computes each element by itself and has no weights */
     bool random;      /* draws random numbers in training */
+    ls_mask_rule mask;
 } ls_layer_info;
 
 /* Returns the row of a kind. LS_LAYER_NONE and unknown kinds have the class name "?". */
 const ls_layer_info *ls_layer_info_of(ls_layer_kind kind);
 
 ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out);
+
+/* Copies the layers inside a wrapper to the arena, with their final names; inner_name: of a layer inside
+ * that has none. Does nothing for other layers. */
+ls_status ls_wrapper_own(ls_layer *layer, const char *inner_name, ls_arena *arena);
+/* The layer inside a wrapper; NULL: it is not one. */
+const ls_layer *ls_wrapper_inner(const ls_layer *layer);
 
 /* Ignores names, devices, initializers and regularizers. */
 bool ls_layer_is_same(const ls_layer *a, const ls_layer *b);

@@ -21,6 +21,7 @@ const char *ls_activation_name(ls_activation activation)
         [LS_LEAKY_RELU] = "leaky_relu",
         [LS_LOG_SOFTMAX] = "log_softmax",
         [LS_EXPONENTIAL] = "exponential",
+        [LS_HARD_SIGMOID] = "hard_sigmoid",
     };
     return (unsigned)activation < sizeof(names) / sizeof(names[0]) ? names[activation] : NULL;
 }
@@ -53,6 +54,10 @@ ls_tensor *ls_activate(ls_tensor *x, ls_activation activation)
         return ls_op_log_softmax(x, -1);
     case LS_EXPONENTIAL:
         return ls_op_exp(x);
+    case LS_HARD_SIGMOID:
+        return ls_op_clip(ls_op_shift(ls_op_scale(x, 1.0 / 6), 0.5), 0, 1);
+    case LS_NO_ACTIVATION:
+        break;
     }
     return x;
 }
@@ -165,7 +170,8 @@ static const ls_layer_info kinds[] = {
       .base = "softmax",
       .function = "ls_softmax",
       .resolve = resolve_softmax,
-      .call = call_softmax },
+      .call = call_softmax,
+      .mask = LS_MASK_REFUSES },
 };
 
 const ls_layer_family ls_activation_family = LS_LAYER_FAMILY(options, kinds);

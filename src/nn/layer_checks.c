@@ -18,8 +18,11 @@ ls_status ls_resolve_activation(ls_activation activation)
                          (int)activation);
 }
 
-ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t argument, int64_t preset)
+ls_status ls_resolve_sizes(const char *name, int64_t pair[2], int axes, int64_t argument, int64_t preset)
 {
+    if (axes == 1 && pair[1] != 0)
+        return ls_fail(LS_ERR_INVALID, "%s is { %lld, %lld }; this layer takes one number", name, (long long)pair[0],
+                       (long long)pair[1]);
     if (pair[0] != 0 || pair[1] != 0) {
         if (argument != 0)
             return ls_fail(LS_ERR_INVALID, "%s is given twice: as %lld and as { %lld, %lld }", name,
@@ -32,6 +35,7 @@ ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t argument, i
     if (pair[0] < 1 || pair[1] < 1)
         return ls_fail(LS_ERR_INVALID, "%s is (%lld, %lld); both numbers must be at least 1", name, (long long)pair[0],
                        (long long)pair[1]);
+    pair[1] = axes == 1 ? 1 : pair[1];
     return LS_OK;
 }
 
@@ -59,7 +63,7 @@ ls_status ls_check_regularizer(const char *name, const ls_regularizer *value)
     return LS_OK;
 }
 
-ls_status ls_check_padding(ls_padding padding, const int64_t zero_padding[4])
+ls_status ls_check_padding(ls_padding padding, const int64_t zero_padding[4], int axes)
 {
     if (padding != LS_VALID && padding != LS_SAME && padding != LS_EXPLICIT)
         return ls_fail(LS_ERR_INVALID, "padding is %d; it must be LS_VALID, LS_SAME or LS_EXPLICIT", (int)padding);
@@ -70,6 +74,8 @@ ls_status ls_check_padding(ls_padding padding, const int64_t zero_padding[4])
                            "least 0",
                            (long long)zero_padding[0], (long long)zero_padding[1], (long long)zero_padding[2],
                            (long long)zero_padding[3]);
+    if (axes == 1 && (zero_padding[2] != 0 || zero_padding[3] != 0))
+        return ls_fail(LS_ERR_INVALID, "zero_padding has more than two numbers; this layer takes { begin, end }");
     return LS_OK;
 }
 
@@ -102,6 +108,11 @@ ls_status ls_check_rank(const ls_shape *x, int least, int most, const char *what
 ls_status ls_check_image(const ls_shape *x)
 {
     return ls_check_rank(x, 4, 4, "an input of 4 axes (batch, height, width, channels)");
+}
+
+ls_status ls_check_sequence(const ls_shape *x)
+{
+    return ls_check_rank(x, 3, 3, "an input of 3 axes (batch, steps, channels)");
 }
 
 ls_status ls_check_axis(int64_t *axis, const ls_shape *shape)
@@ -138,4 +149,14 @@ ls_tensor *ls_reshape_samples(ls_tensor *x, const ls_shape *sizes)
     for (int i = 0; i < sizes->rank; i++)
         shape.dims[i + 1] = sizes->dims[i];
     return ls_op_reshape(x, shape);
+}
+
+ls_tensor *ls_sequence_to_image(ls_tensor *x)
+{
+    return ls_reshape_samples(x, &LS_SHAPE(1, x->shape.dims[1], x->shape.dims[2]));
+}
+
+ls_tensor *ls_image_to_sequence(ls_tensor *x)
+{
+    return ls_reshape_samples(x, &LS_SHAPE(LS_REMAINING, x->shape.dims[3]));
 }

@@ -1,4 +1,5 @@
 /* Dense and Embedding, and what layers with a kernel share. */
+#include "graph/rules.h"
 #include "nn/layer_family.h"
 
 _Static_assert(offsetof(ls_dense_options, activity_regularizer) == offsetof(ls_conv_options, activity_regularizer),
@@ -25,9 +26,9 @@ void ls_add_kernel(const ls_layer *layer, ls_shape shape, int64_t bias_width, ls
         ls_add_weight(layer, "bias", LS_SHAPE(bias_width), o->bias_initializer, o->bias_regularizer, out, count);
 }
 
-ls_tensor *ls_finish_kernel(const ls_layer *layer, ls_tensor *y, const ls_layer_pass *pass)
+ls_tensor *ls_finish_kernel(const ls_layer *layer, const ls_layer_pass *pass, ls_tensor *y, size_t bias)
 {
-    return ls_activate(layer->dense.no_bias ? y : ls_op_add(y, pass->weights[1]), layer->dense.activation);
+    return ls_activate(layer->dense.no_bias ? y : ls_op_add(y, pass->weights[bias]), layer->dense.activation);
 }
 
 /* ---- Dense ---- */
@@ -48,7 +49,7 @@ static ls_status dense_weights(const ls_layer *layer, const ls_shape *x, ls_weig
 
 static ls_status call_dense(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
 {
-    *out = ls_finish_kernel(layer, ls_op_matmul(ls_layer_real(pass->inputs[0]), pass->weights[0]), pass);
+    *out = ls_finish_kernel(layer, pass, ls_op_matmul(ls_layer_real(pass->inputs[0]), pass->weights[0]), 1);
     return LS_OK;
 }
 
@@ -62,7 +63,8 @@ static const ls_layer_info dense_kinds[] = {
       .positional = { "units" },
       .resolve = resolve_dense,
       .weights = dense_weights,
-      .call = call_dense },
+      .call = call_dense,
+      .mask = LS_MASK_PASSES },
 };
 
 const ls_layer_family ls_dense_family = LS_LAYER_FAMILY(dense_options, dense_kinds);
@@ -90,17 +92,19 @@ static ls_status embedding_weights(const ls_layer *layer, const ls_shape *x, ls_
 
 static ls_status call_embedding(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
 {
-    (void)layer;
     ls_tensor *x = pass->inputs[0];
     if (x->dtype != LS_I32 && x->dtype != LS_I64)
         x = ls_op_cast(x, LS_I32);
     *out = ls_op_gather(pass->weights[0], x, 0);
+    if (layer->embedding.mask_zero)
+        pass->mask = ls_op_compare(x, LS_NOT_EQUAL, ls_scalar_like(x, 0));
     return LS_OK;
 }
 
 static const ls_layer_option embedding_options[] = {
     LS_OPTION(embedding, INITIALIZER, kernel_initializer),
     LS_OPTION(embedding, REGULARIZER, kernel_regularizer),
+    LS_OPTION(embedding, FLAG, mask_zero),
 };
 
 static const ls_layer_info embedding_kinds[] = {
@@ -111,7 +115,8 @@ static const ls_layer_info embedding_kinds[] = {
       .positional = { "input_dim", "output_dim" },
       .resolve = resolve_embedding,
       .weights = embedding_weights,
-      .call = call_embedding },
+      .call = call_embedding,
+      .mask = LS_MASK_OWN },
 };
 
 const ls_layer_family ls_embedding_family = LS_LAYER_FAMILY(embedding_options, embedding_kinds);

@@ -15,6 +15,7 @@ typedef enum ls_layer_option_type {
     LS_LAYER_OPTION_INITIALIZER,
     LS_LAYER_OPTION_REGULARIZER,
     LS_LAYER_OPTION_SHAPE,
+    LS_LAYER_OPTION_LAYER,
 } ls_layer_option_type;
 
 /* An option of a family that is not in ls_layer_options. */
@@ -63,7 +64,7 @@ typedef struct ls_layer_family {
 
 extern const ls_layer_family ls_input_family, ls_dense_family, ls_conv_family, ls_pool_family, ls_pad_family,
     ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family, ls_merge_family,
-    ls_rescaling_family;
+    ls_rescaling_family, ls_recurrent_family, ls_masking_family, ls_wrapper_family, ls_resize_family;
 
 /* ---- Checks and defaults (layer_checks.c) ---- */
 
@@ -72,17 +73,19 @@ extern const ls_initializer ls_zeros, ls_ones;
 /* Replaces 0 by the default and LS_ZERO by 0. */
 void ls_resolve_number(double *value, double preset);
 ls_status ls_resolve_activation(ls_activation activation);
-/* If only one value is given, both are equal; if none is, uses `argument`, then `preset`. */
-ls_status ls_resolve_pair(const char *name, int64_t pair[2], int64_t argument, int64_t preset);
+/* If only one value is given, both are equal; if none is, uses `argument`, then `preset`. With one
+ * axis only one value can be given, and the other becomes 1. */
+ls_status ls_resolve_sizes(const char *name, int64_t pair[2], int axes, int64_t argument, int64_t preset);
 /* Uses the positional arguments if `shape` is not given. */
 ls_status ls_resolve_sample(const ls_layer_options *o, ls_shape *shape);
 ls_status ls_check_regularizer(const char *name, const ls_regularizer *value);
-ls_status ls_check_padding(ls_padding padding, const int64_t zero_padding[4]);
+ls_status ls_check_padding(ls_padding padding, const int64_t zero_padding[4], int axes);
 ls_status ls_check_positive(const char *name, int64_t value);
 
 /* Check the rank of a call's input, which includes the batch axis. */
 ls_status ls_check_rank(const ls_shape *x, int least, int most, const char *what);
 ls_status ls_check_image(const ls_shape *x);
+ls_status ls_check_sequence(const ls_shape *x);
 /* Counts a negative axis from the front; fails for the batch axis. */
 ls_status ls_check_axis(int64_t *axis, const ls_shape *shape);
 
@@ -91,8 +94,24 @@ ls_status ls_check_axis(int64_t *axis, const ls_shape *shape);
 /* layer->dense reads the options of every layer with a kernel. */
 ls_status ls_resolve_kernel(ls_layer *layer);
 void ls_add_kernel(const ls_layer *layer, ls_shape shape, int64_t bias_width, ls_weight *out, size_t *count);
-/* Adds the bias, weights[1], and applies the activation. */
-ls_tensor *ls_finish_kernel(const ls_layer *layer, ls_tensor *y, const ls_layer_pass *pass);
+/* Adds the bias, weights[bias], and applies the activation. */
+ls_tensor *ls_finish_kernel(const ls_layer *layer, const ls_layer_pass *pass, ls_tensor *y, size_t bias);
+
+/* ---- Masks (layer_masking.c) ---- */
+
+/* Fails if the layer refuses the mask of an input; gives the output of a call its mask. */
+ls_status ls_mask_check(const ls_layer_info *info, const ls_layer_pass *pass);
+ls_status ls_mask_set(const ls_layer_info *info, const ls_layer_pass *pass, ls_tensor **y);
+
+/* ---- Recurrent layers (layer_recurrent.c) ---- */
+
+bool ls_layer_is_recurrent(const ls_layer *layer);
+/* y [N,T,units] stays in the order of the input's steps. */
+ls_status ls_recurrent_call(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **y);
+/* The output of the step that is computed last. */
+ls_tensor *ls_recurrent_last(const ls_layer *layer, ls_tensor *y);
+/* The steps from the last to the first. */
+ls_tensor *ls_recurrent_turn(ls_tensor *y);
 
 /* ---- Parts of calls ---- */
 
@@ -102,5 +121,10 @@ void ls_add_weight(const ls_layer *layer, const char *name, ls_shape shape, ls_i
 /* Converts to float32, in which layers compute. */
 ls_tensor *ls_layer_real(ls_tensor *x);
 ls_tensor *ls_reshape_samples(ls_tensor *x, const ls_shape *sizes);
+/* [N,T,C] as [N,1,T,C], and back. */
+ls_tensor *ls_sequence_to_image(ls_tensor *x);
+ls_tensor *ls_image_to_sequence(ls_tensor *x);
+/* Resizes images [N,H,W,C] along W, then along H (layer_resize.c). */
+ls_status ls_resize_images(ls_tensor **x, const int64_t size[2], ls_interpolation interpolation);
 
 #endif

@@ -38,8 +38,12 @@ static ls_status call_concatenate(const ls_layer *layer, ls_layer_pass *pass, ls
         return ls_fail(LS_ERR_UNSUPPORTED, "the layer has %zu inputs; it can have %zu", pass->input_count,
                        sizeof(parts) / sizeof(parts[0]));
     LS_TRY(ls_check_axis(&axis, &pass->inputs[0]->shape));
-    for (size_t i = 0; i < pass->input_count; i++)
+    for (size_t i = 0; i < pass->input_count; i++) {
         parts[i] = ls_layer_real(pass->inputs[i]);
+        if (pass->inputs[i]->mask && axis != pass->inputs[i]->shape.rank - 1)
+            return ls_fail(LS_ERR_UNSUPPORTED,
+                           "input %zu has a mask; masked inputs can be joined along the last axis only", i);
+    }
     *out = ls_op_concat(parts, pass->input_count, (int)axis);
     return LS_OK;
 }
@@ -52,20 +56,23 @@ static const ls_layer_info kinds[] = {
       .base = "add",
       .function = "ls_add",
       .call = call_merge,
-      .many = true },
+      .many = true,
+      .mask = LS_MASK_JOINS },
     { .kind = LS_LAYER_MULTIPLY,
       .class_name = "Multiply",
       .base = "multiply",
       .function = "ls_multiply",
       .call = call_merge,
-      .many = true },
+      .many = true,
+      .mask = LS_MASK_JOINS },
     { .kind = LS_LAYER_CONCATENATE,
       .class_name = "Concatenate",
       .base = "concatenate",
       .function = "ls_concatenate",
       .resolve = resolve_concatenate,
       .call = call_concatenate,
-      .many = true },
+      .many = true,
+      .mask = LS_MASK_JOINS },
 };
 
 const ls_layer_family ls_merge_family = LS_LAYER_FAMILY(options, kinds);

@@ -128,14 +128,16 @@ static const ls_layer_info kinds[] = {
       .function = "ls_batch_normalization",
       .resolve = resolve_norm,
       .weights = batch_weights,
-      .call = call_batch },
+      .call = call_batch,
+      .mask = LS_MASK_REFUSES },
     { .kind = LS_LAYER_LAYER_NORMALIZATION,
       .class_name = "LayerNormalization",
       .base = "layer_normalization",
       .function = "ls_layer_normalization",
       .resolve = resolve_norm,
       .weights = layer_weights,
-      .call = call_layer },
+      .call = call_layer,
+      .mask = LS_MASK_PASSES },
 };
 
 const ls_layer_family ls_norm_family = LS_LAYER_FAMILY(options, kinds);

@@ -158,6 +158,15 @@ ls_status ls_keras_groups(const ls_model *model, char **groups)
     return status;
 }
 
+/* Index of a weight among those of the same place in its layer. */
+static size_t index_in_place(const ls_model_layer *layer, size_t index)
+{
+    size_t before = 0;
+    for (size_t i = 0; i < index; i++)
+        before += layer->weight[i].slot == layer->weight[index].slot;
+    return before;
+}
+
 ls_status ls_hdf5_weights(const ls_model *model, ls_stored_weight *stored)
 {
     char **groups = calloc(model->layer_count + 1, sizeof *groups);
@@ -166,7 +175,13 @@ ls_status ls_hdf5_weights(const ls_model *model, ls_stored_weight *stored)
     for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
         ls_text text = { 0 };
         stored[i].shape = ls_model_variable(model, i)->shape;
-        ls_text_add(&text, "%s/vars/%zu", groups[model->variables[i].layer->number], model->variables[i].index);
+        const ls_model_layer *layer = model->variables[i].layer;
+        const ls_weight *weight = &layer->weight[model->variables[i].index];
+        ls_text_put(&text, groups[layer->number]);
+        if (weight->slot)
+            ls_text_add(&text, "/%s", weight->slot);
+        ls_text_add(&text, "%s/vars/%zu", weight->cell ? "/cell" : "",
+                    index_in_place(layer, model->variables[i].index));
         status = ls_text_take(&text, &stored[i].name);
     }
     for (size_t i = 0; groups && i < model->layer_count; i++)

@@ -1,5 +1,6 @@
-/* PyTorch's names and layouts. PyTorch's images are [C,H,W], so the output of a Flatten has another
- * order there: the input axes of the layers after it are permuted, until a layer mixes them. */
+/* PyTorch's names and layouts. PyTorch's images are [C,H,W] and the sequences of its convolutions
+ * [C,T], so the output of a Flatten has another order there: the input axes of the layers after it
+ * are permuted, until a layer mixes them. */
 #include "nn/layout.h"
 
 #include <stdio.h>
@@ -10,12 +11,26 @@
 
 /* ---- Names ---- */
 
-static const char *weight_name(const char *name)
+static bool is_separable(ls_layer_kind kind)
+{
+    return kind == LS_LAYER_SEPARABLE_CONV1D || kind == LS_LAYER_SEPARABLE_CONV2D;
+}
+
+/* PyTorch has no separable convolutions: their names are those of two convolutions. */
+static const char *weight_name(ls_layer_kind kind, const char *name)
 {
     static const char *const pairs[][2] = {
-        { "kernel", "weight" }, { "embeddings", "weight" },        { "gamma", "weight" },
-        { "beta", "bias" },     { "moving_mean", "running_mean" }, { "moving_variance", "running_var" },
+        { "kernel", "weight" },
+        { "embeddings", "weight" },
+        { "gamma", "weight" },
+        { "beta", "bias" },
+        { "moving_mean", "running_mean" },
+        { "moving_variance", "running_var" },
+        { "depthwise_kernel", "depthwise.weight" },
+        { "pointwise_kernel", "pointwise.weight" },
     };
+    if (is_separable(kind) && strcmp(name, "bias") == 0)
+        return "pointwise.bias";
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (strcmp(name, pairs[i][0]) == 0)
             return pairs[i][1];
@@ -71,13 +86,13 @@ static ls_status name_weight(const ls_model_layer *layer, const char *weight, co
     if (layer->spec.kind == LS_LAYER_NONE)
         ls_text_put(&text, own);
     else
-        ls_text_add(&text, "%s.%s", known ? name : layer->name, weight_name(weight));
+        ls_text_add(&text, "%s.%s", known ? name : layer->name, weight_name(layer->spec.kind, weight));
     return ls_text_take(&text, &stored->name);
 }
 
 /* ---- Element order ---- */
 
-/* The image whose Flatten produced a call's last axis; rank 0: none. */
+/* The image or sequence whose Flatten produced a call's last axis; rank 0: none. */
 typedef ls_shape image;
 
 static bool is_norm(ls_layer_kind kind)
@@ -99,6 +114,30 @@ static bool is_image(const ls_shape *shape)
     return shape->rank == 4 && shape->dims[3] > 1 && shape->dims[1] * shape->dims[2] > 1;
 }
 
+/* Whether PyTorch has the output of a call as [C,T]: it comes from a layer over sequences that has
+ * channels. */
+static bool is_sequence(const ls_model *model, int call)
+{
+    static const ls_layer_kind kinds[] = { LS_LAYER_CONV1D,           LS_LAYER_CONV1D_TRANSPOSE,
+                                           LS_LAYER_DEPTHWISE_CONV1D, LS_LAYER_SEPARABLE_CONV1D,
+                                           LS_LAYER_MAX_POOL1D,       LS_LAYER_AVERAGE_POOL1D,
+                                           LS_LAYER_ZERO_PADDING1D,   LS_LAYER_CROPPING1D,
+                                           LS_LAYER_UP_SAMPLING1D };
+    for (;;) {
+        const ls_model_call *c = &model->calls[call];
+        ls_layer_kind kind = c->layer->spec.kind;
+        const ls_shape *shape = &c->layer->output;
+        if (shape->rank != 3 || shape->dims[1] < 2 || shape->dims[2] < 2)
+            return false;
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+            if (kinds[i] == kind)
+                return true;
+        if (c->input_count == 0 || !(ls_layer_info_of(kind)->elementwise || is_norm(kind)))
+            return false;
+        call = c->inputs[0];
+    }
+}
+
 static ls_status image_of_call(const ls_model *model, const ls_model_call *call, const image *images, image *out)
 {
     const ls_model_layer *layer = call->layer;
@@ -107,13 +146,17 @@ static ls_status image_of_call(const ls_model *model, const ls_model_call *call,
         return LS_OK;
     const image *in = &images[call->inputs[0]];
     const ls_shape *shape = &model->calls[call->inputs[0]].layer->output;
-    bool reshapes = layer->spec.kind == LS_LAYER_RESHAPE;
-    if (layer->spec.kind == LS_LAYER_FLATTEN || (reshapes && layer->output.rank == 2)) {
-        *out = is_image(shape) ? LS_SHAPE(shape->dims[1], shape->dims[2], shape->dims[3]) : *in;
+    bool flattens = layer->spec.kind == LS_LAYER_FLATTEN || layer->spec.kind == LS_LAYER_RESHAPE;
+    bool reshapes = layer->spec.kind == LS_LAYER_RESHAPE || layer->spec.kind == LS_LAYER_PERMUTE;
+    bool sequence = is_sequence(model, call->inputs[0]);
+    if (flattens && layer->output.rank == 2) {
+        *out = is_image(shape) ? LS_SHAPE(shape->dims[1], shape->dims[2], shape->dims[3])
+               : sequence      ? LS_SHAPE(shape->dims[1], shape->dims[2])
+                               : *in;
         return LS_OK;
     }
-    if (reshapes && (is_image(shape) || is_image(&layer->output)))
-        return cannot_convert(layer, "has images in it");
+    if (reshapes && (is_image(shape) || is_image(&layer->output) || sequence))
+        return cannot_convert(layer, "has images or sequences in it");
     bool any = false;
     for (size_t i = 0; i < call->input_count; i++)
         any = any || images[call->inputs[i]].rank > 0;
@@ -148,29 +191,43 @@ static ls_status find_images(const ls_model *model, image *of_layers)
 
 static void move_image(const image *image, const ls_shape *variable, bool dense, ls_stored_weight *stored)
 {
+    int at = 0, last = image->rank - 1;
     stored->view = *image;
     if (dense) {
-        stored->view.dims[3] = variable->dims[1];
-        stored->view.rank = 4;
-        memcpy(stored->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
-    } else {
-        memcpy(stored->axes, (int[]){ 2, 0, 1 }, 3 * sizeof(int));
+        stored->view.dims[stored->view.rank++] = variable->dims[1];
+        stored->axes[at++] = image->rank;
+    }
+    stored->axes[at++] = last;
+    for (int i = 0; i < last; i++)
+        stored->axes[at++] = i;
+}
+
+/* Puts the channels of a convolution's kernel before its sizes. */
+static void move_kernel(const ls_shape *own, bool depthwise, ls_stored_weight *stored)
+{
+    int in = own->rank - 2, out = own->rank - 1;
+    stored->view = *own;
+    /* Depthwise kernels [H,W,C,m]: output channel c m + i belongs to input channel c. */
+    stored->axes[0] = depthwise ? in : out;
+    stored->axes[1] = depthwise ? out : in;
+    stored->shape = (ls_shape){ .rank = own->rank };
+    stored->shape.dims[0] = depthwise ? own->dims[in] * own->dims[out] : own->dims[out];
+    stored->shape.dims[1] = depthwise ? 1 : own->dims[in];
+    for (int i = 0; i < in; i++) {
+        stored->axes[i + 2] = i;
+        stored->shape.dims[i + 2] = own->dims[i];
     }
 }
 
 static void order_weight(const ls_model_layer *layer, const char *weight, const image *image, ls_stored_weight *stored)
 {
     ls_shape own = stored->shape;
-    bool kernel = layer->spec.kind != LS_LAYER_NONE && strcmp(weight, "kernel") == 0;
-    /* Depthwise kernels [H,W,C,m]: output channel c m + i belongs to input channel c. */
-    if (kernel && own.rank == 4) {
-        stored->view = own;
-        memcpy(stored->axes, (int[]){ 3, 2, 0, 1 }, 4 * sizeof(int));
-        stored->shape = LS_SHAPE(own.dims[3], own.dims[2], own.dims[0], own.dims[1]);
-        if (layer->spec.kind == LS_LAYER_DEPTHWISE_CONV2D) {
-            memcpy(stored->axes, (int[]){ 2, 3, 0, 1 }, 4 * sizeof(int));
-            stored->shape = LS_SHAPE(own.dims[2] * own.dims[3], 1, own.dims[0], own.dims[1]);
-        }
+    ls_layer_kind kind = layer->spec.kind;
+    bool depthwise = kind == LS_LAYER_DEPTHWISE_CONV2D || kind == LS_LAYER_DEPTHWISE_CONV1D ||
+                     (is_separable(kind) && strcmp(weight, "depthwise_kernel") == 0);
+    bool kernel = kind != LS_LAYER_NONE && strcmp(weight, "kernel") == 0;
+    if ((kernel || is_separable(kind)) && (own.rank == 3 || own.rank == 4)) {
+        move_kernel(&own, depthwise, stored);
     } else if (kernel && own.rank == 2) {
         stored->view = own;
         memcpy(stored->axes, (int[]){ 1, 0 }, 2 * sizeof(int));
@@ -191,6 +248,10 @@ ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored)
     for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
         const ls_model_layer *layer = model->variables[i].layer;
         const char *weight = layer->weight[model->variables[i].index].name;
+        if (layer->weight[model->variables[i].index].cell) {
+            status = cannot_convert(layer, "has gates and one bias");
+            break;
+        }
         stored[i].shape = ls_model_variable(model, i)->shape;
         order_weight(layer, weight, &images[layer->number], &stored[i]);
         status = name_weight(layer, weight, ls_model_variable_name(model, i), torchvision, &stored[i]);

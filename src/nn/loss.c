@@ -90,17 +90,24 @@ ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predi
     if (check_spec(&loss) != LS_OK)
         return ls_node_error(predictions->graph, LS_ERR_INVALID, "loss");
     const char *name = ls_loss_name(&loss);
-    if (loss.kind == LS_LOSS_CUSTOM)
-        return ls_own_values(name, loss.options.function(targets, predictions, loss.options.user), predictions);
+    const ls_tensor *masked = predictions;
+    bool scaled = loss.options.reduction == LS_REDUCE_MEAN;
+    if (loss.kind == LS_LOSS_CUSTOM) {
+        ls_tensor *own = loss.options.function(targets, predictions, loss.options.user);
+        return ls_own_values(name, ls_mask_values(name, own, masked, scaled), predictions);
+    }
     warn_of_logits(&loss, predictions);
     if (loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY) {
         ls_scores scores = loss.options.from_logits ? LS_LOGITS : LS_PROBABILITIES;
         ls_tensor *labels = ls_match_labels(name, targets, predictions);
-        return ls_sample_means(ls_tensor_is_error(labels) ? labels
-                                                          : ls_op_sparse_cross_entropy(labels, predictions, scores));
+        ls_tensor *values =
+            ls_tensor_is_error(labels) ? labels : ls_op_sparse_cross_entropy(labels, predictions, scores);
+        return ls_sample_means(ls_mask_values(name, values, masked, scaled));
     }
     error = ls_match_pair(name, &targets, &predictions);
-    return error ? error : ls_sample_means(pair_values(&loss, targets, predictions));
+    if (error)
+        return error;
+    return ls_sample_means(ls_mask_values(name, pair_values(&loss, targets, predictions), masked, scaled));
 }
 
 ls_tensor *ls_loss_value(ls_loss loss, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights)

@@ -131,15 +131,39 @@ static ls_status check_name(const char *what, const char *name)
                       name, what);
 }
 
+/* Whether a layer inside a wrapper has the name, perhaps after "forward_". */
+static bool is_inner_name(const ls_model *model, const char *name)
+{
+    static const char forward[] = "forward_";
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const ls_layer *inner = ls_wrapper_inner(&model->layers[i]->spec);
+        const char *own = inner ? inner->options.name : "";
+        if (strcmp(own, name) == 0 ||
+            (strncmp(own, forward, sizeof(forward) - 1) == 0 && strcmp(own + sizeof(forward) - 1, name) == 0))
+            return true;
+    }
+    return false;
+}
+
 static const char *free_name(ls_model *model, ls_layer_kind kind, int64_t from)
 {
     const char *base = ls_layer_info_of(kind)->base;
     for (;; from++) {
         char name[64];
         snprintf(name, sizeof(name), from ? "%s_%lld" : "%s", base, (long long)from);
-        if (!find_layer(model, name))
+        if (!find_layer(model, name) && !is_inner_name(model, name))
             return ls_arena_strdup(&model->arena, name);
     }
+}
+
+/* Copies the layers inside a wrapper, which the caller owns. */
+static ls_status own_inner(ls_model *model, ls_layer *spec)
+{
+    const ls_layer *inner = ls_wrapper_inner(spec);
+    const char *name = inner && !inner->options.name ? free_name(model, inner->kind, 0) : "";
+    if (inner && inner->options.name)
+        LS_TRY(check_name("layer", inner->options.name));
+    return name ? ls_wrapper_own(spec, name, &model->arena) : ls_fail(LS_ERR_MEMORY, "no memory for a layer");
 }
 
 static ls_status use_again(ls_model_layer *layer, const ls_layer *resolved, bool share)
@@ -167,6 +191,11 @@ static ls_status make_layer(ls_model *model, const ls_layer *resolved, int64_t u
     }
     *layer =
         (ls_model_layer){ .spec = *resolved, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
+    ls_status status = own_inner(model, &layer->spec);
+    if (status != LS_OK) {
+        free(layer);
+        return status;
+    }
     layer->spec.options.name = name;
     layer->spec.options.device = NULL; /* owned by the caller; the index replaces it */
     layer->device = index;

@@ -236,6 +236,32 @@ ls_tensor *ls_sample_sums(ls_tensor *values)
     return ls_op_reduce_sum(values, all_but_first(values), false);
 }
 
+/* Total / valid, a scalar; no step counts: any finite number. */
+static ls_tensor *mask_scale(ls_tensor *mask)
+{
+    ls_tensor *valid = ls_op_reduce_sum(mask, LS_ALL_AXES, false);
+    ls_tensor *total = ls_op_scale(ls_op_count(mask->graph, LS_F32), (double)mask->shape.dims[1]);
+    return ls_op_div(total, ls_op_maximum(valid, ls_scalar_like(valid, 1)));
+}
+
+ls_tensor *ls_mask_values(const char *what, ls_tensor *values, const ls_tensor *predictions, bool scaled)
+{
+    char have[LS_SHAPE_TEXT], need[LS_SHAPE_TEXT];
+    if (!values || ls_tensor_is_error(values) || !predictions->mask)
+        return values;
+    ls_tensor *mask = ls_op_cast(predictions->mask, LS_F32);
+    ls_shape leading = values->shape;
+    leading.rank = mask->shape.rank;
+    if (values->shape.rank < mask->shape.rank || !ls_shape_equal(&leading, &mask->shape))
+        return ls_spec_error(predictions->graph, what, LS_ERR_SHAPE,
+                             "the values are %s, which the mask of the predictions, %s, does not fit",
+                             ls_shape_format(&values->shape, have), ls_shape_format(&mask->shape, need));
+    ls_tensor *weights = scaled ? ls_op_mul(mask, mask_scale(mask)) : mask;
+    while (weights->shape.rank < values->shape.rank)
+        weights = ls_op_with_last_axis(weights);
+    return ls_op_mul(values, weights);
+}
+
 ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *predictions)
 {
     char text[LS_SHAPE_TEXT];

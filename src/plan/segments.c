@@ -140,7 +140,8 @@ static preference preference_of(const ls_plan *plan, const ls_group *group)
     size_t bytes = weight_bytes(plan, group);
     if (group->kind != LS_CPU || group->spread)
         return WHOLE_LANE; /* No cache to fit in. */
-    return bytes == 0 ? NO_PREFERENCE : bytes >= HEAVY_BYTES ? WHOLE_LANE : SMALL;
+    bool often = ls_node_is(group->nodes[0], LS_TRAIT_REREADS);
+    return bytes == 0 ? NO_PREFERENCE : bytes >= HEAVY_BYTES || often ? WHOLE_LANE : SMALL;
 }
 
 /* Returns 0 for a whole value. */

@@ -63,7 +63,7 @@ typedef enum bound {
     CHAIN,   /* (4 + 2 sqrt n) U S: a sum in float32 */
     MOMENTS, /* 2^-44 S: a sum in float64 that stays there */
     NORM,    /* 16 U S: differences of numbers rounded to float32, S counting both, and sums of such in blocks */
-    DRAWN,   /* no bound: float64 draws other numbers */
+    DRAWN,   /* no bound: float64 draws other numbers, or a step's error goes on into the next steps */
     STATE,   /* 16 U S, by rule: updates_have_the_reference_s_bits */
 } bound;
 
@@ -88,7 +88,7 @@ static const struct family {
                   LS_OP_max_pool2d_grad } },
     { MOMENTS, 1, { LS_OP_moments } },
     { NORM, 3, { LS_OP_batch_norm, LS_OP_batch_norm_grad_input, LS_OP_batch_norm_grad_moments } },
-    { DRAWN, 1, { LS_OP_random_uniform } },
+    { DRAWN, 3, { LS_OP_random_uniform, LS_OP_recurrent, LS_OP_recurrent_grad } },
     { STATE, 2, { LS_OP_assign_add, LS_OP_apply } },
 };
 /* clang-format on */

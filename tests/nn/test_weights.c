@@ -150,6 +150,96 @@ static void our_file_is_pytorchs(void **state)
     ls_model_destroy(model);
 }
 
+/* Number i of a stored kernel is the element of ours that PyTorch has there: [out, in, sizes], for
+ * transposed kernels [in, out, sizes], for depthwise ones [channel x multiplier, 1, sizes]. */
+static void kernels_have_pytorchs_order(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stored, *ours;
+        bool depthwise;
+    } rows[] = {
+        { "c1.weight", "c1/kernel", false },
+        { "t1.weight", "t1/kernel", false },
+        { "d1.weight", "d1/kernel", true },
+        { "s1.depthwise.weight", "s1/depthwise_kernel", true },
+        { "t2.weight", "t2/kernel", false },
+        { "s2.depthwise.weight", "s2/depthwise_kernel", true },
+        { "s2.pointwise.weight", "s2/pointwise_kernel", false },
+        { "s1.pointwise.weight", "s1/pointwise_kernel", false },
+    };
+    ls_model *model;
+    OK(ls_sequential(ctx, "kernels", &model, ls_input(6, 5, 4), ls_conv2d_transpose(3, 2, .name = "t2"),
+                     ls_separable_conv2d(4, .kernel_size = { 2, 3 }, .depth_multiplier = 2, .name = "s2"),
+                     ls_reshape(-1, 4), ls_conv1d(6, 3, .groups = 2, .name = "c1"),
+                     ls_conv1d_transpose(5, 4, 2, .name = "t1"),
+                     ls_depthwise_conv1d(3, .depth_multiplier = 2, .name = "d1"),
+                     ls_separable_conv1d(3, 2, .depth_multiplier = 3, .name = "s1")));
+    ls_status status = ls_model_save_weights(model, in_folder("k.npz"), .layout = LS_LAYOUT_TORCH);
+    assert_int_equal(status, LS_ERR_UNSUPPORTED); /* the reshape of an image */
+    machine_has(ls_last_error(), "reshape");
+    ls_model_destroy(model);
+    OK(ls_functional_begin(ctx, "kernels", &model));
+    ls_symbol image = ls_symbol_input(model, ls_input(6, 5, 4)), sequence = ls_symbol_input(model, ls_input(9, 4));
+    image = ls_symbol_call(model, ls_conv2d_transpose(3, 2, .name = "t2"), image);
+    image = ls_symbol_call(model, ls_separable_conv2d(4, .kernel_size = { 2, 3 }, .depth_multiplier = 2, .name = "s2"),
+                           image);
+    sequence = ls_symbol_call(model, ls_conv1d(6, 3, .groups = 2, .name = "c1"), sequence);
+    sequence = ls_symbol_call(model, ls_conv1d_transpose(5, 4, 2, .name = "t1"), sequence);
+    sequence = ls_symbol_call(model, ls_depthwise_conv1d(3, .depth_multiplier = 2, .name = "d1"), sequence);
+    sequence = ls_symbol_call(model, ls_separable_conv1d(3, 2, .depth_multiplier = 3, .name = "s1"), sequence);
+    OK(ls_functional_end(model, image, sequence));
+    OK(ls_model_save_weights(model, in_folder("k.npz"), .layout = LS_LAYOUT_TORCH));
+    for (size_t r = 0; r < LENGTH(rows); r++) {
+        ls_array stored = array_of(in_folder("k.npz"), rows[r].stored), own;
+        size_t at = 0;
+        while (strcmp(ls_model_variable_name(model, at), rows[r].ours) != 0)
+            at++;
+        OK(ls_value(ls_model_variable(model, at), &own));
+        const int64_t *k = own.shape.dims, *s = stored.shape.dims, in = k[own.shape.rank - 2],
+                      out = k[own.shape.rank - 1];
+        int64_t sizes = own.shape.rank == 4 ? k[0] * k[1] : k[0];
+        assert_int_equal(stored.shape.rank, own.shape.rank);
+        assert_int_equal(s[0], rows[r].depthwise ? in * out : out);
+        assert_int_equal(s[1], rows[r].depthwise ? 1 : in);
+        for (int64_t i = 0; i < count_of(&own); i++) {
+            int64_t size = i % sizes, second = i / sizes % s[1], first = i / sizes / s[1];
+            int64_t from = rows[r].depthwise ? first : second * out + first;
+            if (((float *)stored.data)[i] != ((float *)own.data)[size * in * out + from])
+                fail_msg("%s: element %lld", rows[r].stored, (long long)i);
+        }
+        free(stored.data);
+    }
+    ls_array bias = array_of(in_folder("k.npz"), "s1.pointwise.bias");
+    free(bias.data);
+    ls_model_destroy(model);
+}
+
+/* PyTorch's sequences are [C,T], so features after a Flatten have another order; those of a Dense
+ * have not. */
+static void flattened_sequences_have_pytorchs_order(void **state)
+{
+    (void)state;
+    for (int convolved = 0; convolved < 2; convolved++) {
+        ls_model *model;
+        ls_layer first = convolved ? ls_conv1d(4, 2, .name = "first") : ls_dense(4, .name = "first");
+        OK(ls_sequential(ctx, "flat", &model, ls_input(convolved ? 4 : 3, 2), first, ls_relu(), ls_flatten(),
+                         ls_dense(5, .name = "fc")));
+        OK(ls_model_save_weights(model, in_folder("f.npz"), .layout = LS_LAYOUT_TORCH));
+        ls_array stored = array_of(in_folder("f.npz"), "fc.weight"), own;
+        OK(ls_value(ls_model_variable(model, 2), &own));
+        for (int unit = 0; unit < 5; unit++)
+            for (int step = 0; step < 3; step++)
+                for (int channel = 0; channel < 4; channel++) {
+                    int feature = convolved ? channel * 3 + step : step * 4 + channel;
+                    assert_true(((float *)stored.data)[unit * 12 + feature] ==
+                                ((float *)own.data)[(step * 4 + channel) * 5 + unit]);
+                }
+        free(stored.data);
+        ls_model_destroy(model);
+    }
+}
+
 static void assert_torchvision(const char *name, const json_t *names)
 {
     ls_model *model;
@@ -763,6 +853,8 @@ int main(void)
         TEST(a_dry_run_writes_nothing),
         TEST(pytorchs_weights_give_pytorchs_predictions),
         TEST(our_file_is_pytorchs),
+        TEST(kernels_have_pytorchs_order),
+        TEST(flattened_sequences_have_pytorchs_order),
         TEST(residual_networks_have_torchvisions_names),
         TEST(numpys_archives_load),
         TEST(kerass_files_load),

@@ -505,6 +505,23 @@ ls_tensor *test_average_pool_grad(const test_case *c, ls_tensor *const *x)
     return test_pull_back(test_average_pool(c, x), x[0], x[1]);
 }
 
+ls_tensor *test_recurrent(const test_case *c, ls_tensor *const *x)
+{
+    ls_recurrent options = *(const ls_recurrent *)c->options;
+    int next = 2;
+    options.kernel = x[1];
+    if (c->number & 1)
+        options.bias = x[next++];
+    if (c->number & 2)
+        options.mask = x[next];
+    return ls_op_recurrent(x[0], &options);
+}
+
+ls_tensor *test_recurrent_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_recurrent(c, x), x[0], x[2 + (c->number & 1) + (c->number >> 1)]);
+}
+
 ls_tensor *test_max_pool_grad(const test_case *c, ls_tensor *const *x)
 {
     return test_pull_back(test_max_pool(c, x), x[0], x[1]);

@@ -4,7 +4,7 @@
 #ifndef TESTS_GRAPH_CASES_H
 #define TESTS_GRAPH_CASES_H
 
-#include "graph/node.h"
+#include "graph/recurrent.h"
 #include "lockstep/device.h"
 #include "lockstep/run.h"
 
@@ -144,6 +144,8 @@ typedef struct test_reduction {
 /* clang-format off */
 #define POOL(...) &(const ls_pool2d_op){ __VA_ARGS__ }
 #define CONV(...) &(const ls_conv2d_op){ __VA_ARGS__ }
+#define CELL(of, gate, inner, from_the_end) &(const ls_recurrent){ .cell = LS_CELL_##of, \
+    .activation = LS_GATE_##gate, .recurrent_activation = LS_GATE_##inner, .reverse = from_the_end }
 #define AXES(...) &(const ls_axes)EACH(__VA_ARGS__)
 #define TO(...) &(const ls_shape){ .rank = LS_COUNT_(__VA_ARGS__), .dims = { __VA_ARGS__ } }
 #define EACH(...) { .count = LS_COUNT_(__VA_ARGS__), .axis = { __VA_ARGS__ } }
@@ -158,9 +160,11 @@ ls_tensor *test_build(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_pull_back(ls_tensor *y, ls_tensor *x, ls_tensor *dy);
 
 /* Builders. Each lists the parameters that it takes from the row beside its inputs. */
-ls_tensor *test_matmul(const test_case *c, ls_tensor *const *x);       /* number: 1 transposes a, 2 transposes b */
-ls_tensor *test_conv2d(const test_case *c, ls_tensor *const *x);       /* options: ls_conv2d_op */
-ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x);     /* options: ls_pool2d_op */
+ls_tensor *test_matmul(const test_case *c, ls_tensor *const *x);   /* number: 1 transposes a, 2 transposes b */
+ls_tensor *test_conv2d(const test_case *c, ls_tensor *const *x);   /* options: ls_conv2d_op */
+ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */
+/* options: ls_recurrent; number: 1 has a bias, 2 a mask, after p and kernel */
+ls_tensor *test_recurrent(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_average_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */
 ls_tensor *test_transpose(const test_case *c, ls_tensor *const *x);    /* options: ls_axes */
 ls_tensor *test_concat(const test_case *c, ls_tensor *const *x);       /* number: axis; all inputs */
@@ -194,6 +198,7 @@ ls_tensor *test_gather_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_conv2d_grad_input(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_conv2d_grad_kernel(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_max_pool_grad(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_recurrent_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_average_pool_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_batch_norm_grad(const test_case *c, ls_tensor *const *x); /* number: of which input */
 ls_tensor *test_sparse_cross_entropy_grad(const test_case *c, ls_tensor *const *x);

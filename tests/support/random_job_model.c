@@ -51,9 +51,51 @@ static ls_symbol conv(builder *b, ls_symbol x, int64_t filters)
                           x);
 }
 
+/* Layers that make images larger or smaller. */
+static ls_symbol resizing_layer(builder *b, ls_symbol x)
+{
+    ls_activation activation = draw_activation(b);
+    switch (draw(&b->d, 6)) {
+    case 0:
+        return ls_symbol_call(b->model,
+                              ls_conv2d_transpose(1 + draw(&b->d, 5), 3, 1 + draw(&b->d, 2), .padding = LS_SAME,
+                                                  .activation = activation),
+                              x);
+    case 1:
+        return ls_symbol_call(b->model, ls_separable_conv2d(4, 3, .padding = LS_SAME, .activation = activation), x);
+    case 2:
+        return ls_symbol_call(b->model, ls_up_sampling2d(.size = { 2, 1 }), x);
+    case 3:
+        return ls_symbol_call(b->model, ls_up_sampling2d(.size = { 1, 2 }, .interpolation = LS_BILINEAR), x);
+    case 4:
+        return ls_symbol_call(b->model, ls_resizing(5, 4), x);
+    default:
+        return ls_symbol_call(b->model, ls_center_crop(4, 4), x);
+    }
+}
+
+static ls_symbol sequence_layer(builder *b, ls_symbol x)
+{
+    ls_activation activation = draw_activation(b);
+    switch (draw(&b->d, 6)) {
+    case 0:
+        return ls_symbol_call(b->model, ls_conv1d(4, 3, .padding = LS_CAUSAL, .activation = activation), x);
+    case 1:
+        return ls_symbol_call(b->model, ls_separable_conv1d(3, 2, .padding = LS_SAME, .activation = activation), x);
+    case 2:
+        return ls_symbol_call(b->model, ls_conv1d_transpose(2, 3, 2, .activation = activation), x);
+    case 3:
+        return ls_symbol_call(b->model, ls_max_pool1d(2, .padding = LS_SAME), x);
+    case 4:
+        return ls_symbol_call(b->model, ls_up_sampling1d(2), x);
+    default:
+        return ls_symbol_call(b->model, ls_zero_padding1d(1), x);
+    }
+}
+
 static ls_symbol image_layer(builder *b, ls_symbol x)
 {
-    switch (draw(&b->d, 8)) {
+    switch (draw(&b->d, 10)) {
     case 0:
         return conv(b, x, 1 + draw(&b->d, 9));
     case 1:
@@ -70,6 +112,9 @@ static ls_symbol image_layer(builder *b, ls_symbol x)
         ls_symbol left = conv(b, x, 2), right = conv(b, x, 3);
         return ls_symbol_call(b->model, ls_concatenate(), left, right);
     }
+    case 6:
+    case 7:
+        return resizing_layer(b, x);
     default:
         return any_layer(b, x);
     }
@@ -99,6 +144,8 @@ static ls_symbol input_features(builder *b, input_kind kind)
     case INPUT_IDS:
         x = ls_symbol_call(b->model, ls_embedding(ID_KINDS, 4),
                            ls_symbol_input(b->model, ls_input(IDS, .dtype = LS_I32)));
+        for (int layers = (int)draw(&b->d, 4); layers > 0; layers--)
+            x = sequence_layer(b, x);
         x = ls_symbol_call(b->model, ls_flatten(), x);
         break;
     default:

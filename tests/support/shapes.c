@@ -514,6 +514,24 @@ static ls_tensor *make_pool(test_graph *t, test_draws *d)
     }
 }
 
+static ls_tensor *make_recurrent(test_graph *t, test_draws *d)
+{
+    static const ls_gate gates[] = { LS_GATE_TANH,    LS_GATE_TANH, LS_GATE_SIGMOID,      LS_GATE_SIGMOID,
+                                     LS_GATE_SIGMOID, LS_GATE_RELU, LS_GATE_HARD_SIGMOID, LS_GATE_LINEAR };
+    ls_recurrent options = { .cell = (ls_cell)test_draw(d, LS_CELLS), .reverse = one_in(d, 3) };
+    options.activation = gates[test_draw(d, sizeof gates / sizeof *gates)];
+    options.recurrent_activation = gates[test_draw(d, sizeof gates / sizeof *gates)];
+    int units = size_of_axis(d, 70), steps = between(d, 1, 7), width = units * ls_cell_parts_of(options.cell).gates;
+    const char *rows = one_in(d, 6) ? "3" : "N";
+    ls_tensor *p = leaf_of(t, d, "%s,%d,%d", rows, steps, width);
+    options.kernel = leaf_of(t, d, "%d,%d", units, width);
+    if (options.cell == LS_CELL_GRU_RESET_AFTER && !one_in(d, 3))
+        options.bias = leaf_of(t, d, "%d", width);
+    if (one_in(d, 2))
+        options.mask = leaf_of(t, d, "b:%s,%d", rows, steps);
+    return ls_op_recurrent(p, &options);
+}
+
 static ls_tensor *make_norm(test_graph *t, test_draws *d)
 {
     box b = draw_box(d, 2, 700);
@@ -558,5 +576,6 @@ const test_shapes test_shape_families[] = {
     { "convolutions", make_conv, 6 },
     { "pools", make_pool, 4 },
     { "norms", make_norm, 4 },
+    { "recurrent cells", make_recurrent, 4 },
 };
 const size_t test_shape_family_count = sizeof test_shape_families / sizeof *test_shape_families;

@@ -27,11 +27,37 @@ typedef struct job {
     bool copies;
     int64_t batch;
     ls_optimizer optimizer; /* none: Adam */
+    bool resizing;          /* the model of make_resizing_model */
 } job;
+
+/* Layers that are made of ops of other layers: sequences, transposed and separable convolutions,
+ * resizing. */
+static ls_model *make_resizing_model(ls_context *ctx, const job *j)
+{
+    ls_model *model = NULL;
+    OK(ls_sequential(
+        ctx, "resizing", &model, ls_input(SIDE, SIDE, 1),
+        ls_resizing(6, 5, .crop_to_aspect_ratio = true, .device = j->first),
+        ls_conv2d_transpose(5, 3, 2, .padding = LS_SAME, .activation = LS_RELU, .device = j->first),
+        ls_up_sampling2d(.size = { 1, 2 }, .interpolation = LS_BILINEAR, .device = j->first),
+        ls_separable_conv2d(4, 3, 2, .device = j->first), ls_up_sampling2d(.size = { 2, 1 }, .device = j->second),
+        ls_cropping2d(.cropping = { 1, 0, 0, 1 }, .device = j->second), ls_permute(2, 1, 3, .device = j->second),
+        ls_reshape(-1, 6, .device = j->second), ls_zero_padding1d(1, .device = j->second),
+        ls_conv1d(6, 3, .padding = LS_CAUSAL, .dilation_rate = { 2 }, .groups = 2, .device = j->second),
+        ls_average_pool1d(2, .device = j->second), ls_conv1d_transpose(4, 3, 2, .device = j->second),
+        ls_max_pool1d(3, 2, .device = j->second), ls_depthwise_conv1d(2, .device = j->second),
+        ls_separable_conv1d(6, 2, .device = j->second), ls_up_sampling1d(2, .device = j->second),
+        ls_global_average_pool1d(.device = j->second), ls_repeat_vector(3, .device = j->second),
+        ls_global_max_pool1d(.device = j->second), ls_dense(CLASSES, .activation = LS_SOFTMAX, .device = j->second)));
+    OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
+    return model;
+}
 
 static ls_model *make_model(ls_context *ctx, const job *j)
 {
     ls_model *model = NULL;
+    if (j->resizing)
+        return make_resizing_model(ctx, j);
     OK(ls_sequential(ctx, "halves", &model, ls_input(SIDE, SIDE, 1),
                      ls_conv2d(8, 3, .activation = LS_RELU, .device = j->first),
                      ls_batch_normalization(.device = j->first), ls_max_pool2d(2, .device = j->first),
@@ -175,6 +201,34 @@ static void strategies_change_no_bit(void **state)
     hash_of(&(job){ .gpus = 1 }, expected, NULL);
     for (size_t i = 0; i < LENGTH(jobs); i++)
         must_equal(expected, &jobs[i]);
+}
+
+static void layers_made_of_other_ops_change_no_bit(void **state)
+{
+    (void)state;
+    char expected[65];
+    static const job jobs[][6] = {
+        { { .strategy = { .kind = LS_STRATEGY_MIRRORED }, .gpus = 2 },
+          { .strategy = { .kind = LS_STRATEGY_DATA_PARALLEL }, .gpus = 3, .copies = true },
+          { .strategy = { .kind = LS_STRATEGY_MODEL_PARALLEL }, .gpus = 2 },
+          { .strategy = { .kind = LS_STRATEGY_PIPELINE }, .gpus = 3, .copies = true },
+          { .strategy = { .kind = LS_STRATEGY_ONE_DEVICE, .devices = "gpu:1" }, .gpus = 2 },
+          { "gpu:1", "gpu:0", .gpus = 2 } },
+        { { .strategy = { .kind = LS_STRATEGY_MIRRORED }, .cpus = 2 },
+          { .strategy = { .kind = LS_STRATEGY_DATA_PARALLEL }, .cpus = 3 },
+          { .strategy = { .kind = LS_STRATEGY_MODEL_PARALLEL }, .cpus = 2 },
+          { .strategy = { .kind = LS_STRATEGY_PIPELINE }, .cpus = 3 },
+          { .strategy = { .kind = LS_STRATEGY_ONE_DEVICE, .devices = "cpu:1" }, .cpus = 2 },
+          { "cpu:1", "cpu:0", .cpus = 2 } },
+    };
+    for (size_t kind = 0; kind < LENGTH(jobs); kind++) {
+        hash_of(&(job){ .gpus = kind == 0, .cpus = kind == 1, .resizing = true }, expected, NULL);
+        for (size_t i = 0; i < LENGTH(jobs[kind]); i++) {
+            job j = jobs[kind][i];
+            j.resizing = true;
+            must_equal(expected, &j);
+        }
+    }
 }
 
 /* Two batches of three change no weight and no slot, wherever they are; the third makes the
@@ -347,6 +401,7 @@ int main(void)
         cmocka_unit_test(halves_on_both_kinds_have_the_bits_of_one_each),
         cmocka_unit_test(a_layer_on_no_device_is_refused),
         cmocka_unit_test(strategies_change_no_bit),
+        cmocka_unit_test(layers_made_of_other_ops_change_no_bit),
         cmocka_unit_test(updates_on_devices_wait_for_the_last_batch),
         cmocka_unit_test(accumulation_and_clipping_have_the_same_bits),
         cmocka_unit_test(a_strategy_of_cpus_uses_no_gpu),

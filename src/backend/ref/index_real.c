@@ -14,15 +14,15 @@ ls_status LS_REF(gather_grad)(const ls_ref_call *call)
     real *out = call->out.data;
     if (call->node->use != LS_USE_REDUCES || call->from_lane == 0)
         ls_ref_clear(&call->out);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t index;
+    int64_t index;
+    for (int64_t i = 0; i < n; i++)
         LS_TRY(ls_ref_index_within(call, 1, i, size, &index));
-        for (int64_t o = 0; o < outer; o++) {
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < n; i++) {
             const real *from = dy + (o * n + i) * inner;
-            real *to = out + (o * size + index) * inner;
+            real *to = out + (o * size + ls_ref_index(&call->in[1], i)) * inner;
             for (int64_t j = 0; j < inner; j++)
                 to[j] += from[j];
         }
-    }
     return LS_OK;
 }

@@ -145,12 +145,14 @@ ls_status ls_ref_gather(const ls_ref_call *call)
     size_t inner = (size_t)ls_ref_extent(shape, axis + 1, shape->rank) * ls_dtype_bytes(call->out.dtype);
     const char *in = call->in[0].data;
     char *out = call->out.data;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t index;
+    int64_t index;
+    for (int64_t i = 0; i < n; i++)
         LS_TRY(ls_ref_index_within(call, 1, i, size, &index));
-        for (int64_t o = 0; o < outer && inner > 0; o++)
+    for (int64_t o = 0; o < outer && inner > 0; o++)
+        for (int64_t i = 0; i < n; i++) {
+            index = ls_ref_index(&call->in[1], i);
             memcpy(out + (size_t)(o * n + i) * inner, in + (size_t)(o * size + index) * inner, inner);
-    }
+        }
     return LS_OK;
 }
 
