@@ -146,7 +146,7 @@ COMMAND := $(if $(TOOL_SOURCES),$(B)/lockstep)
 # still making that one, the flags are not known.
 
 ifdef CONFIGURED
-FLAGS_RECORD := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(AVX2_FLAGS) $(AVX512_FLAGS)
+FLAGS_RECORD := $(CC) $(ALL_CFLAGS) $(PNG_CFLAGS) $(TURBOJPEG_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(AVX2_FLAGS) $(AVX512_FLAGS)
 OBJECTS_RECORD := $(LIB_OBJECTS) $(TOOL_OBJECTS)
 ifeq ($(wildcard $(B)/),)
 $(shell mkdir -p $(B))
@@ -177,7 +177,10 @@ CCACHE := $(shell command -v ccache 2>/dev/null)
 endif
 # Most of a build is tests, each of which runs for seconds: compiling them fast is worth more than running them fast.
 test_flags = $(if $(SANITIZE)$(CFLAGS),,$(if $(filter tests/%,$<),-O1))
-compile = $(CCACHE) $(CC) $(ALL_CFLAGS) $(test_flags) $(include_flags) $(arch_flags) $(vector_flags) -MMD -MP -c $< -o $@
+# Decoders of images that tools/config.sh found.
+image_flags = $(if $(filter src/data/image_png.c,$<),$(PNG_CFLAGS))$(if $(filter src/data/image_jpeg.c,$<),$(TURBOJPEG_CFLAGS))
+compile = $(CCACHE) $(CC) $(ALL_CFLAGS) $(test_flags) $(include_flags) $(arch_flags) $(vector_flags) $(image_flags) -MMD -MP \
+          -c $< -o $@
 
 $(B)/obj/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
@@ -458,7 +461,7 @@ install: all
 	ln -sf $(notdir $(SHARED)) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
 	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/liblockstep.so'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' tools/lockstep.pc.in > '$(DESTDIR)$(LIBDIR)/pkgconfig/lockstep.pc'
+	    -e 's|@VERSION@|$(VERSION)|' -e 's|@IMAGE_LIBS@|$(strip $(IMAGE_LIBS))|' tools/lockstep.pc.in > '$(DESTDIR)$(LIBDIR)/pkgconfig/lockstep.pc'
 	$(if $(COMMAND),install -m 755 $(COMMAND) '$(DESTDIR)$(BINDIR)/')
 
 # ---- the rest -----------------------------------------------------------------------------------------------------------

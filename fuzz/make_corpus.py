@@ -7,7 +7,9 @@ import io
 import json
 import os
 import struct
+import tarfile
 import zipfile
+import zlib
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
@@ -322,6 +324,75 @@ def program_seeds():
     seed("model", "linear", bytes([0, 2, 31, 5]))
 
 
+def png(width, height, color, depth, rows, chunks=b"", interlace=0):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    head = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlace)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunks +
+            chunk(b"IDAT", zlib.compress(b"".join(b"\0" + row for row in rows))) + chunk(b"IEND", b""))
+
+
+def palette(colors):
+    data = bytes(v for c in colors for v in c)
+    return struct.pack(">I", len(data)) + b"PLTE" + data + struct.pack(">I", zlib.crc32(b"PLTE" + data))
+
+
+def image_seeds():
+    """The .jpg files of this folder were written by libjpeg-turbo."""
+    pictures = {
+        "grey.png": png(3, 2, 0, 8, [b"\x00\x80\xff", b"\x10\x20\x30"]),
+        "one-bit.png": png(9, 1, 0, 1, [b"\xa5\x80"]),
+        "rgb.png": png(2, 2, 2, 8, [bytes(range(6)), bytes(range(200, 206))]),
+        "rgba.png": png(2, 1, 6, 8, [bytes([9, 8, 7, 0, 1, 2, 3, 255])]),
+        "grey-alpha.png": png(2, 1, 4, 8, [bytes([9, 0, 200, 255])]),
+        "palette.png": png(3, 1, 3, 8, [bytes([0, 1, 1])], palette([(1, 2, 3), (250, 251, 252)])),
+        "sixteen-bit.png": png(2, 1, 2, 16, [bytes(range(12))]),
+        "bad-palette.png": png(2, 1, 3, 8, [bytes([0, 9])], palette([(1, 2, 3)])),
+        "huge.png": png(60000, 60000, 0, 8, [b""]),
+    }
+    for name, data in pictures.items():
+        seed("image", name, data)
+    seed("image", "cut.png", pictures["rgb.png"][:-20])
+    return pictures
+
+
+def tar(members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as f:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            f.addfile(info, io.BytesIO(data))
+    return out.getvalue()[:4096 + 512 * 16]
+
+
+def table_seeds():
+    seed("table", "good.csv", 'age,city,"the ""x""",kind\n1,Ulm,2.5,a\n2,,,b\n?,"New\nYork",1e3,a\n')
+    seed("table", "no-header.csv", "5.1,3.5,Iris-setosa\n4.9,3.0,Iris-virginica\n")
+    seed("table", "numbers.csv", "a,b,c\n1,2,3\n4,5,6\n")
+    seed("table", "mixed.csv", "a,b\n1,x\nfive,y\n")
+    seed("table", "open-quote.csv", 'a,b\n1,"x\n2,y\n')
+    seed("table", "quote-inside.csv", 'a,b,c\n5" pipe,"x\n%s",1\n6" pipe,"z",2\n' % ("y" * 200))
+    seed("table", "after-quote.csv", 'a,b\n1,"x"z\n')
+    seed("table", "same-names.csv", "a,a\nx,y\n")
+    seed("table", "many-texts.csv", "a,b\n" + "".join("t%d,1\n" % i for i in range(40)))
+    seed("table", "huge-numbers.csv", "a,b\n1e308,1\n-1e308,2\n")
+    seed("table", "saved.json", json.dumps({"lockstep_table": 1, "header": True, "missing": "fill", "columns": [
+        {"name": "a", "kind": "number", "median": 1, "mean": 1, "deviation": 2},
+        {"name": "b", "kind": "text", "values": ["", "x"]}], "label": {"name": "c", "kind": "class", "values": ["y"]}}))
+
+
+def tar_seeds():
+    pictures = image_seeds()
+    rgb, grey = pictures["rgb.png"], pictures["grey.png"]
+    seed("tar", "good.tar", tar([("a/0.png", rgb), ("a/0.cls", b"3\n"), ("b.cls", b"1"), ("b.png", grey), ("c.json", b"{}")]))
+    seed("tar", "long-name.tar", tar([("x" * 150 + ".png", rgb), ("x" * 150 + ".cls", b"0")]))
+    seed("tar", "no-class.tar", tar([("a.png", rgb)]))
+    seed("tar", "bad-class.tar", tar([("a.png", rgb), ("a.cls", b"cat")]))
+    seed("tar", "broken-image.tar", tar([("a.png", rgb[:30]), ("a.cls", b"0"), ("b.png", rgb), ("b.cls", b"0")]))
+    seed("tar", "cut.tar", tar([("a.png", rgb), ("a.cls", b"0")])[:700])
+
+
 for make in (idx_seeds, handshake_seeds, frame_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
-             record_seeds, keras_seeds, text_seeds, program_seeds):
+             record_seeds, keras_seeds, text_seeds, program_seeds, table_seeds, tar_seeds):
     make()

@@ -6,7 +6,17 @@ set -eu
 echo "CONFIGURED := yes"
 PACKAGES="libssl libcrypto jansson zlib"
 echo "PKG_CFLAGS := $(pkg-config --cflags $PACKAGES)"
-echo "PKG_LIBS := $(pkg-config --libs $PACKAGES)"
+# Decoders of images are optional; src/data/image_*.c reports what a build lacks.
+IMAGES=
+for row in PNG:libpng TURBOJPEG:libturbojpeg; do
+    package=${row#*:}
+    if pkg-config --exists "$package"; then
+        echo "${row%:*}_CFLAGS := -DLS_WITH_${row%:*} $(pkg-config --cflags "$package")"
+        IMAGES="$IMAGES $package"
+    fi
+done
+echo "PKG_LIBS := $(pkg-config --libs $PACKAGES $IMAGES)"
+echo "IMAGE_LIBS := $([ -z "$IMAGES" ] || pkg-config --libs $IMAGES)"
 for need in "$@"; do
     if [ "$need" = test ]; then
         echo "CMOCKA_CFLAGS := $(pkg-config --cflags cmocka)"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes sure that what a build needs is there: tools/deps.sh install|check NEED... (list NEED...: prints the packages)
-# NEED is build, demo, test, format, clang, peers, starters, ucx, valgrind, opencl or browser. On Debian 12 missing packages are found by name and, with "install",
+# NEED is build, demo, test, format, clang, peers, starters, ucx, valgrind, opencl, images or browser. On Debian 12 missing packages are found by name and, with "install",
 # installed as root or through sudo. Elsewhere nothing is installed: either everything is found, or a refusal lists it.
 # Silent when nothing is missing. OS_RELEASE names another os-release file (the tests use it).
 set -eu
@@ -39,11 +39,14 @@ END
     valgrind) echo "valgrind command:valgrind" ;;
     # OpenCL on the CPU, for test_opencl*, which are skipped without it: 120 MB. CI asks for it; no target does.
     opencl) printf '%s\n' "pocl-opencl-icd opencl-driver:pocl" "ocl-icd-libopencl1 library:libOpenCL.so.1" "opencl-headers header:CL/cl.h" ;;
+    # Image folders and tar shards of images (docs/data.md): a build that finds them decodes JPEG and PNG, and others
+    # name the package. CI asks for them; no target does, and tests are skipped without.
+    images) printf '%s\n' "libturbojpeg0-dev module:libturbojpeg" "libpng-dev module:libpng" ;;
     # Looks at pages that `lockstep report` writes. No target asks for it: 300 MB for three tests, which are skipped
     # without it, and say so.
     browser) echo "chromium command:chromium" ;;
     *)
-        echo "tools/deps.sh: unknown need '$1': build, demo, test, format, clang, peers, starters, ucx, valgrind, opencl or browser" >&2
+        echo "tools/deps.sh: unknown need '$1': build, demo, test, format, clang, peers, starters, ucx, valgrind, opencl, images or browser" >&2
         exit 2
         ;;
     esac
@@ -95,6 +98,7 @@ install_packages() {
     # What went well is not worth a hundred lines; errors come on standard error.
     $as_root apt-get -qq update >/dev/null
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq --no-install-recommends install "$@" >/dev/null
+    rm -f build/config-*.mk # the next make asks again which libraries there are
 }
 
 on_debian_12() {

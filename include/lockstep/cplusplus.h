@@ -110,6 +110,16 @@ LS_CALL_SET_(ls_dataset *, ls_from_tensors, (ls_array features, ls_array labels 
 LS_CALL_SET_(ls_dataset *, ls_map, (ls_dataset *source, ls_map_function function), ls_map_options, (options.function = function),
              (source, options))
 
+#undef ls_load_data
+#undef ls_table_create
+#undef ls_from_image_folder
+#undef ls_from_image_shards
+LS_CALL_SET_(ls_status, ls_load_data, (ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test), ls_load_options,
+             (options.train = train, options.test = test), (ctx, name, options))
+LS_CALL_(ls_status, ls_table_create, (const char *path, ls_table **out), ls_table_options, (path, options, out))
+LS_CALL_(ls_dataset *, ls_from_image_folder, (const char *path), ls_image_options, (path, options))
+LS_CALL_(ls_dataset *, ls_from_image_shards, (const char *pattern), ls_image_options, (pattern, options))
+
 #undef ls_model_builtin
 #undef ls_call_variable
 #undef ls_model_save_weights

@@ -61,15 +61,86 @@ typedef struct ls_element_spec {
 /* ---- Loading datasets by name ---- */
 
 /* Names of datasets: "fashion-mnist" or "mnist" (searched in $LOCKSTEP_DATA/name, $LOCKSTEP_DATA,
- * the user's cache folder and the folder of Debian's package), a folder of IDX files, FILE.npz
- * (x_train y_train x_test y_test), FILE.csv (labels in the last column), or random bytes:
+ * the user's cache folder and the folder of Debian's package), a folder of IDX files, a folder of
+ * images (photos/{train,test}/CLASS/FILE, or photos/CLASS/FILE), FILE.npz (x_train y_train x_test
+ * y_test), "x.npy,y.npy" (ls_from_array_files), FILE.csv or FILE.tsv (a table, or only numbers with
+ * the labels in the last column), "shards-{000..009}.tar", or random bytes:
  * "synthetic:224x224x3,classes=1000,count=64,seed=1", also with other sizes. u8 images stay u8;
- * images without a channel axis get one: [60000,28,28,1]. */
+ * images without a channel axis get one: [60000,28,28,1]. docs/data.md describes each. */
 
-/* Reads a training set now, and its test set when it is first used. The caller owns both. An
- * output that is NULL is not searched for; *test becomes NULL if there is no test set (.csv, or
- * .npz without x_test). ctx is used for the log and may be NULL. */
-LS_API ls_status ls_load_data(ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test);
+/* How images become arrays of one size. */
+typedef struct ls_image_options {
+    int ls_first;
+    int64_t size[2];  /* height and width; 0: those of the first image */
+    int64_t channels; /* 1: grey, 3: red, green and blue; 0: those of the first image */
+    int threads;      /* number of threads that decode images; 0: one for each CPU core, at most 16 */
+    /* Decodes every image when the dataset is opened, and leaves broken ones out
+     * (ls_dataset_left_out). Without it, a broken image is an error when it is needed. */
+    bool skip_broken;
+    /* Names of the classes in the order of their numbers (default: the folders, sorted by name) */
+    const char *const *classes;
+    int64_t class_count;
+} ls_image_options;
+
+typedef enum ls_missing {
+    LS_MISSING_FILL = 0, /* the median of a column of numbers; a category of its own for texts */
+    LS_MISSING_ERROR,    /* an error that names line and column */
+} ls_missing;
+
+/* What a table learns from a CSV or TSV file. */
+typedef struct ls_table_options {
+    int ls_first;
+    const char *label; /* name of the column with the labels (default: the last column) */
+    const char *drop;  /* comma-separated names of columns to leave out */
+    /* comma-separated names of columns whose numbers are names of categories, such as codes */
+    const char *text;
+    ls_missing missing; /* what to do with empty fields */
+    int64_t take;       /* learns from the first `take` rows; 0: all */
+    /* learns from all but this last part of the rows, as ls_dataset_split divides them */
+    double validation_split;
+} ls_table_options;
+
+/* How the columns of a file become features and labels: vocabularies, medians, means and standard
+ * deviations of the training part. Immutable. */
+typedef struct ls_table ls_table;
+
+typedef struct ls_load_options {
+    int ls_first;
+    ls_dataset **train, **test; /* outputs; one that is NULL is not searched for */
+    ls_image_options image;
+    ls_table_options columns; /* what to learn from a table */
+    const ls_table *table;    /* reads a table as another file was read; NULL: learns from the file */
+    /* receives the table that was learned, or NULL; the caller destroys it */
+    ls_table **learned;
+} ls_load_options;
+
+/* Reads a training set now, and its test set when it is first used: ls_load_data(ctx, "photos",
+ * &train, &test, .image = { .size = { 96, 96 } }). The caller owns both. *test becomes NULL if
+ * there is no test set (a table, or .npz without x_test). ctx is used for the log and may be NULL.
+ * */
+#define ls_load_data(ctx, name, ...) ls_load_data_with(ctx, name, (ls_load_options){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_status ls_load_data_with(ls_context *ctx, const char *name, ls_load_options options);
+
+/* ---- Tables ---- */
+
+/* Learns from a CSV or TSV file with a header: ls_table_create("iris.csv", &table, .label =
+ * "kind"). The caller destroys the result. */
+#define ls_table_create(...)                                                                                           \
+    ls_table_create_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                                \
+                         (ls_table_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) },                              \
+                         LS_ARGUMENT_2_(__VA_ARGS__, ))
+LS_API ls_status ls_table_create_with(const char *path, ls_table_options options, ls_table **out);
+/* Writes a table as JSON; ls_table_load reads it. */
+LS_API ls_status ls_table_save(const ls_table *table, const char *path);
+/* Reads a table that ls_table_save wrote. The caller destroys it. */
+LS_API ls_status ls_table_load(const char *path, ls_table **out);
+/* Describes the columns, one per line. The caller frees the text. */
+LS_API ls_status ls_table_describe(const ls_table *table, char **out);
+/* Frees a table. Datasets of it keep what they need. */
+LS_API void ls_table_destroy(ls_table *table);
+/* Makes a dataset of a file with the same columns: [N,features] of float32, and labels if the file
+ * has them: int64 classes or float32 numbers. The caller owns it. */
+LS_API ls_dataset *ls_from_table(const ls_table *table, const char *path);
 
 /* ---- Reading and writing array files; the caller frees out->data with free() ---- */
 
@@ -124,6 +195,37 @@ typedef ls_status (*ls_generator)(void *user, ls_element *out, bool *end);
 /* Makes a dataset from a function. `user` must outlive the dataset and its iterators. */
 LS_API ls_dataset *ls_from_generator(ls_generator generator, void *user, ls_element_spec spec);
 
+/* Fills the arrays of `out`, which have the sizes of the spec, for element out->number. Several
+ * threads may call it at once, in any order, and again for the same element, which must then be the
+ * same. */
+typedef ls_status (*ls_element_function)(void *user, ls_element *out);
+/* Makes a dataset of `count` elements from a function that makes any of them on request. Shuffling
+ * draws numbers of elements, not elements, and a worker of a cluster makes only the samples that it
+ * computes. `user` must outlive the dataset and its iterators. */
+LS_API ls_dataset *ls_from_function(int64_t count, ls_element_spec spec, ls_element_function function, void *user);
+
+/* Makes a dataset of a folder that has a folder of .jpg, .jpeg and .png files for each class:
+ * ls_from_image_folder("photos/train", .size = { 224, 224 }, .channels = 3). Elements are u8 images
+ * [height,width,channels] and the int64 number of their class; files are decoded when they are
+ * needed. */
+#define ls_from_image_folder(...)                                                                                      \
+    ls_from_image_folder_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                           \
+                              (ls_image_options){ .ls_first = 0, LS_AFTER_1_(__VA_ARGS__, ) })
+LS_API ls_dataset *ls_from_image_folder_with(const char *path, ls_image_options options);
+
+/* The same for tar files in WebDataset's layout, with KEY.jpg, .jpeg or .png and KEY.cls, the
+ * number of the class, for each sample: ls_from_image_shards("shards-{000..009}.tar"). */
+#define ls_from_image_shards(...)                                                                                      \
+    ls_from_image_shards_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                           \
+                              (ls_image_options){ .ls_first = 0, LS_AFTER_1_(__VA_ARGS__, ) })
+LS_API ls_dataset *ls_from_image_shards_with(const char *pattern, ls_image_options options);
+
+/* Makes a dataset of arrays in files, which are mapped into memory, not read: the system loads the
+ * rows that are used, and drops them when it needs memory. Each is FILE.npy, an IDX file of bytes
+ * without compression, or FILE.safetensors:NAME. `labels` may be NULL. The files must not change
+ * while the dataset exists. */
+LS_API ls_dataset *ls_from_array_files(const char *features, const char *labels);
+
 /* ---- Pipelines, as in tf.data: each takes ownership of `source` and returns a new dataset ---- */
 
 /* Repeats the elements `count` times; -1: endlessly. */
@@ -137,6 +239,10 @@ LS_API ls_dataset *ls_skip(ls_dataset *source, int64_t count);
  * the same shard: each already computes only its own rows of every batch, and workers with
  * different data are refused. */
 LS_API ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index);
+
+/* Gives the elements of the first dataset, then those of the second. Takes ownership of both, whose
+ * specs must be equal. */
+LS_API ls_dataset *ls_concatenate_datasets(ls_dataset *first, ls_dataset *second);
 
 /* Draws each element from a window of the next `buffer` elements; a window as large as the
  * dataset gives a uniform permutation. The order depends only on seed and epoch. Each
@@ -188,6 +294,18 @@ LS_API void ls_dataset_destroy(ls_dataset *dataset);
  * * (1 - fraction)) samples are *train, the others *validation. The caller keeps `dataset`,
  * which must have a known count and must not be shuffled or batched yet, and owns both results. */
 LS_API ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **train, ls_dataset **validation);
+
+/* Splits for cross-validation: of n samples in order, *validation gets those from n * index / folds
+ * to n * (index + 1) / folds - 1, *train the others. The same rules as for ls_dataset_split. */
+LS_API ls_status ls_dataset_fold(ls_dataset *dataset, int64_t folds, int64_t index, ls_dataset **train,
+                                 ls_dataset **validation);
+
+/* Returns the names of the classes of image folders and of tables with text labels, valid as long
+ * as the dataset; *count is 0 if there are none. */
+LS_API ls_status ls_dataset_classes(ls_dataset *dataset, const char *const **names, int64_t *count);
+/* Returns the number of files that .skip_broken left out, and a line for each of the first 20,
+ * valid as long as the dataset. */
+LS_API ls_status ls_dataset_left_out(ls_dataset *dataset, int64_t *count, const char **lines);
 
 /* ---- Iteration by hand ---- */
 

@@ -41,6 +41,7 @@ static ls_status prepare_batch(ls_dataset *d)
         d->count = d->count / size + (!d->u.batch.drop_remainder && d->count % size != 0);
     d->base = source->spec.batch == 0 ? source->base : NULL;
     d->origin = source->spec.batch == 0 ? source->origin : NULL;
+    d->maker = source->spec.batch == 0 ? source->maker : NULL;
     d->maps = source->maps;
     d->spec.batch = size;
     return LS_OK;
@@ -85,7 +86,7 @@ static ls_status put(ls_cursor *cursor, ls_slot *slot, int64_t at)
     if (cursor->as_rows)
         return ls_slot_append_row(slot, state->one.row);
     LS_TRY(make_room(cursor, slot, at));
-    ls_slot_show(&state->one, d->base);
+    LS_TRY(ls_slot_show(&state->one, d->source));
     for (int i = 0; i < d->spec.count; i++) {
         size_t bytes = sample_bytes(d, i);
         if (bytes)

@@ -27,6 +27,7 @@ void ls_dataset_copy_source(ls_dataset *d)
     d->count = d->source->count;
     d->base = d->source->base;
     d->origin = d->source->origin;
+    d->maker = d->source->maker;
     d->maps = d->source->maps;
 }
 
@@ -118,6 +119,10 @@ static ls_status prepare_locked(ls_dataset *d)
         if (d->source && status == LS_OK) {
             d->shuffles = d->source->shuffles;
             d->together = d->source->together;
+            d->classes = d->source->classes;
+            d->class_count = d->source->class_count;
+            d->left_out = d->source->left_out;
+            d->left_out_lines = d->source->left_out_lines;
         }
         if (status == LS_OK)
             status = d->type->prepare(d);
@@ -219,6 +224,42 @@ ls_status ls_dataset_has_rows(ls_dataset *dataset, bool *out)
     return LS_OK;
 }
 
+ls_status ls_dataset_classes(ls_dataset *dataset, const char *const **names, int64_t *count)
+{
+    LS_TRY(ls_dataset_prepare(dataset));
+    if (!names || !count)
+        return ls_fail(LS_ERR_INVALID, "ls_dataset_classes: names or count is NULL");
+    *names = dataset->classes;
+    *count = dataset->class_count;
+    return LS_OK;
+}
+
+ls_status ls_dataset_left_out(ls_dataset *dataset, int64_t *count, const char **lines)
+{
+    LS_TRY(ls_dataset_prepare(dataset));
+    if (!count || !lines)
+        return ls_fail(LS_ERR_INVALID, "ls_dataset_left_out: count or lines is NULL");
+    *count = dataset->left_out;
+    *lines = dataset->left_out_lines ? dataset->left_out_lines : "";
+    return LS_OK;
+}
+
+/* ---- Splits ---- */
+
+/* `what`: "a validation split" or "a fold" */
+static ls_status check_split(const ls_dataset *d, const char *what)
+{
+    if (d->spec.batch > 0)
+        return ls_fail(LS_ERR_INVALID, "%s takes samples, but the dataset is batched: split it before ls_batch", what);
+    if (d->shuffles > 0)
+        return ls_fail(LS_ERR_INVALID, "%s of shuffled data would change every epoch: split it before ls_shuffle",
+                       what);
+    if (d->count < 0)
+        return ls_fail(LS_ERR_INVALID, "%s needs a known number of samples; that of this dataset is %s", what,
+                       d->count == LS_INFINITE ? "infinite" : "unknown");
+    return LS_OK;
+}
+
 ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **train, ls_dataset **validation)
 {
     LS_OWN_FP_MODE;
@@ -227,15 +268,7 @@ ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **tr
         return ls_fail(LS_ERR_INVALID, "ls_dataset_split: train or validation is NULL");
     if (!(fraction > 0 && fraction < 1))
         return ls_fail(LS_ERR_INVALID, "the validation split must be above 0 and below 1 (got %g)", fraction);
-    if (dataset->spec.batch > 0)
-        return ls_fail(LS_ERR_INVALID,
-                       "a validation split takes samples, but the dataset is batched: split it before ls_batch");
-    if (dataset->shuffles > 0)
-        return ls_fail(LS_ERR_INVALID,
-                       "a validation split of shuffled data would change every epoch: split it before ls_shuffle");
-    if (dataset->count < 0)
-        return ls_fail(LS_ERR_INVALID, "a validation split needs a known number of samples; that of this dataset is %s",
-                       dataset->count == LS_INFINITE ? "infinite" : "unknown");
+    LS_TRY(check_split(dataset, "a validation split"));
     /* Same arithmetic as Keras. */
     int64_t first = (int64_t)((double)dataset->count * (1.0 - fraction));
     if (first < 1 || first >= dataset->count)
@@ -244,5 +277,30 @@ ls_status ls_dataset_split(ls_dataset *dataset, double fraction, ls_dataset **tr
                        fraction, (long long)dataset->count, (long long)first, (long long)(dataset->count - first));
     *train = ls_take(ls_dataset_share(dataset), first);
     *validation = ls_skip(ls_dataset_share(dataset), first);
+    return LS_OK;
+}
+
+/* n * index / folds, without overflow. */
+static int64_t fold_begin(int64_t n, int64_t folds, int64_t index)
+{
+    return n / folds * index + n % folds * index / folds;
+}
+
+ls_status ls_dataset_fold(ls_dataset *dataset, int64_t folds, int64_t index, ls_dataset **train,
+                          ls_dataset **validation)
+{
+    LS_TRY(ls_dataset_prepare(dataset));
+    if (!train || !validation)
+        return ls_fail(LS_ERR_INVALID, "ls_dataset_fold: train or validation is NULL");
+    LS_TRY(check_split(dataset, "a fold"));
+    if (folds < 2 || folds > dataset->count || folds > INT32_MAX)
+        return ls_fail(LS_ERR_INVALID, "the number of folds must be from 2 to the number of samples, %lld (got %lld)",
+                       (long long)dataset->count, (long long)folds);
+    if (index < 0 || index >= folds)
+        return ls_fail(LS_ERR_INVALID, "the index of a fold must be from 0 to %lld (got %lld)", (long long)(folds - 1),
+                       (long long)index);
+    int64_t first = fold_begin(dataset->count, folds, index), end = fold_begin(dataset->count, folds, index + 1);
+    *train = ls_leave_out(ls_dataset_share(dataset), first, end);
+    *validation = ls_take(ls_skip(ls_dataset_share(dataset), first), end - first);
     return LS_OK;
 }

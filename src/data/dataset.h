@@ -50,7 +50,9 @@ ls_status ls_slot_append_keys(ls_slot *slot, const ls_element_key keys[LS_MOST_M
 /* Allocates the slot's own arrays; `batch` is the size of LS_BATCH. */
 ls_status ls_slot_make(ls_slot *slot, const ls_element_spec *spec, int64_t batch);
 
-void ls_slot_show(ls_slot *slot, const ls_element *base);
+/* Shows the element of a slot that holds a row of dataset `d`: a view of its arrays, or made in the
+ * slot's own memory. Nothing to do for other slots. */
+ls_status ls_slot_show(ls_slot *slot, const ls_dataset *d);
 
 /* ---- Nodes ---- */
 
@@ -64,6 +66,12 @@ typedef struct ls_dataset_type {
     /* Not called again after the end or an error. */
     ls_status (*next)(ls_cursor *cursor, ls_slot *slot, bool *end);
     void (*end)(ls_cursor *cursor); /* NULL: nothing to do; also called after a failed begin */
+    /* For nodes that make rows on request: makes one in the slot's own memory. Several threads may
+     * call it at once. NULL: the node makes none. */
+    ls_status (*make)(const ls_dataset *dataset, int64_t row, ls_slot *slot);
+    /* Returns which element of the source, or which row of a node without one, element `index` is.
+     * NULL: the order depends on the epoch, or elements are not rows. */
+    int64_t (*index_of)(const ls_dataset *dataset, int64_t index);
 } ls_dataset_type;
 
 typedef ls_status (*ls_loader)(void *state, ls_element *out);
@@ -82,21 +90,41 @@ struct ls_dataset {
     const ls_element *base; /* NULL: elements are not rows of arrays in memory */
     /* Arrays whose rows are the elements, or the input of maps that make them; NULL: none. */
     const ls_element *origin;
-    int maps;     /* maps in this node and its sources, if there is an origin */
-    int shuffles; /* shuffles in this node and its sources */
+    /* Node that makes those rows on request instead; NULL: none. */
+    const ls_dataset *maker;
+    int make_threads; /* number of threads that make rows ahead; 0: the iterating thread */
+    int maps;         /* maps in this node and its sources, if there is an origin or a maker */
+    int shuffles;     /* shuffles in this node and its sources */
     /* All workers of a cluster must iterate together (ls_from_worker). */
     bool together;
+    /* Owned by a node without a source. */
+    const char *const *classes;
+    int64_t class_count, left_out;
+    const char *left_out_lines;
     union {
         struct {
             ls_element arrays; /* axis 0 counts samples */
             ls_keep keep;
             ls_loader load; /* NULL: the arrays are already loaded */
-            void *state;    /* argument of the loader, freed with free() */
+            void *state;    /* argument of the loader */
+            void (*free_state)(void *state);
         } arrays;
         struct {
             ls_generator function;
             void *user;
         } generator;
+        struct {
+            ls_element_function function;
+            void *user;
+            int64_t count;
+        } function;
+        struct ls_image_set *images; /* image_set.h */
+        struct {
+            ls_dataset *second; /* owned reference */
+        } concatenation;
+        struct {
+            int64_t first, end;
+        } gap; /* elements that are left out */
         struct {
             int64_t count;
         } order; /* repeat, take, skip */
@@ -132,6 +160,22 @@ ls_dataset *ls_dataset_node(const ls_dataset_type *type, ls_dataset *source);
 /* For builders that require a source. *built: the result is a new node whose fields may be set. */
 ls_dataset *ls_dataset_over(const ls_dataset_type *type, ls_dataset *source, bool *built);
 
+/* Whether elements are rows: of arrays in memory, or of a node that makes them on request. */
+static inline bool ls_dataset_in_rows(const ls_dataset *d)
+{
+    return d->spec.batch == 0 && (d->base || (d->maker && d->maps == 0));
+}
+
+/* Returns the row of element `index`; false if the order of elements depends on the epoch. */
+bool ls_dataset_row_of(const ls_dataset *d, int64_t index, int64_t *row);
+
+/* For nodes without a source: gives row numbers in order. The state is an int64_t. */
+ls_status ls_next_row(ls_cursor *cursor, ls_slot *slot, bool *end);
+int64_t ls_same_index(const ls_dataset *d, int64_t index);
+
+/* Leaves out the elements from `first` to `end` - 1. */
+ls_dataset *ls_leave_out(ls_dataset *source, int64_t first, int64_t end);
+
 /* Copies spec, count, base and maps of the source. */
 void ls_dataset_copy_source(ls_dataset *d);
 
@@ -145,8 +189,8 @@ bool ls_dataset_is_lost(const ls_dataset *dataset);
 ls_status ls_dataset_prepare(ls_dataset *dataset);
 
 /* Creates a dataset of arrays that `load` reads on first use. Takes ownership of `state`, freed
- * with free(). */
-ls_dataset *ls_dataset_from_loader(ls_loader load, void *state);
+ * with free_state, after the arrays. */
+ls_dataset *ls_dataset_from_loader(ls_loader load, void *state, void (*free_state)(void *state));
 
 /* Derives the roles of the components if they are 0; checks them. */
 ls_status ls_element_spec_check(ls_element_spec *spec, bool batch_axis, const char *what);

@@ -68,6 +68,20 @@ static void swap_bytes(ls_array *array)
         }
 }
 
+ls_status ls_idx_locate(const ls_data_file *file, ls_array *out, uint64_t *offset)
+{
+    ls_stream *stream = NULL;
+    LS_TRY(ls_stream_open(file, NULL, LS_PACKING_NONE, 0, file->bytes, &stream));
+    ls_status status = read_header(stream, &out->dtype, &out->shape);
+    if (status == LS_OK && out->dtype != LS_U8)
+        status = ls_fail(LS_ERR_UNSUPPORTED,
+                         "%s has %s elements, which are big-endian and cannot be mapped into memory; only bytes can",
+                         ls_stream_name(stream), ls_dtype_name(out->dtype));
+    *offset = ls_stream_offset(stream);
+    ls_stream_close(stream);
+    return status;
+}
+
 static ls_status read_stream(const ls_data_file *file, ls_array *out)
 {
     unsigned char first[2] = { 0 };

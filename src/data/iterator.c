@@ -91,6 +91,15 @@ static ls_status next_in_pass(ls_iterator *pass)
     return LS_OK;
 }
 
+/* Like an error of the pass, one of making a row stays. */
+static ls_status show(ls_iterator *pass)
+{
+    pass->status = ls_slot_show(&pass->slot, pass->dataset);
+    if (pass->status != LS_OK)
+        pass->message = strdup(ls_last_error());
+    return pass->status;
+}
+
 /* ---- Iterators ---- */
 
 ls_status ls_iterator_create(ls_dataset *dataset, uint64_t epoch, ls_iterator **out)
@@ -120,7 +129,7 @@ ls_status ls_iterator_next(ls_iterator *iterator, const ls_element **out)
         *out = NULL;
         return LS_OK;
     }
-    ls_slot_show(&iterator->slot, iterator->dataset->base);
+    LS_TRY(show(iterator));
     iterator->slot.element.epoch = iterator->epoch;
     iterator->slot.element.number = iterator->number++;
     *out = &iterator->slot.element;

@@ -9,6 +9,7 @@
 #include "base/names.h"
 #include "base/text.h"
 #include "data/dataset.h"
+#include "data/image_set.h"
 #include "data/readers.h"
 #include "device/context.h"
 #include "graph/shape.h"
@@ -23,6 +24,7 @@ typedef struct part_source {
     char features[PATH_MAX], labels[PATH_MAX]; /* file paths, or names in the archive */
     char archive[PATH_MAX];
     ls_synthetic synthetic;
+    ls_dataset *made; /* the dataset itself, which reads its files when it is first used; then `read` is NULL */
 } part_source;
 
 /* ---- Reading ---- */
@@ -42,11 +44,6 @@ static ls_status read_npz(const part_source *p, ls_array *features, ls_array *la
 {
     LS_TRY(ls_npz_read(p->archive, p->features, features));
     return ls_npz_read(p->archive, p->labels, labels);
-}
-
-static ls_status read_csv(const part_source *p, ls_array *features, ls_array *labels)
-{
-    return ls_csv_read(p->archive, features, labels);
 }
 
 static ls_status read_synthetic(const part_source *p, ls_array *features, ls_array *labels)
@@ -152,7 +149,7 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static ls_status find_folder(const char *folder, const bool wanted[PARTS], part_source sources[PARTS])
+static ls_status find_idx_folder(const char *folder, const bool wanted[PARTS], part_source sources[PARTS])
 {
     ls_text missing = { 0 };
     find_parts(folder, wanted, sources, &missing);
@@ -255,13 +252,86 @@ static ls_status find_npz(const char *path, bool wanted[PARTS], part_source sour
     return LS_OK;
 }
 
-static ls_status find_csv(const char *path, bool wanted[PARTS], part_source sources[PARTS])
+/* Learns from the file, unless another file's table is given. */
+static ls_status find_table(const char *path, const ls_load_options *options, part_source *source)
 {
-    snprintf(sources[0].archive, PATH_MAX, "%s", path);
+    ls_table *table = NULL;
+    if (!options->table)
+        LS_TRY(ls_table_create_with(path, options->columns, &table));
+    source->made = ls_from_table(options->table ? options->table : table, path);
+    if (options->learned)
+        *options->learned = table;
+    else
+        ls_table_destroy(table);
+    return LS_OK;
+}
+
+/* A .csv file of numbers, for which no columns are named, is read as it is: ls_csv_read. */
+static ls_status find_csv(const char *path, const ls_load_options *options, bool wanted[PARTS],
+                          part_source sources[PARTS])
+{
+    const ls_table_options *columns = &options->columns;
+    ls_array features = { .data = NULL }, labels = { .data = NULL };
     snprintf(sources[0].features, PATH_MAX, "%s", path);
-    snprintf(sources[0].labels, PATH_MAX, "%s", path);
-    sources[0].read = read_csv;
     wanted[1] = false;
+    if (!wanted[0])
+        return LS_OK;
+    if (!ls_ends_with(path, ".csv") || options->table || columns->label || columns->drop || columns->text ||
+        columns->missing == LS_MISSING_ERROR)
+        return find_table(path, options, &sources[0]);
+    ls_status status = ls_csv_read(path, &features, &labels);
+    if (status == LS_ERR_DATA)
+        return find_table(path, options, &sources[0]);
+    LS_TRY(status);
+    sources[0].made = ls_from_tensor_slices(features, labels, .keep = LS_KEEP_OWNED);
+    return LS_OK;
+}
+
+/* "x.npy,y.npy", or one array without labels. */
+static ls_status find_array_files(const char *name, bool wanted[PARTS], part_source sources[PARTS])
+{
+    const char *comma = strchr(name, ',');
+    char features[PATH_MAX];
+    snprintf(sources[0].features, PATH_MAX, "%s", name);
+    snprintf(features, sizeof features, "%.*s", comma ? (int)(comma - name) : PATH_MAX - 1, name);
+    wanted[1] = false;
+    if (wanted[0])
+        sources[0].made = ls_from_array_files(features, comma ? comma + 1 : NULL);
+    return LS_OK;
+}
+
+static ls_status find_shards(const char *name, const ls_load_options *options, bool wanted[PARTS],
+                             part_source sources[PARTS])
+{
+    snprintf(sources[0].features, PATH_MAX, "%s", name);
+    wanted[1] = false;
+    if (wanted[0])
+        sources[0].made = ls_from_image_shards_with(name, options->image);
+    return LS_OK;
+}
+
+/* photos/{train,test}/CLASS/FILE, or photos/CLASS/FILE. The classes of the test set have the
+ * numbers of those of the training set. */
+static ls_status find_images(const char *folder, const ls_load_options *options, bool wanted[PARTS],
+                             part_source sources[PARTS])
+{
+    ls_image_options image = options->image;
+    char **names = NULL;
+    int64_t count = 0;
+    char path[PATH_MAX];
+    bool parted = snprintf(path, sizeof path, "%s/train", folder) < (int)sizeof path && is_folder(path);
+    if (!image.classes)
+        LS_TRY(ls_image_classes(parted ? path : folder, &names, &count));
+    image.classes = names ? (const char *const *)names : image.classes;
+    image.class_count = names ? count : image.class_count;
+    for (int part = 0; part < PARTS; part++) {
+        snprintf(sources[part].features, PATH_MAX, "%.*s%s%s", PATH_MAX - 8, folder, parted ? "/" : "",
+                 parted ? part_names[part] : "");
+        wanted[part] = wanted[part] && (part == 0 || (parted && is_folder(sources[part].features)));
+        if (wanted[part])
+            sources[part].made = ls_from_image_folder_with(sources[part].features, image);
+    }
+    ls_image_classes_free(names, count);
     return LS_OK;
 }
 
@@ -275,8 +345,15 @@ static ls_status find_synthetic(const char *name, part_source sources[PARTS])
     return LS_OK;
 }
 
+static ls_status find_folder(const char *folder, const ls_load_options *options, bool wanted[PARTS],
+                             part_source sources[PARTS])
+{
+    return ls_has_folders(folder) ? find_images(folder, options, wanted, sources)
+                                  : find_idx_folder(folder, wanted, sources);
+}
+
 /* Clears wanted[1] if the dataset has no test part. */
-static ls_status find(const char *name, bool wanted[PARTS], part_source sources[PARTS])
+static ls_status find(const char *name, const ls_load_options *options, bool wanted[PARTS], part_source sources[PARTS])
 {
     static const char *const names[] = { "fashion-mnist", "mnist", "synthetic:" };
     if (strlen(name) >= PATH_MAX)
@@ -288,26 +365,35 @@ static ls_status find(const char *name, bool wanted[PARTS], part_source sources[
         if (strcmp(name, known_sets[i].name) == 0)
             return find_known(&known_sets[i], wanted, sources);
     if (is_folder(name))
-        return find_folder(name, wanted, sources);
+        return find_folder(name, options, wanted, sources);
     if (ls_ends_with(name, ".npz"))
         return find_npz(name, wanted, sources);
-    if (ls_ends_with(name, ".csv"))
-        return find_csv(name, wanted, sources);
+    if (ls_ends_with(name, ".csv") || ls_ends_with(name, ".tsv"))
+        return find_csv(name, options, wanted, sources);
+    if (ls_ends_with(name, ".npy") || strchr(name, ',') || strstr(name, ".safetensors:"))
+        return find_array_files(name, wanted, sources);
+    if (ls_ends_with(name, ".tar"))
+        return find_shards(name, options, wanted, sources);
     return ls_fail(
         LS_ERR_NOT_FOUND,
-        "no data named '%s': it is not a folder, .npz or .csv file; give fashion-mnist, mnist, a FOLDER of IDX "
-        "files, FILE.npz, FILE.csv or synthetic:224x224x3,classes=1000,count=64%s",
+        "no data named '%s': it is not a folder, .npz, .npy, .csv, .tsv or .tar file; give fashion-mnist, mnist, a "
+        "FOLDER of images or IDX files, FILE.npz, X.npy,Y.npy, FILE.csv, FILE.tsv, shards-{000..009}.tar or "
+        "synthetic:224x224x3,classes=1000,count=64%s",
         name, ls_suggest_name(name, names, sizeof names / sizeof *names).text);
 }
 
 static ls_status make_part(const part_source *found, int part, ls_dataset **out)
 {
+    if (found->made) {
+        *out = found->made;
+        return LS_OK;
+    }
     part_source *state = malloc(sizeof *state);
     if (!state)
         return ls_fail(LS_ERR_MEMORY, "no memory for a dataset");
     *state = *found;
     state->part = part;
-    *out = ls_dataset_from_loader(load, state);
+    *out = ls_dataset_from_loader(load, state, free);
     return LS_OK;
 }
 
@@ -321,10 +407,10 @@ static void log_part(ls_context *ctx, const char *name, const part_source *p, co
                      p->read == read_npz ? p->archive : p->features);
 }
 
-static ls_status load_parts(ls_context *ctx, const char *name, bool wanted[PARTS], part_source sources[PARTS],
-                            ls_dataset *sets[PARTS])
+static ls_status load_parts(ls_context *ctx, const char *name, const ls_load_options *options, bool wanted[PARTS],
+                            part_source sources[PARTS], ls_dataset *sets[PARTS])
 {
-    LS_TRY(find(name, wanted, sources));
+    LS_TRY(find(name, options, wanted, sources));
     for (int part = 0; part < PARTS; part++)
         if (wanted[part])
             LS_TRY(make_part(&sources[part], part, &sets[part]));
@@ -335,26 +421,32 @@ static ls_status load_parts(ls_context *ctx, const char *name, bool wanted[PARTS
     return LS_OK;
 }
 
-ls_status ls_load_data(ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test)
+ls_status ls_load_data_with(ls_context *ctx, const char *name, ls_load_options options)
 {
     LS_OWN_FP_MODE;
-    bool wanted[PARTS] = { train != NULL, test != NULL };
+    bool wanted[PARTS] = { options.train != NULL, options.test != NULL };
     ls_dataset *sets[PARTS] = { NULL, NULL };
     if (!name)
         return ls_fail(LS_ERR_INVALID, "ls_load_data: the name is NULL");
     part_source *sources = calloc(PARTS, sizeof *sources);
     if (!sources)
         return ls_fail(LS_ERR_MEMORY, "no memory to look for '%.200s'", name);
-    ls_status status = load_parts(ctx, name, wanted, sources, sets);
+    if (options.learned)
+        *options.learned = NULL;
+    ls_status status = load_parts(ctx, name, &options, wanted, sources, sets);
     free(sources);
     if (status != LS_OK) {
         ls_dataset_destroy(sets[0]);
         ls_dataset_destroy(sets[1]);
+        if (options.learned) {
+            ls_table_destroy(*options.learned);
+            *options.learned = NULL;
+        }
         return status;
     }
-    if (train)
-        *train = sets[0];
-    if (test)
-        *test = sets[1];
+    if (options.train)
+        *options.train = sets[0];
+    if (options.test)
+        *options.test = sets[1];
     return LS_OK;
 }

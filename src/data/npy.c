@@ -171,11 +171,11 @@ static ls_status check_bools(const char *name, uint64_t offset, const ls_array *
     return LS_OK;
 }
 
-static ls_status read_array(ls_stream *stream, char *text, size_t bytes, ls_array *out)
+/* `text` has room for `bytes` and a zero. */
+static ls_status read_header(ls_stream *stream, char *text, size_t bytes, ls_dtype *dtype, ls_shape *shape)
 {
     const char *name = ls_stream_name(stream);
     header h = { .at = text };
-    ls_dtype dtype = LS_F32;
     LS_TRY(ls_stream_read(stream, text, bytes, "the header"));
     text[bytes] = 0;
     if (strlen(text) != bytes || !parse_header(&h)) {
@@ -185,30 +185,50 @@ static ls_status read_array(ls_stream *stream, char *text, size_t bytes, ls_arra
             "axes): %.200s",
             name, LS_MAX_RANK, text);
     }
-    LS_TRY(element_type(name, h.descr, &dtype));
+    LS_TRY(element_type(name, h.descr, dtype));
     if (h.fortran && h.shape.rank > 1)
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "%s is in Fortran order, which is not supported; save numpy.ascontiguousarray of it", name);
-    uint64_t offset = ls_stream_offset(stream);
-    LS_TRY(ls_stream_read_array(stream, dtype, h.shape, out));
-    ls_status status = check_bools(name, offset, out);
-    if (status != LS_OK)
-        free(out->data);
-    return status;
+    *shape = h.shape;
+    return LS_OK;
 }
 
-static ls_status read_stream(ls_stream *stream, ls_array *out)
+static ls_status read_any_header(ls_stream *stream, ls_dtype *dtype, ls_shape *shape)
 {
-    ls_array array = { 0 };
     size_t bytes = 0;
     LS_TRY(header_bytes(stream, &bytes));
     char *text = malloc(bytes + 1);
     if (!text)
         return ls_fail(LS_ERR_MEMORY, "no memory for the header of %s", ls_stream_name(stream));
-    ls_status status = read_array(stream, text, bytes, &array);
+    ls_status status = read_header(stream, text, bytes, dtype, shape);
     free(text);
+    return status;
+}
+
+static ls_status read_stream(ls_stream *stream, ls_array *out)
+{
+    const char *name = ls_stream_name(stream);
+    ls_dtype dtype = LS_F32;
+    ls_shape shape = { 0 };
+    ls_array array = { 0 };
+    LS_TRY(read_any_header(stream, &dtype, &shape));
+    uint64_t offset = ls_stream_offset(stream);
+    LS_TRY(ls_stream_read_array(stream, dtype, shape, &array));
+    ls_status status = check_bools(name, offset, &array);
     if (status == LS_OK)
         *out = array;
+    else
+        free(array.data);
+    return status;
+}
+
+ls_status ls_npy_locate(const ls_data_file *file, ls_array *out, uint64_t *offset)
+{
+    ls_stream *stream = NULL;
+    LS_TRY(ls_stream_open(file, NULL, LS_PACKING_NONE, 0, file->bytes, &stream));
+    ls_status status = read_any_header(stream, &out->dtype, &out->shape);
+    *offset = ls_stream_offset(stream);
+    ls_stream_close(stream);
     return status;
 }
 

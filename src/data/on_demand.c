@@ -45,7 +45,7 @@ struct ls_on_demand {
 ls_status ls_on_demand_can(ls_dataset *dataset, bool *out)
 {
     LS_TRY(ls_dataset_prepare(dataset));
-    *out = dataset->origin && !dataset->base && dataset->spec.batch > 0;
+    *out = (dataset->origin || dataset->maker) && !dataset->base && dataset->spec.batch > 0;
     return LS_OK;
 }
 
@@ -65,6 +65,8 @@ static ls_status make_sample(const ls_on_demand *d, demand_batch *b, int64_t sam
     ls_slot *in = &scratch[0], *out = &scratch[1];
     in->is_row = true;
     in->row = b->rows.list[sample];
+    if (d->dataset->maps == 0)
+        LS_TRY(ls_slot_show(in, d->dataset));
     for (int i = 0; i < d->dataset->maps; i++) {
         LS_TRY(ls_map_call(d->maps[i], keys[i], in, out));
         ls_slot *swap = in;
@@ -139,11 +141,11 @@ static void *work(void *user)
     return NULL;
 }
 
-/* Returns the largest number of threads of the maps, or 1 with a prefetch; 0: the caller computes
- * the samples. */
+/* Returns the largest number of threads of the maps and of the node that makes rows, or 1 with a
+ * prefetch; 0: the caller computes the samples. */
 static int count_threads(const ls_dataset *d)
 {
-    int threads = 0;
+    int threads = d->maker ? d->maker->make_threads : 0;
     for (; d; d = d->source) {
         int some = d->type == &ls_type_prefetch ? 1 : d->type == &ls_type_map ? d->u.map.threads : 0;
         if (d->type == &ls_type_map && some == 1)

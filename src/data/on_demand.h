@@ -1,6 +1,6 @@
-/* Passes over rows of arrays in memory that go through functions of ls_map. A worker of a cluster
- * computes only the samples of its own lanes, and more if another worker fails. A sample has the
- * same bits as in any other pass. */
+/* Passes over rows of arrays in memory that go through functions of ls_map, and over rows that are
+ * made on request. A worker of a cluster computes only the samples of its own lanes, and more if
+ * another worker fails. A sample has the same bits as in any other pass. */
 #ifndef LS_DATA_ON_DEMAND_H
 #define LS_DATA_ON_DEMAND_H
 
@@ -8,7 +8,8 @@
 
 typedef struct ls_on_demand ls_on_demand;
 
-/* Returns whether the dataset is an ls_batch over maps of single samples. */
+/* Returns whether the dataset is an ls_batch over maps of single samples, or over rows that are
+ * made on request. */
 ls_status ls_on_demand_can(ls_dataset *dataset, bool *out);
 
 ls_status ls_on_demand_create(ls_dataset *dataset, uint64_t epoch, ls_on_demand **out);

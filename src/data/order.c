@@ -35,6 +35,11 @@ static uint64_t epoch_of(const ls_cursor *cursor, int64_t pass)
     return times < 0 ? (cursor->epoch << 32) + (uint64_t)pass : cursor->epoch * (uint64_t)times + (uint64_t)pass;
 }
 
+static int64_t index_in_repeat(const ls_dataset *d, int64_t index)
+{
+    return d->source->count > 0 ? index % d->source->count : index;
+}
+
 static ls_status next_repeat(ls_cursor *cursor, ls_slot *slot, bool *end)
 {
     repeat_state *state = cursor->state;
@@ -67,6 +72,7 @@ const ls_dataset_type ls_type_repeat = { .name = "ls_repeat",
                                          .prepare = prepare_repeat,
                                          .next = next_repeat,
                                          .state_bytes = sizeof(repeat_state),
+                                         .index_of = index_in_repeat,
                                          .end = end_repeat };
 
 /* ---- Take and skip ---- */
@@ -112,12 +118,21 @@ static ls_status next_skip(ls_cursor *cursor, ls_slot *slot, bool *end)
     return *end ? LS_OK : ls_cursor_next(cursor->source, slot, end);
 }
 
-static const ls_dataset_type type_take = {
-    .name = "ls_take", .prepare = prepare_take, .next = next_take, .state_bytes = sizeof(int64_t)
-};
-static const ls_dataset_type type_skip = {
-    .name = "ls_skip", .prepare = prepare_skip, .next = next_skip, .state_bytes = sizeof(int64_t)
-};
+static int64_t index_after_skip(const ls_dataset *d, int64_t index)
+{
+    return index + d->u.order.count;
+}
+
+static const ls_dataset_type type_take = { .name = "ls_take",
+                                           .prepare = prepare_take,
+                                           .next = next_take,
+                                           .index_of = ls_same_index,
+                                           .state_bytes = sizeof(int64_t) };
+static const ls_dataset_type type_skip = { .name = "ls_skip",
+                                           .prepare = prepare_skip,
+                                           .next = next_skip,
+                                           .index_of = index_after_skip,
+                                           .state_bytes = sizeof(int64_t) };
 
 static ls_dataset *ordered(const ls_dataset_type *type, ls_dataset *source, int64_t count)
 {
@@ -170,9 +185,16 @@ static ls_status next_shard(ls_cursor *cursor, ls_slot *slot, bool *end)
     return LS_OK;
 }
 
-static const ls_dataset_type type_shard = {
-    .name = "ls_shard", .prepare = prepare_shard, .next = next_shard, .state_bytes = sizeof(int64_t)
-};
+static int64_t index_in_shard(const ls_dataset *d, int64_t index)
+{
+    return index * d->u.shard.count + d->u.shard.index;
+}
+
+static const ls_dataset_type type_shard = { .name = "ls_shard",
+                                            .prepare = prepare_shard,
+                                            .next = next_shard,
+                                            .index_of = index_in_shard,
+                                            .state_bytes = sizeof(int64_t) };
 
 ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index)
 {
@@ -186,6 +208,48 @@ ls_dataset *ls_shard(ls_dataset *source, int64_t count, int64_t index)
         ls_dataset_fail(d, LS_ERR_INVALID,
                         "ls_shard: shard %lld of %lld; the index must be at least 0 and less than the number of shards",
                         (long long)index, (long long)count);
+    return d;
+}
+
+/* ---- Gap ---- */
+
+static ls_status prepare_gap(ls_dataset *d)
+{
+    ls_dataset_copy_source(d);
+    d->count -= d->u.gap.end - d->u.gap.first;
+    return LS_OK;
+}
+
+static ls_status next_outside(ls_cursor *cursor, ls_slot *slot, bool *end)
+{
+    int64_t *at = cursor->state, first = cursor->dataset->u.gap.first, stop = cursor->dataset->u.gap.end;
+    *end = false;
+    for (bool found = false; !found && !*end; *at += 1) {
+        LS_TRY(ls_cursor_next(cursor->source, slot, end));
+        found = *at < first || *at >= stop;
+    }
+    return LS_OK;
+}
+
+static int64_t index_outside(const ls_dataset *d, int64_t index)
+{
+    return index < d->u.gap.first ? index : index + d->u.gap.end - d->u.gap.first;
+}
+
+static const ls_dataset_type type_gap = { .name = "ls_dataset_fold",
+                                          .prepare = prepare_gap,
+                                          .next = next_outside,
+                                          .index_of = index_outside,
+                                          .state_bytes = sizeof(int64_t) };
+
+ls_dataset *ls_leave_out(ls_dataset *source, int64_t first, int64_t end)
+{
+    bool built;
+    ls_dataset *d = ls_dataset_over(&type_gap, source, &built);
+    if (built) {
+        d->u.gap.first = first;
+        d->u.gap.end = end;
+    }
     return d;
 }
 
@@ -251,7 +315,7 @@ static uint32_t draw_below(ls_cursor *cursor, uint32_t bound)
 
 static bool by_row(const ls_cursor *cursor)
 {
-    return cursor->dataset->base && cursor->dataset->spec.batch == 0;
+    return ls_dataset_in_rows(cursor->dataset);
 }
 
 static ls_status make_room(ls_cursor *cursor)

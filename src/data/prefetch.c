@@ -46,7 +46,7 @@ static bool is_map(const ls_dataset *d)
 
 ls_status ls_map_call(const ls_dataset *d, ls_element_key key, ls_slot *in, ls_slot *out)
 {
-    ls_slot_show(in, d->source->base);
+    LS_TRY(ls_slot_show(in, d->source));
     in->element.epoch = key.epoch;
     in->element.number = key.number;
     LS_TRY(ls_slot_make(out, &d->spec, d->source->spec.batch ? in->element.component[0].shape.dims[0] : 0));
@@ -64,6 +64,7 @@ static ls_status process(const ls_cursor *cursor, item *i)
 {
     if (is_map(cursor->dataset))
         return ls_map_call(cursor->dataset, (ls_element_key){ cursor->epoch, i->number }, &i->in, &i->out);
+    LS_TRY(ls_slot_show(&i->in, cursor->dataset->source));
     ls_slot_swap(&i->in, &i->out);
     return LS_OK;
 }
@@ -193,7 +194,9 @@ static ls_status prepare_map(ls_dataset *d)
     const ls_element_spec *input = &d->source->spec;
     d->count = d->source->count;
     d->maps = d->source->maps + 1;
-    d->origin = input->batch == 0 && d->maps <= LS_MOST_MAPS ? d->source->origin : NULL;
+    bool kept = input->batch == 0 && d->maps <= LS_MOST_MAPS;
+    d->origin = kept ? d->source->origin : NULL;
+    d->maker = kept ? d->source->maker : NULL;
     d->spec = d->u.map.output.count ? d->u.map.output : *input;
     if (d->spec.batch == 0)
         d->spec.batch = input->batch;
@@ -266,6 +269,7 @@ const ls_dataset_type ls_type_prefetch = { .name = "ls_prefetch",
                                            .prepare = prepare_prefetch,
                                            .begin = begin_prefetch,
                                            .next = next_fetched,
+                                           .index_of = ls_same_index,
                                            .end = end_ahead,
                                            .state_bytes = sizeof(ahead) };
 

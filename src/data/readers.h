@@ -3,7 +3,13 @@
 #define LS_DATA_READERS_H
 
 #include "base/text.h"
+#include "data/stream.h"
 #include "lockstep/data.h"
+
+/* Find an array in a file without reading it: sets dtype, shape and the offset of its first byte.
+ * */
+ls_status ls_npy_locate(const ls_data_file *file, ls_array *out, uint64_t *offset);
+ls_status ls_idx_locate(const ls_data_file *file, ls_array *out, uint64_t *offset);
 
 ls_status ls_npz_has(const char *path, const char *name, bool *out);
 

@@ -369,6 +369,47 @@ ls_status ls_safetensors_open(const char *path, ls_safetensors **out)
     return status;
 }
 
+static ls_status locate(const source *source, const char *name, ls_safetensors *file, ls_array *out, uint64_t *offset)
+{
+    size_t header_bytes = 0, total = 0;
+    ls_text names = { 0 };
+    LS_TRY(read_header_size(source, &header_bytes));
+    LS_TRY(parse_header(source, header_bytes, &file->header));
+    LS_TRY(read_header(source->path, file, &total));
+    for (size_t i = 0; i < file->count; i++) {
+        const record *r = &file->records[i];
+        ls_text_add(&names, "%s%s", i ? ", " : "", r->entry.name);
+        if (strcmp(r->entry.name, name) != 0)
+            continue;
+        ls_text_free(&names);
+        if (r->half)
+            return ls_fail(LS_ERR_UNSUPPORTED,
+                           "'%s', tensor \"%s\": 16-bit floats cannot be mapped into memory; save "
+                           "it as F32",
+                           source->path, name);
+        *offset = PREFIX + header_bytes + r->begin;
+        out->dtype = r->entry.dtype;
+        out->shape = r->entry.shape;
+        return LS_OK;
+    }
+    ls_status status = ls_fail(LS_ERR_NOT_FOUND, "'%s' has no tensor \"%s\"; it has: %.500s", source->path, name,
+                               names.length ? ls_text_get(&names) : "none");
+    ls_text_free(&names);
+    return status;
+}
+
+ls_status ls_safetensors_locate(const char *path, const char *name, ls_array *out, uint64_t *offset)
+{
+    source source;
+    LS_TRY(open_source(path, &source));
+    ls_safetensors *file = calloc(1, sizeof *file);
+    ls_status status =
+        file ? locate(&source, name, file, out, offset) : ls_fail(LS_ERR_MEMORY, "no memory to open '%s'", path);
+    close(source.fd);
+    ls_safetensors_close(file);
+    return status;
+}
+
 void ls_safetensors_close(ls_safetensors *file)
 {
     if (file == NULL)

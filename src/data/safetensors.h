@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "lockstep/graph.h"
+#include "lockstep/run.h"
 
 #define LS_SAFETENSORS_HEADER_LIMIT ((size_t)100 << 20)
 
@@ -30,6 +31,9 @@ typedef struct ls_safetensors ls_safetensors;
 /* Validates the header before it reads the data. */
 ls_status ls_safetensors_open(const char *path, ls_safetensors **out);
 void ls_safetensors_close(ls_safetensors *file);
+
+/* Finds a tensor without reading its data: sets dtype, shape and the offset of its first byte. */
+ls_status ls_safetensors_locate(const char *path, const char *name, ls_array *out, uint64_t *offset);
 
 /* Entries in file order. Returned pointers are valid until the file is closed; data is aligned.
  * ls_safetensors_find returns NULL if there is no such entry. */

@@ -85,11 +85,17 @@ static ls_array row_of(const ls_array *array, int64_t row)
     return view;
 }
 
-void ls_slot_show(ls_slot *slot, const ls_element *base)
+ls_status ls_slot_show(ls_slot *slot, const ls_dataset *d)
 {
+    const ls_element *base = d->base;
     if (!slot->is_row)
-        return;
+        return LS_OK;
+    if (!base) {
+        LS_TRY(ls_slot_make(slot, &d->maker->spec, 0));
+        return d->maker->type->make(d->maker, slot->row, slot);
+    }
     slot->element.count = base->count;
     for (int i = 0; i < base->count; i++)
         slot->element.component[i] = row_of(&base->component[i], slot->row);
+    return LS_OK;
 }

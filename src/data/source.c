@@ -19,7 +19,8 @@ static void destroy_arrays(ls_dataset *d)
 {
     if (d->u.arrays.keep != LS_KEEP_BORROWED)
         free_arrays(&d->u.arrays.arrays);
-    free(d->u.arrays.state);
+    if (d->u.arrays.free_state)
+        d->u.arrays.free_state(d->u.arrays.state);
 }
 
 static ls_status load(ls_dataset *d)
@@ -59,37 +60,30 @@ static ls_status prepare_arrays(ls_dataset *d)
     return LS_OK;
 }
 
-static ls_status next_array(ls_cursor *cursor, ls_slot *slot, bool *end)
-{
-    int64_t *row = cursor->state;
-    *end = *row >= cursor->dataset->count;
-    slot->is_row = true;
-    slot->list_count = 0;
-    slot->row = *row;
-    *row += !*end;
-    return LS_OK;
-}
-
 static const ls_dataset_type type_slices = { .name = "ls_from_tensor_slices",
                                              .prepare = prepare_arrays,
                                              .destroy = destroy_arrays,
                                              .state_bytes = sizeof(int64_t),
-                                             .next = next_array };
+                                             .index_of = ls_same_index,
+                                             .next = ls_next_row };
 static const ls_dataset_type type_tensors = { .name = "ls_from_tensors",
                                               .prepare = prepare_arrays,
                                               .destroy = destroy_arrays,
                                               .state_bytes = sizeof(int64_t),
-                                              .next = next_array };
+                                              .index_of = ls_same_index,
+                                              .next = ls_next_row };
 
-ls_dataset *ls_dataset_from_loader(ls_loader load, void *state)
+ls_dataset *ls_dataset_from_loader(ls_loader load, void *state, void (*free_state)(void *state))
 {
     ls_dataset *d = ls_dataset_node(&type_slices, NULL);
     if (ls_dataset_is_lost(d)) {
-        free(state);
+        if (free_state)
+            free_state(state);
         return d;
     }
     d->u.arrays.load = load;
     d->u.arrays.state = state;
+    d->u.arrays.free_state = free_state;
     return d;
 }
 

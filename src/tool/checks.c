@@ -51,10 +51,12 @@ ls_status tool_check_model(const ls_options *options, tool_settings *settings)
 ls_status tool_check_data(const tool_settings *settings)
 {
     if (settings->data == NULL || settings->data[0] == '\0')
-        return ls_fail(LS_ERR_INVALID,
-                       "--data is needed: fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv or "
-                       "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000 with the model's own sizes");
-    return LS_OK;
+        return ls_fail(
+            LS_ERR_INVALID,
+            "--data is needed: fashion-mnist, mnist, a folder of images or IDX files, FILE.npz, X.npy,Y.npy, "
+            "FILE.csv, FILE.tsv, shards-{000..009}.tar or synthetic:28x28x1,classes=10,count=1000, or "
+            "synthetic:count=1000 with the model's own sizes");
+    return tool_check_data_flags(settings);
 }
 
 ls_status tool_check_loss(const ls_options *options, tool_settings *settings)

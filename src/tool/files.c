@@ -62,7 +62,9 @@ ls_status tool_check_outputs(const tool_settings *settings)
                                    { "--trace", settings->trace },         { "--status", settings->status },
                                    { "--output", settings->output },       { "--csv", settings->csv },
                                    { "--save-best", settings->save_best }, { "--save-epochs", settings->save_epochs } };
-    const named_file inputs[] = { { "MODEL", settings->model }, { "--weights", settings->weights } };
+    const named_file inputs[] = { { "MODEL", settings->model },
+                                  { "--weights", settings->weights },
+                                  { "--table", settings->table } };
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
         const char *path = outputs[i].path;
         if (path == NULL)

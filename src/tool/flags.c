@@ -65,6 +65,7 @@ static const char *const all_reduce_names[] = { "sharded", "hierarchical-copy", 
 static const char *const pipeline_names[] = { "1f1b", "fill-drain" };                           /* ls_pipeline_order */
 static const char *const norm_names[] = { "auto", "batch", "lane" }; /* 1 + ls_norm_statistics */
 static const char *const set_names[] = { "auto", "train", "test" };  /* tool_set */
+static const char *const missing_names[] = { "fill", "error" };      /* ls_missing */
 static const char *const layout_names[] = { "keras", "torch" };
 static const char *const kernel_names[] = { "own", "vendor" }; /* ls_kernels, from LS_KERNELS_OWN */
 static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
@@ -85,10 +86,26 @@ _Static_assert(LS_VERBOSE_SILENT == 1 && LS_VERBOSE_BAR == 2 && LS_VERBOSE_LINES
 
 static const ls_option data_rows[] = {
     ROW("--data", data, .metavar = "DATA",
-        .help = "dataset: fashion-mnist, mnist, a folder of IDX files, FILE.npz, FILE.csv, "
+        .help = "dataset: fashion-mnist, mnist, a folder of images (photos/train/CLASS/1.jpg) or of IDX "
+                "files, FILE.npz, X.npy,Y.npy, FILE.csv, FILE.tsv, shards-{000..009}.tar, "
                 "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000 with the sizes of "
                 "the model; names are also searched in the variable's folder"),
     ROW("--take", take, .value = "0", .range = "[0, inf)", .help = "use the first N samples; 0: all"),
+    ROW("--image-size", image_size, .metavar = "HxW",
+        .help = "images: height and width, such as 96x96 (default: those of the model's input)"),
+    ROW("--skip-broken", skip_broken, .value = "off",
+        .help = "images: look at every file first, leave broken ones out, and print how many (off: a "
+                "broken file is an error)"),
+    ROW("--label", label, .metavar = "NAME", .help = "tables: column with the labels (default: the last)"),
+    ROW("--drop-columns", drop_columns, .metavar = "LIST", .help = "tables: comma-separated columns to leave out"),
+    ROW("--text-columns", text_columns, .metavar = "LIST",
+        .help = "tables: comma-separated columns whose numbers are names of categories, such as codes"),
+    ROW("--missing", missing, .value = "fill",
+        .help = "tables: fill empty fields with the median or a category of their own, or report an error",
+        LS_OPTION_CHOICES(missing_names)),
+    ROW("--table", table, .metavar = "FILE",
+        .help = "tables: columns that train wrote, FILE.table.json (default: beside --weights; train learns "
+                "them from the data)"),
     ROW("--data-worker", data_worker, .value = "-1", .range = "[-1, 255]", .metavar = "RANK",
         .help = "rank of the only worker that can read the data: it sends batches to the others, and "
                 "training ends if it is lost; -1: all workers read the data"),

@@ -51,6 +51,7 @@ static ls_status copy_job(ls_options *options, tool_settings *settings, ls_optio
     settings->model = find_file(settings->model, folder, options);
     settings->data = find_file(settings->data, folder, options);
     settings->weights = find_file(settings->weights, folder, options);
+    settings->table = find_file(settings->table, folder, options);
     return LS_OK;
 }
 

@@ -51,14 +51,6 @@ static ls_status share_data(int from, tool_session *session)
     return LS_OK;
 }
 
-static ls_status load_data(const tool_settings *settings, tool_session *session)
-{
-    if (tool_has_model_sizes(settings->data))
-        return tool_open_synthetic(settings, session);
-    return ls_load_data(session->ctx, settings->data, settings->set == TOOL_SET_TEST ? NULL : &session->train,
-                        settings->set == TOOL_SET_TRAIN ? NULL : &session->test);
-}
-
 ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken)
 {
     int from = (int)settings->data_worker;
@@ -69,7 +61,7 @@ ls_status tool_open_data(const tool_settings *settings, tool_session *session, t
         return ls_fail(LS_ERR_INVALID,
                        "--data-worker %d cannot be used with parameter servers: all workers read the data", from);
     if (from < 0 || from == ls_cluster_rank(session->ctx))
-        LS_TRY(load_data(settings, session));
+        LS_TRY(tool_load_data(settings, session, taken));
     ls_dataset **set = taken == TOOL_SET_TEST && session->test ? &session->test : &session->train;
     if (settings->take > 0 && *set)
         *set = ls_take(*set, settings->take);
@@ -169,6 +161,7 @@ void tool_close(tool_session *session)
 {
     ls_dataset_destroy(session->train);
     ls_dataset_destroy(session->test);
+    ls_table_destroy(session->table);
     ls_model_destroy(session->model);
     ls_context_close(session->ctx);
     ls_text_free(&session->names);

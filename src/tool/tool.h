@@ -31,7 +31,11 @@ typedef struct tool_settings {
     /* Data */
     const char *data;
     int64_t take, data_worker;
-    int set; /* tool_set */
+    const char *image_size; /* "96x96"; NULL: the model's */
+    bool skip_broken;
+    const char *label, *drop_columns, *text_columns, *table; /* NULL: not given */
+    int missing;                                             /* ls_missing */
+    int set;                                                 /* tool_set */
     /* Model */
     const char *weights;
     bool skip_mismatch;
@@ -245,6 +249,7 @@ typedef struct tool_session {
     ls_context *ctx;
     ls_model *model;
     ls_dataset *train, *test; /* either may be NULL */
+    ls_table *table;          /* learned from a table of the training data; NULL: none */
     ls_strategy strategy;
     ls_text names;  /* owns device names that `strategy` points to */
     int devices;    /* number in use */
@@ -265,6 +270,14 @@ ls_status tool_freeze(const tool_settings *settings, ls_model *model);
 ls_status tool_cut(const char *layer, tool_session *session);
 /* taken: the set that --take limits. */
 ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken);
+/* --data (data.c): checks its flags; opens it. taken: as above. */
+ls_status tool_check_data_flags(const tool_settings *settings);
+ls_status tool_load_data(const tool_settings *settings, tool_session *session, tool_set taken);
+/* Prints columns, classes and files that were left out. */
+ls_status tool_print_data(tool_session *session);
+/* Writes the table of the training data beside weights that are saved to `path` (into the folder
+ * `path`, if it is one), or removes an older one if the data is not a table. */
+ls_status tool_save_table(const tool_session *session, const char *path);
 /* Opens the set of --set, limited by --take. The session owns it. */
 ls_status tool_open_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
 /* Sets loss and metrics from the flags, or from model and data. */

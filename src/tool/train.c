@@ -1,8 +1,10 @@
 /* The command `lockstep train`. */
 #include "tool/tool.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static ls_status check(const ls_options *options, tool_settings *settings)
@@ -117,7 +119,7 @@ ls_status tool_introduce(const tool_settings *settings, tool_session *session)
         printf(" of %zu", opened);
     printf(" device%s on %s", opened == 1 ? "" : "s", cpu.reason);
     introduce_strategy(session);
-    return LS_OK;
+    return tool_print_data(session);
 }
 
 ls_status tool_fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out)
@@ -314,7 +316,9 @@ static ls_status save(const tool_settings *settings, const tool_session *session
         step = 0;
     if (trained != LS_OK && step == 0)
         return ls_fail(trained, "%s", reason);
-    ls_status saved = ls_model_save_weights(session->model, settings->save);
+    ls_status saved = tool_save_table(session, settings->save);
+    if (saved == LS_OK)
+        saved = ls_model_save_weights(session->model, settings->save);
     if (trained == LS_OK)
         return saved;
     if (saved != LS_OK)
@@ -353,6 +357,18 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
     return status == LS_OK ? ls_error_give(&unsaved) : status;
 }
 
+/* Checkpoints and weights of epochs are written during training: their table is written before. */
+static ls_status save_tables(const tool_settings *settings, const tool_session *session)
+{
+    if (settings->checkpoint && session->table) {
+        if (mkdir(settings->checkpoint, 0777) != 0 && errno != EEXIST)
+            return ls_fail(LS_ERR_IO, "--checkpoint: cannot create '%s': %s", settings->checkpoint, strerror(errno));
+        LS_TRY(tool_save_table(session, settings->checkpoint));
+    }
+    bool is_pattern = settings->save_best && strchr(settings->save_best, '{');
+    return settings->save_best && !is_pattern ? tool_save_table(session, settings->save_best) : LS_OK;
+}
+
 static ls_status run(const tool_settings *settings, int *stopped_by)
 {
     tool_session session = { 0 };
@@ -361,6 +377,8 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     tool_update_mute(session.ctx);
     if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)
         status = tool_introduce(settings, &session);
+    if (status == LS_OK && !settings->dry_run && !tool_is_muted())
+        status = save_tables(settings, &session);
     if (status == LS_OK)
         status = settings->dry_run ? explain(settings, &session) : train(settings, &session, stopped_by);
     tool_close(&session);

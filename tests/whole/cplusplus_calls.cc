@@ -39,6 +39,15 @@ static ls_dataset *pipelines(ls_status (*function)(void *, const ls_element *, l
     ls_dataset_destroy(ls_from_tensors(x, y));
     ls_dataset_destroy(ls_from_tensors({ .features = x, .keep = LS_KEEP_BORROWED }));
     ls_dataset_destroy(ls_from_tensor_slices({ .inputs = &x, .input_count = 1 }));
+    ls_dataset_destroy(ls_from_image_folder("photos"));
+    ls_dataset_destroy(ls_from_image_folder("photos", { .size = { 96, 96 }, .channels = 3 }));
+    ls_dataset_destroy(ls_from_image_shards("shards-{0..9}.tar", { .skip_broken = true }));
+    ls_table *table = nullptr;
+    ls_dataset *train = nullptr;
+    if (ls_table_create("iris.csv", &table) == LS_OK &&
+        ls_table_create("iris.csv", &table, { .label = "kind" }) == LS_OK &&
+        ls_load_data(nullptr, "iris.csv", &train, nullptr, { .table = table }) == LS_OK)
+        ls_table_destroy(table);
     ls_dataset *d = ls_from_tensor_slices(x, y, { .weights = y });
     return ls_map(ls_map(d, function), function, { .output = spec, .threads = 2 });
 }

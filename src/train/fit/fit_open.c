@@ -163,6 +163,7 @@ static ls_status log_start(ls_fit_state *f)
     ls_start_facts facts = { .batch_size = f->data.spec.batch,
                              .epochs = f->epochs,
                              .seed = f->options->seed,
+                             .data = f->data.dataset,
                              .lanes = f->options->lanes,
                              .devices = f->settings.run.plan.map.devices,
                              .device_count = f->settings.run.plan.map.count };

@@ -23,7 +23,7 @@ static void find_rows(searched *s)
     const ls_element *element = s->batch->element;
     int64_t count = 0;
     s->rows = s->batch->rows;
-    if (s->rows || !s->batch->dataset || !s->batch->dataset->origin ||
+    if (s->rows || !s->batch->dataset || (!s->batch->dataset->origin && !s->batch->dataset->maker) ||
         ls_rows_of_origin(s->batch->dataset, element->epoch, &s->pass) != LS_OK)
         return;
     for (int64_t i = 0; i <= element->number; i++)

@@ -14,13 +14,12 @@ static int64_t batch_size(const ls_batching *b)
 
 static ls_dataset *batched(ls_dataset *data, int64_t count, const ls_batching *b)
 {
-    bool rows = false;
     if (ls_is_from_worker(data)) { /* the worker that has the data forms the batches */
         ls_dataset *own = ls_from_worker_data(data);
         return ls_from_worker_over(data, own ? batched(own, count, b) : NULL);
     }
     ls_dataset *d = ls_dataset_share(data);
-    if (b->shuffle && count > 0 && ls_dataset_has_rows(data, &rows) == LS_OK && rows)
+    if (b->shuffle && count > 0 && ls_dataset_in_rows(data))
         d = ls_shuffle(d, count, b->seed);
     return ls_batch(d, batch_size(b), false);
 }
@@ -59,7 +58,7 @@ ls_status ls_passes_open(ls_passes *p, const ls_context *ctx, ls_dataset *data, 
         status = ls_dataset_count(p->dataset, &p->steps);
     if (status == LS_OK)
         status = ls_dataset_has_rows(p->dataset, &p->in_rows);
-    if (status == LS_OK && ctx && ctx->cluster)
+    if (status == LS_OK && ((ctx && ctx->cluster) || p->dataset->maker))
         status = ls_on_demand_can(p->dataset, &p->on_demand);
     if (p->first == 0)
         p->first = p->spec.batch;

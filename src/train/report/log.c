@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "data/dataset.h"
 #include "device/context.h"
 #include "train/report/log_file.h"
 #include "train/job/job.h"
@@ -105,6 +106,22 @@ static void put_devices(ls_text *text, const ls_context *ctx, const ls_start_fac
     ls_text_put(text, "]");
 }
 
+static void put_data(ls_text *text, const ls_dataset *data)
+{
+    if (!data)
+        return;
+    if (data->left_out > 0)
+        put_count(text, "left_out", data->left_out);
+    for (int64_t i = 0; i < data->class_count; i++) {
+        if (i == 0)
+            put_key(text, "classes");
+        ls_text_put(text, i ? "," : "[");
+        ls_text_put_json(text, data->classes[i]);
+    }
+    if (data->class_count > 0)
+        ls_text_put(text, "]");
+}
+
 ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_facts *facts)
 {
     if (!log)
@@ -134,6 +151,7 @@ ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_fact
     if (by_lane + by_batch > 0)
         put_string(&text, "norm_statistics", by_batch == 0 ? "lane" : by_lane == 0 ? "batch" : "mixed");
     put_devices(&text, ctx, facts);
+    put_data(&text, facts->data);
     put_seed(&text, facts->seed);
     put_string(&text, "bit_class", bits);
     put_string(&text, "weights_sha256", hex);

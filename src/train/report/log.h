@@ -31,6 +31,7 @@ typedef struct ls_start_facts {
     const int *devices; /* devices with work */
     int device_count;
     uint64_t seed;
+    const ls_dataset *data; /* training data, prepared; NULL: unknown */
 } ls_start_facts;
 ls_status ls_train_log_start(ls_train_log *log, ls_job *job, const ls_start_facts *facts);
 
