@@ -75,7 +75,7 @@ static double weight_value(const char *kind, const ls_shape *shape, double gain,
 /* Variables are counted within their layer: "conv1/0". */
 static void fill_weights(ls_model *model, double gain)
 {
-    char key[256], layer[256] = "";
+    char key[300], layer[256] = "";
     int index = 0;
     for (size_t v = 0; v < ls_model_variable_count(model); v++) {
         ls_tensor *variable = ls_model_variable(model, v);
