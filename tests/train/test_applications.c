@@ -1,6 +1,7 @@
-/* The networks of keras.applications and nested models, against Keras: parameters, predictions, names of weights,
- * losses, and files that are written and read again. tests/reference/make_applications.py made the files and describes
- * manifest.json; its --compare trains and saves the networks beside Keras. */
+/* The networks of keras.applications and nested models, against Keras: parameters, predictions,
+ * names of weights, losses, and files that are written and read again.
+ * tests/reference/make_applications.py made the files and describes manifest.json; its --compare
+ * trains and saves the networks beside Keras. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
