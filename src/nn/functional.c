@@ -1,4 +1,4 @@
-/* Functional models, which call layers on symbols, and Sequential ones, which are a chain of them. */
+/* Functional models, which call layers on symbols, and Sequential ones, a chain of such calls. */
 #include <string.h>
 
 #include "base/fpmode.h"
@@ -211,7 +211,8 @@ static ls_status source_of(ls_model *model, ls_model *source, ls_model_source **
     return LS_OK;
 }
 
-/* Marks what a call needs and what is not copied yet. Inputs come before the calls that use them. */
+/* Marks what a call needs and what is not copied yet. Inputs come before the calls that use
+ * them. */
 static void mark(const ls_model_source *s, int call, bool *needed)
 {
     needed[call] = true;

@@ -398,7 +398,8 @@ static ls_status find_number(const ls_json_at *nodes, bool *found, bool *left, d
     return LS_OK;
 }
 
-/* x + 3, x - 3, 3 - x and x * 3 are Rescaling layers; operations on two tensors are merging layers. */
+/* x + 3, x - 3, 3 - x and x * 3 are Rescaling layers; operations on two tensors are merging
+ * layers. */
 static ls_status read_operation(entry *e)
 {
     bool found = false, left = false;

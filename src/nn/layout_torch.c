@@ -136,8 +136,8 @@ static bool is_image(const ls_shape *shape)
     return shape->rank == 4 && shape->dims[3] > 1 && shape->dims[1] * shape->dims[2] > 1;
 }
 
-/* Goes from the call of a nested model to the call inside that makes its output, and from an input of
- * a nested model to the call outside that makes it. */
+/* Goes from the call of a nested model to the call inside that makes its output, and from an input
+ * of a nested model to the call outside that makes it. */
 static void cross_models(const ls_model **model, int *call)
 {
     for (;;) {

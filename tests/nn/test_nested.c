@@ -1,6 +1,6 @@
-/* Models as layers of other models in C: ls_nested in Sequential, Functional and custom models, outputs of a nested
- * model, copies of layers (ls_symbol_from), freezing; and what is refused. Values against Keras: test_applications.c.
- */
+/* Models as layers of other models in C: ls_nested in Sequential, Functional and custom models,
+ * outputs of a nested model, copies of layers (ls_symbol_from), freezing; and what is refused.
+ * Values against Keras: test_applications.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -41,7 +41,8 @@ from keras import layers as L
 CLASSES = 10
 SAMPLES = 2
 FACTOR = 4
-RATE = 1e-4  # of the comparison: larger ones make batch norms of few values chaotic
+RATE = 1e-4
+COMPARED = 96  # size of the comparison's inputs: batch norms of few values are chaotic
 RAW = ["EfficientNetB0", "EfficientNetV2B0", "ConvNeXtTiny", "MobileNetV3Small", "MobileNetV3Large"]  # take 0..255
 SIZES = {"InceptionV3": 75, "Xception": 71, "InceptionResNetV2": 75}
 NETWORKS = ["ResNet50", "ResNet50V2", "MobileNet", "MobileNetV2", "VGG16", "DenseNet121", "InceptionV3", "Xception",
@@ -49,10 +50,10 @@ NETWORKS = ["ResNet50", "ResNet50V2", "MobileNet", "MobileNetV2", "VGG16", "Dens
             "InceptionResNetV2"]
 
 
-def network(name):
+def network(name, size=None):
     keras.backend.clear_session()
     keras.utils.set_random_seed(1)
-    size = SIZES.get(name, 32)
+    size = size or SIZES.get(name, 32)
     return getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3), classes=CLASSES)
 
 
@@ -242,7 +243,7 @@ def run(command):
 
 
 def compare(name, lockstep, folder):
-    model = network(name)
+    model = network(name, COMPARED)
     size = model.input_shape[1]
     text = without_dropout(model.to_json())
     model = keras.models.model_from_json(text)

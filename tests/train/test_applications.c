@@ -1,6 +1,7 @@
-/* The networks of keras.applications and nested models, against Keras: parameters, predictions, names of weights,
- * losses, and files that are written and read again. tests/reference/make_applications.py made the files and describes
- * manifest.json; its --compare trains and saves the networks beside Keras. */
+/* The networks of keras.applications and nested models, against Keras: parameters, predictions,
+ * names of weights, losses, and files that are written and read again.
+ * tests/reference/make_applications.py made the files and describes manifest.json; its --compare
+ * trains and saves the networks beside Keras. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +76,7 @@ static double weight_value(const char *kind, const ls_shape *shape, double gain,
 /* Variables are counted within their layer: "conv1/0". */
 static void fill_weights(ls_model *model, double gain)
 {
-    char key[256], layer[256] = "";
+    char key[300], layer[256] = "";
     int index = 0;
     for (size_t v = 0; v < ls_model_variable_count(model); v++) {
         ls_tensor *variable = ls_model_variable(model, v);
