@@ -27,6 +27,10 @@ typedef enum ls_activation {
 typedef struct ls_regularizer {
     /* Adds l1 sum|w| + l2 sum w^2 to the loss, once per step on any number of devices. */
     double l1, l2;
+    /* OrthogonalRegularizer of a matrix: adds orthogonal times the mean of |cosine| of all pairs of
+     * rows, or of columns (default 0: none; Keras's factor is 0.01) */
+    double orthogonal;
+    bool orthogonal_columns; /* mode="columns" (default false: "rows") */
 } ls_regularizer;
 
 typedef enum ls_layer_kind {
@@ -90,12 +94,14 @@ typedef struct ls_input_options {
  * no_bias               Keras: use_bias=False
  * kernel_initializer    also of depthwise kernels (default Glorot uniform)
  * bias_initializer      default zeros
- * activity_regularizer  unsupported; setting it is an error */
+ * activity_regularizer  unsupported; setting it is an error
+ * kernel_constraint     applied after each update; so is bias_constraint */
 #define LS_KERNEL_OPTIONS_                                                                                             \
     ls_activation activation;                                                                                          \
     bool no_bias;                                                                                                      \
     ls_initializer kernel_initializer, bias_initializer;                                                               \
-    ls_regularizer kernel_regularizer, bias_regularizer, activity_regularizer;
+    ls_regularizer kernel_regularizer, bias_regularizer, activity_regularizer;                                         \
+    ls_constraint kernel_constraint, bias_constraint;
 
 typedef struct ls_dense_options {
     LS_LAYER_OPTIONS_
@@ -136,15 +142,17 @@ typedef struct ls_norm_options {
     ls_norm_statistics statistics;
     ls_initializer beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer;
     ls_regularizer beta_regularizer, gamma_regularizer;
+    ls_constraint beta_constraint, gamma_constraint;
     int last_axes; /* layer normalization: number of last axes (default 1) */
     int64_t axis;  /* batch norm (default -1, the last axis) */
 } ls_norm_options;
 
-/* kernel_initializer and kernel_regularizer are those of the table. */
+/* kernel_initializer, kernel_regularizer and kernel_constraint are those of the table. */
 typedef struct ls_embedding_options {
     LS_LAYER_OPTIONS_
     ls_initializer kernel_initializer; /* default: uniform */
     ls_regularizer kernel_regularizer;
+    ls_constraint kernel_constraint;
 } ls_embedding_options;
 
 /* Activation, ReLU, LeakyReLU, Softmax. */
