@@ -18,7 +18,8 @@
 #define BIAS(family)                                                                                                   \
     { "activation", ACTIVATION, AT(family, activation) }, { "use_bias", NOT, AT(family, no_bias) },                    \
         { "bias_initializer", INITIALIZER, AT(family, bias_initializer) },                                             \
-        { "bias_regularizer", REGULARIZER, AT(family, bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },     \
+        { "bias_regularizer", REGULARIZER, AT(family, bias_regularizer) },                                             \
+        { "bias_constraint", CONSTRAINT, AT(family, bias_constraint) },                                                \
     {                                                                                                                  \
         "activity_regularizer", MUST_BE_NULL, 0                                                                        \
     }
@@ -26,16 +27,17 @@
     { prefix "_initializer", INITIALIZER, AT(family, kernel_initializer) },                                            \
         { prefix "_regularizer", REGULARIZER, AT(family, kernel_regularizer) },                                        \
     {                                                                                                                  \
-        prefix "_constraint", MUST_BE_NULL, 0                                                                          \
+        prefix "_constraint", CONSTRAINT, AT(family, kernel_constraint)                                                \
     }
 #define NORM                                                                                                           \
     { "epsilon", F64, AT(norm, epsilon) }, { "center", NOT, AT(norm, no_center) },                                     \
         { "scale", NOT, AT(norm, no_scale) }, { "beta_initializer", INITIALIZER, AT(norm, beta_initializer) },         \
         { "gamma_initializer", INITIALIZER, AT(norm, gamma_initializer) },                                             \
         { "beta_regularizer", REGULARIZER, AT(norm, beta_regularizer) },                                               \
-        { "gamma_regularizer", REGULARIZER, AT(norm, gamma_regularizer) }, { "beta_constraint", MUST_BE_NULL, 0 },     \
+        { "gamma_regularizer", REGULARIZER, AT(norm, gamma_regularizer) },                                             \
+        { "beta_constraint", CONSTRAINT, AT(norm, beta_constraint) },                                                  \
     {                                                                                                                  \
-        "gamma_constraint", MUST_BE_NULL, 0                                                                            \
+        "gamma_constraint", CONSTRAINT, AT(norm, gamma_constraint)                                                     \
     }
 #define END                                                                                                            \
     {                                                                                                                  \

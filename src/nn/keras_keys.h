@@ -20,6 +20,7 @@ typedef enum ls_keras_rule {
     ACTIVATION,
     INITIALIZER,
     REGULARIZER,
+    CONSTRAINT,
     AXIS,      /* -1, or [-1] */
     LAST_AXES, /* [-2, -1]: consecutive axes up to the last */
     SIZES,     /* [7, 7, 64]; one may be -1 */

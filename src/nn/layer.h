@@ -13,6 +13,7 @@ typedef struct ls_weight {
     ls_shape shape;
     ls_initializer initializer; /* never LS_INIT_DEFAULT */
     ls_regularizer regularizer;
+    ls_constraint constraint;
     bool trainable;
 } ls_weight;
 
@@ -50,7 +51,7 @@ const ls_layer_info *ls_layer_info_of(ls_layer_kind kind);
 
 ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out);
 
-/* Ignores names, devices, initializers and regularizers. */
+/* Ignores names, devices, initializers, regularizers and constraints. */
 bool ls_layer_is_same(const ls_layer *a, const ls_layer *b);
 
 /* Checks a weight that a custom model requests directly. */

@@ -14,6 +14,7 @@ typedef enum ls_option_type {
     LS_OPTION_FLAG,
     LS_OPTION_INITIALIZER,
     LS_OPTION_REGULARIZER,
+    LS_OPTION_CONSTRAINT,
     LS_OPTION_SHAPE,
 } ls_option_type;
 
@@ -48,7 +49,8 @@ typedef struct ls_layer_option {
     LS_OPTION(family, INT, activation), LS_OPTION(family, FLAG, no_bias),                                              \
         LS_OPTION(family, INITIALIZER, kernel_initializer), LS_OPTION(family, INITIALIZER, bias_initializer),          \
         LS_OPTION(family, REGULARIZER, kernel_regularizer), LS_OPTION(family, REGULARIZER, bias_regularizer),          \
-        LS_OPTION_UNSUPPORTED(family, REGULARIZER, activity_regularizer)
+        LS_OPTION_UNSUPPORTED(family, REGULARIZER, activity_regularizer),                                              \
+        LS_OPTION(family, CONSTRAINT, kernel_constraint), LS_OPTION(family, CONSTRAINT, bias_constraint)
 
 typedef struct ls_layer_family {
     const ls_layer_option *options;

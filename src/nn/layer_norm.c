@@ -1,6 +1,7 @@
 /* BatchNormalization and LayerNormalization. */
 #include <math.h>
 
+#include "nn/constraint.h"
 #include "nn/layer_family.h"
 
 static ls_status resolve_norm(ls_layer *layer)
@@ -22,6 +23,8 @@ static ls_status resolve_norm(ls_layer *layer)
     LS_TRY(ls_init_resolve("gamma_initializer", &o->gamma_initializer, ls_ones));
     LS_TRY(ls_init_resolve("moving_mean_initializer", &o->moving_mean_initializer, ls_zeros));
     LS_TRY(ls_init_resolve("moving_variance_initializer", &o->moving_variance_initializer, ls_ones));
+    LS_TRY(ls_check_constraint("beta_constraint", &o->beta_constraint, -1));
+    LS_TRY(ls_check_constraint("gamma_constraint", &o->gamma_constraint, -1));
     LS_TRY(ls_check_regularizer("beta_regularizer", &o->beta_regularizer));
     return ls_check_regularizer("gamma_regularizer", &o->gamma_regularizer);
 }
@@ -33,10 +36,14 @@ static ls_shape add_affine(const ls_layer *layer, const ls_shape *x, int axes, l
     ls_shape shape = { .rank = axes };
     for (int i = 0; i < axes; i++)
         shape.dims[i] = x->dims[x->rank - axes + i];
-    if (!o->no_scale)
+    if (!o->no_scale) {
         ls_add_weight(layer, "gamma", shape, o->gamma_initializer, o->gamma_regularizer, out, count);
-    if (!o->no_center)
+        out[*count - 1].constraint = o->gamma_constraint;
+    }
+    if (!o->no_center) {
         ls_add_weight(layer, "beta", shape, o->beta_initializer, o->beta_regularizer, out, count);
+        out[*count - 1].constraint = o->beta_constraint;
+    }
     return shape;
 }
 
@@ -117,6 +124,8 @@ static const ls_layer_option options[] = {
     LS_OPTION_OF(norm, INITIALIZER, moving_variance_initializer, LS_LAYER_BATCH_NORMALIZATION),
     LS_OPTION(norm, REGULARIZER, beta_regularizer),
     LS_OPTION(norm, REGULARIZER, gamma_regularizer),
+    LS_OPTION(norm, CONSTRAINT, beta_constraint),
+    LS_OPTION(norm, CONSTRAINT, gamma_constraint),
     LS_OPTION_OF(norm, INT, last_axes, LS_LAYER_LAYER_NORMALIZATION),
     LS_OPTION_OF(norm, I64, axis, LS_LAYER_BATCH_NORMALIZATION),
 };
