@@ -61,8 +61,7 @@ ls_status tool_check_loss(const ls_options *options, tool_settings *settings)
 {
     ls_metrics_list metrics;
     ls_loss_kind kind = tool_loss_kind(settings);
-    bool is_entropy = kind == LS_LOSS_NONE || kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY ||
-                      kind == LS_LOSS_CATEGORICAL_CROSSENTROPY || kind == LS_LOSS_BINARY_CROSSENTROPY;
+    bool is_entropy = kind == LS_LOSS_NONE || tool_has_logits(kind);
     settings->from_logits_given = tool_given(options, "--from-logits");
     if (settings->from_logits && !is_entropy && tool_is_overridden(options, "--from-logits", "--loss"))
         settings->from_logits = false;
@@ -89,6 +88,11 @@ ls_status tool_check_optimizer(const ls_options *options, tool_settings *setting
         return ls_fail(LS_ERR_INVALID, "--nesterov cannot be used with --optimizer %s: only sgd takes it", name);
     if (kind == LS_OPTIMIZER_RMSPROP_TF1 && !(settings->lr > 0))
         return ls_fail(LS_ERR_INVALID, "--optimizer rmsprop-tf1 needs --lr: it has no learning rate of its own");
+    if ((settings->clipvalue > 0) + (settings->clipnorm > 0) + (settings->global_clipnorm > 0) > 1)
+        return ls_fail(LS_ERR_INVALID,
+                       "only one of --clipvalue (%g), --clipnorm (%g) and --global-clipnorm (%g) can be "
+                       "used",
+                       settings->clipvalue, settings->clipnorm, settings->global_clipnorm);
     if (settings->nesterov && !(settings->momentum > 0))
         return ls_fail(LS_ERR_INVALID, "--nesterov needs a --momentum above 0");
     if (settings->lr > 0 && !((float)settings->lr >= FLT_MIN && (float)settings->lr <= FLT_MAX))

@@ -1,6 +1,7 @@
 /* Shared by the files of the command. main.c finds the subcommand, flags.c has all flags, checks.c
- * rejects invalid arguments, callbacks.c parses flags that are lists, files.c checks output files,
- * context.c and session.c open a session. Each command has its own file or folder. */
+ * rejects invalid arguments, names.c has the names of losses, optimizers and metrics, callbacks.c parses flags that are
+ * lists, files.c checks output files, context.c and session.c open a session. Each command has its own file or folder.
+ */
 #ifndef LS_TOOL_TOOL_H
 #define LS_TOOL_TOOL_H
 
@@ -43,9 +44,12 @@ typedef struct tool_settings {
     int loss; /* index into the loss names; 0: choose automatically */
     bool from_logits, from_logits_given;
     const char *metrics;
+    double label_smoothing;
+    const char *class_weights; /* "1,2.5,1"; NULL: none */
     /* Optimizer */
     int optimizer;
-    double lr, momentum;
+    double lr, momentum, weight_decay, clipvalue, clipnorm, global_clipnorm;
+    const char *exclude_from_weight_decay;
     bool nesterov;
     int64_t accumulate;
     /* Training */
@@ -117,6 +121,7 @@ const char *tool_optimizer_name(const tool_settings *settings);
 const char *tool_strategy_name(ls_strategy_kind kind);
 ls_loss_kind tool_loss_kind(const tool_settings *settings); /* LS_LOSS_NONE: choose automatically */
 const char *tool_loss_name(ls_loss_kind kind);
+bool tool_has_logits(ls_loss_kind kind);
 ls_status tool_metrics(const char *names, ls_metrics_list *out);
 
 bool tool_given(const ls_options *options, const char *flag);
