@@ -523,6 +523,22 @@ static ls_status make_all(application *app, const ls_optimizer *optimizer, ls_te
     return get_all_state(app);
 }
 
+static ls_status list_averages(const application *app, ls_optimizer_state *out)
+{
+    if (app->r.ema_momentum < 0)
+        return LS_OK;
+    out->averaged = calloc(app->count + 1, sizeof(*out->averaged));
+    out->averages = calloc(app->count + 1, sizeof(*out->averages));
+    if (!out->averaged || !out->averages)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu averages", app->count);
+    for (size_t i = 0; i < app->count; i++) {
+        out->averaged[i] = app->variables[i];
+        out->averages[i] = app->state[i].average;
+    }
+    out->average_count = app->count;
+    return LS_OK;
+}
+
 ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count,
                                   ls_optimizer_state *out)
 {
@@ -534,6 +550,7 @@ ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *cons
         *out = (ls_optimizer_state){ .name = app.name, .all = app.all, .count = app.all_count, .every = app.r.every };
         out->iterations = app.iterations;
         out->position = app.position;
+        status = list_averages(&app, out);
         app.name = NULL;
         app.all = NULL;
     }
@@ -545,6 +562,8 @@ void ls_optimizer_state_free(ls_optimizer_state *state)
 {
     free(state->name);
     free(state->all);
+    free(state->averaged);
+    free(state->averages);
     *state = (ls_optimizer_state){ .name = NULL };
 }
 
@@ -565,6 +584,85 @@ ls_status ls_optimizer_state_step(const ls_optimizer_state *state, int64_t *out)
         LS_TRY(read_count(state->position, &position));
     *out = updates * (state->every ? state->every : 1) + position;
     return LS_OK;
+}
+
+/* ---- Averages ---- */
+
+static void exchange(char *a, char *b, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        char kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
+/* Before the first update there are no averages. */
+static ls_status has_averages(const ls_optimizer_state *state, bool *out)
+{
+    int64_t updates = 0;
+    if (state->average_count > 0)
+        LS_TRY(read_count(state->iterations, &updates));
+    *out = updates > 0;
+    return LS_OK;
+}
+
+static ls_status bring_averages(const ls_optimizer_state *state)
+{
+    for (size_t i = 0; i < state->average_count; i++) {
+        LS_TRY(ls_variable_sync_to_host(state->averaged[i]->attr.variable.variable));
+        LS_TRY(ls_variable_sync_to_host(state->averages[i]->attr.variable.variable));
+    }
+    return LS_OK;
+}
+
+ls_status ls_optimizer_state_swap(ls_optimizer_state *state, bool averages)
+{
+    bool there = false;
+    LS_TRY(has_averages(state, &there));
+    if (!there || averages == state->swapped)
+        return LS_OK;
+    LS_TRY(bring_averages(state));
+    for (size_t i = 0; i < state->average_count; i++) {
+        ls_variable *a = state->averaged[i]->attr.variable.variable, *b = state->averages[i]->attr.variable.variable;
+        exchange(a->data, b->data, a->bytes);
+        ls_variable_written(a, true);
+        ls_variable_written(b, true);
+    }
+    state->swapped = averages;
+    return LS_OK;
+}
+
+ls_status ls_optimizer_state_finalize(ls_optimizer_state *state)
+{
+    bool there = false;
+    LS_TRY(has_averages(state, &there));
+    if (!there)
+        return LS_OK;
+    LS_TRY(bring_averages(state));
+    for (size_t i = 0; i < state->average_count; i++) {
+        ls_variable *to = state->averaged[i]->attr.variable.variable;
+        memcpy(to->data, state->averages[i]->attr.variable.variable->data, to->bytes);
+        ls_variable_written(to, true);
+    }
+    return LS_OK;
+}
+
+ls_status ls_optimizer_check_elementwise(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count)
+{
+    ls_recipe r;
+    LS_TRY(ls_optimizer_resolve(optimizer, &r));
+    const char *what = r.info->way != LS_BY_RULE ? "norms or products of whole variables"
+                       : r.undecayed             ? "exclude_from_weight_decay"
+                       : r.ema_momentum >= 0     ? "use_ema"
+                                                 : NULL;
+    for (size_t i = 0; i < count && !what; i++)
+        if (variables[i]->attr.variable.variable->constraint.kind != LS_CONSTRAINT_NONE)
+            what = "constraints of variables";
+    if (!what)
+        return LS_OK;
+    return ls_fail(LS_ERR_UNSUPPORTED, "%s: asynchronous parameter servers do not support %s; set the staleness to 0",
+                   r.info->name, what);
 }
 
 /* ---- Minimize ---- */

@@ -75,14 +75,15 @@ ls_status tool_check_optimizer(const ls_options *options, tool_settings *setting
 {
     ls_optimizer_kind kind = tool_optimizer(settings).kind;
     const char *name = tool_optimizer_name(settings);
-    bool takes_momentum = kind == LS_OPTIMIZER_SGD || kind == LS_OPTIMIZER_RMSPROP || kind == LS_OPTIMIZER_RMSPROP_TF1;
+    bool takes_momentum = kind == LS_OPTIMIZER_SGD || kind == LS_OPTIMIZER_RMSPROP ||
+                          kind == LS_OPTIMIZER_RMSPROP_TF1 || kind == LS_OPTIMIZER_MUON;
     if (!takes_momentum && tool_is_overridden(options, "--momentum", "--optimizer"))
         settings->momentum = 0;
     if (kind != LS_OPTIMIZER_SGD && tool_is_overridden(options, "--nesterov", "--optimizer"))
         settings->nesterov = false;
     if (settings->momentum > 0 && !takes_momentum)
         return ls_fail(LS_ERR_INVALID,
-                       "--momentum cannot be used with --optimizer %s: only sgd, rmsprop and rmsprop-tf1 take it",
+                       "--momentum cannot be used with --optimizer %s: only sgd, rmsprop, rmsprop-tf1 and muon take it",
                        name);
     if (settings->nesterov && kind != LS_OPTIMIZER_SGD)
         return ls_fail(LS_ERR_INVALID, "--nesterov cannot be used with --optimizer %s: only sgd takes it", name);

@@ -51,6 +51,12 @@ static const ls_option set_rows[] = {
 };
 const ls_option_table tool_set_flags = LS_OPTION_TABLE(NULL, set_rows);
 
+static const ls_option confusion_rows[] = {
+    ROW("--confusion", confusion, .value = "off",
+        .help = "also print the confusion matrix: a row for each class, a column for each predicted class"),
+};
+const ls_option_table tool_confusion_flags = LS_OPTION_TABLE(NULL, confusion_rows);
+
 static const ls_option model_rows[] = {
     ROW("--weights", weights, .metavar = "FILE",
         .help = "start with these weights: .safetensors, .npz, .weights.h5 or .keras, with Keras's "
@@ -89,7 +95,8 @@ static const ls_option optimizer_rows[] = {
     ROW("--optimizer", optimizer, .value = "adam", .help = "optimizer", LS_OPTION_CHOICES(optimizer_names)),
     ROW("--lr", lr, .value = "0", .range = "[0, inf)",
         .help = "learning rate; 0: the optimizer's default, as in Keras (rmsprop-tf1 has none)"),
-    ROW("--momentum", momentum, .value = "0", .range = "[0, 1)", .help = "momentum of sgd, rmsprop and rmsprop-tf1"),
+    ROW("--momentum", momentum, .value = "0", .range = "[0, 1)",
+        .help = "momentum of sgd, rmsprop, rmsprop-tf1 and muon (muon: 0 means 0.95)"),
     ROW("--nesterov", nesterov, .value = "off", .help = "use Nesterov momentum (sgd)"),
     ROW("--weight-decay", weight_decay, .value = "0", .range = "[0, inf)",
         .help = "decoupled weight decay; 0: the optimizer's default, as in Keras (adamw: 0.004)"),
@@ -101,6 +108,9 @@ static const ls_option optimizer_rows[] = {
         .help = "clip the norm of each variable's gradient; 0: off"),
     ROW("--global-clipnorm", global_clipnorm, .value = "0", .range = "[0, inf)",
         .help = "clip the norm of all gradients together; 0: off"),
+    ROW("--ema", ema, .value = "0", .range = "[0, 1)", .metavar = "MOMENTUM",
+        .help = "average the weights with this momentum, such as 0.99; validation and saved weights use the "
+                "averages. 0: off"),
     ROW("--accumulate", accumulate, .value = "1", .range = "[1, 1000000]",
         .help = "number of batches whose gradients make one update; with parameter-server, number of "
                 "pushes that a server adds up"),
@@ -120,6 +130,8 @@ static const ls_option training_rows[] = {
                 "steps take"),
     ROW("--batch-size-per-device", batch_size_per_device, .value = "0", .range = "[0, 1000000]",
         .help = "batch size per device; overrides --batch-size. 0: unused"),
+    ROW("--class-weights", class_weights, .metavar = "LIST",
+        .help = "comma-separated weights of the classes 0, 1, 2, ... in the loss, such as 1,2.5,1"),
     ROW("--shuffle", shuffle, .value = "on", .help = "shuffle the samples every epoch"),
     ROW("--validation-split", validation_split, .value = "0", .range = "[0, 1)", .metavar = "PART",
         .help = "validate on this last part of the training data instead of on the test set"),
@@ -156,8 +168,11 @@ static const ls_option callback_rows[] = {
     ROW("--schedule", schedule, .metavar = "NAME:LIST",
         .help = "learning rate by step, starting from --lr: cosine:warmup=500,alpha=0.1 (also steps and "
                 "from), exponential:steps=1000,decay=0.96,staircase, piecewise:1000=0.01,5epochs=0.001 "
-                "(the rate from that step on) or warmup:steps=500,from=0. Steps are a number or Nepochs; "
-                "a cosine ends with training"),
+                "(the rate from that step on), warmup:steps=500,from=0, polynomial:end=0.0001,power=1,cycle, "
+                "inverse-time:steps=1000,decay=0.5,staircase, cosine-restarts:steps=1000,t-mul=2,m-mul=1 "
+                "or one-cycle:pct-start=0.3,div-factor=25,final-div-factor=1e4,linear,three-phase (--lr is "
+                "the highest rate). Steps are a number or Nepochs; cosine, polynomial and one-cycle end with "
+                "training"),
     ROW("--terminate-on-nan", terminate_on_nan, .value = "off",
         .help = "end training with exit status 0, not 1, after a step that is not finite; the step "
                 "changes nothing either way"),

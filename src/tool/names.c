@@ -1,6 +1,7 @@
 /* Turns names of losses, optimizers and metrics into the library's specs. */
 #include "tool/names.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "tool/tool.h"
@@ -29,6 +30,8 @@ ls_optimizer tool_optimizer(const tool_settings *settings)
                                         .nesterov = settings->nesterov,
                                         .weight_decay = settings->weight_decay,
                                         .exclude_from_weight_decay = settings->exclude_from_weight_decay,
+                                        .use_ema = settings->ema > 0,
+                                        .ema_momentum = settings->ema,
                                         .clipvalue = settings->clipvalue,
                                         .clipnorm = settings->clipnorm,
                                         .global_clipnorm = settings->global_clipnorm,
@@ -60,6 +63,30 @@ bool tool_has_logits(ls_loss_kind kind)
     return kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY || kind == LS_LOSS_CATEGORICAL_CROSSENTROPY ||
            kind == LS_LOSS_BINARY_CROSSENTROPY || kind == LS_LOSS_BINARY_FOCAL_CROSSENTROPY ||
            kind == LS_LOSS_CATEGORICAL_FOCAL_CROSSENTROPY;
+}
+
+ls_status tool_class_weights(const char *list, double **out, size_t *count)
+{
+    size_t room = 1;
+    for (const char *at = list; *at; at++)
+        room += *at == ',';
+    double *weights = calloc(room, sizeof *weights);
+    if (!weights)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu class weights", room);
+    *out = weights;
+    *count = 0;
+    for (const char *at = list;; at++) {
+        char number[40];
+        size_t length = strcspn(at, ",");
+        snprintf(number, sizeof number, "%.*s", length < sizeof number ? (int)length : 0, at);
+        if (!ls_parse_f64(number, &weights[*count]) || !(weights[*count] >= 0 && weights[*count] <= 1e30))
+            return ls_fail(LS_ERR_INVALID, "--class-weights: weight %zu, '%s', is not a number from 0 to 1e30", *count,
+                           number);
+        ++*count;
+        at += length;
+        if (*at == '\0')
+            return LS_OK;
+    }
 }
 
 /* ---- Metrics ---- */

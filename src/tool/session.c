@@ -174,6 +174,7 @@ ls_status tool_choose_loss(const tool_settings *settings, tool_session *session,
 
 void tool_close(tool_session *session)
 {
+    free(session->class_weights);
     ls_dataset_destroy(session->train);
     ls_dataset_destroy(session->test);
     ls_model_destroy(session->model);
