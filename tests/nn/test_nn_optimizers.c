@@ -191,6 +191,23 @@ static ls_optimizer optimizer_of(const json_t *spec)
     return optimizer;
 }
 
+static ls_constraint constraint_of(const json_t *spec)
+{
+    static const char *const names[] = { "", "MaxNorm", "NonNeg", "UnitNorm", "MinMaxNorm" };
+    const json_t *c = json_object_get(spec, "constraint"), *axis = json_object_get(c, "axis");
+    ls_constraint constraint = { .kind = LS_CONSTRAINT_NONE };
+    if (!c)
+        return constraint;
+    while (strcmp(names[constraint.kind], training_string(c, "class")) != 0)
+        constraint.kind++;
+    constraint.max_value = said(c, "max_value");
+    constraint.min_value = said(c, "min_value");
+    constraint.rate = said(c, "rate");
+    constraint.axis.count = axis ? 1 : 0;
+    constraint.axis.axis[0] = json_integer_value(json_is_array(axis) ? json_array_get(axis, 0) : axis);
+    return constraint;
+}
+
 /* "a/b" or "a/b/c" in a place of its own. */
 typedef struct path {
     char text[160];
@@ -226,7 +243,8 @@ static void *as_dtype(const void *floats, size_t count, ls_dtype dtype)
 }
 
 /* The variables of the file, gradients to be fed, and the optimizer over them. */
-static void open_trial(trial *t, ls_context *ctx, const json_t *root, ls_optimizer optimizer, ls_dtype dtype)
+static void open_trial(trial *t, ls_context *ctx, const json_t *root, ls_optimizer optimizer, ls_constraint constraint,
+                       ls_dtype dtype)
 {
     const json_t *variables = json_object_get(root, "variables");
     *t = (trial){ .count = json_array_size(variables), .dtype = dtype };
@@ -236,7 +254,8 @@ static void open_trial(trial *t, ls_context *ctx, const json_t *root, ls_optimiz
         const json_t *v = json_array_get(variables, i);
         t->start[i] = training_array_of(v);
         void *data = as_dtype(t->start[i].data, t->start[i].count, dtype);
-        t->variables[i] = ls_op_variable(t->graph, training_string(v, "name"), dtype, t->start[i].shape, .data = data);
+        t->variables[i] = ls_op_variable(t->graph, training_string(v, "name"), dtype, t->start[i].shape, .data = data,
+                                         .constraint = constraint);
         t->gradients[i] = ls_op_input(t->graph, NULL, dtype, t->start[i].shape);
         free(data);
     }
@@ -310,7 +329,7 @@ static size_t run_case(ls_context *ctx, const json_t *root, const json_t *spec, 
     }
     size_t wrong = 0;
     trial t;
-    open_trial(&t, ctx, root, optimizer, dtype);
+    open_trial(&t, ctx, root, optimizer, constraint_of(spec), dtype);
     const json_t *steps = json_object_get(spec, "steps");
     for (size_t s = 0; s < json_array_size(steps) && !wrong; s++) {
         double rate = 0;
@@ -440,7 +459,7 @@ static void every_option_counts(void **state)
             size_t wrong = 0;
             ls_optimizer optimizer = optimizer_of(spec);
             trial t;
-            open_trial(&t, ctx, root, optimizer, LS_F32);
+            open_trial(&t, ctx, root, optimizer, constraint_of(spec), LS_F32);
             const json_t *steps = json_object_get(spec, "steps");
             for (size_t s = 0; s < json_array_size(steps); s++) {
                 double rate = 0;
@@ -489,8 +508,9 @@ static void accumulated_updates_have_the_bits_of_plain_ones(void **state)
             ls_optimizer twice = list[r];
             twice.options.gradient_accumulation_steps = 2;
             trial plain, two;
-            open_trial(&plain, ctx, root, list[r], dtype);
-            open_trial(&two, ctx, root, twice, dtype);
+            const ls_constraint limit = { .kind = r % 2 ? LS_MAX_NORM : LS_CONSTRAINT_NONE };
+            open_trial(&plain, ctx, root, list[r], limit, dtype);
+            open_trial(&two, ctx, root, twice, limit, dtype);
             for (size_t s = 0; s < 10; s++) {
                 assert_int_equal(take_step(&two, root, s, 0), LS_OK);
                 if (s)

@@ -452,7 +452,21 @@ def resnet50():
     return keras.applications.ResNet50(weights=None)
 
 
-READABLE = [compiled, input_shape, keyword_input, initializers, frozen, resnet50]
+def constraints():
+    """Constraints, and orthogonal regularizers."""
+    C, R = keras.constraints, keras.regularizers
+    return keras.Sequential([
+        keras.Input((6, 6, 2)),
+        L.Conv2D(4, 3, kernel_constraint=C.MaxNorm(3, axis=[0, 1, 2]), bias_constraint="max_norm"),
+        L.BatchNormalization(gamma_constraint="non_neg", beta_constraint=C.UnitNorm()),
+        L.Flatten(),
+        L.Dense(5, kernel_constraint=C.MinMaxNorm(0.5, 1.5, 0.25, axis=1),
+                kernel_regularizer=R.OrthogonalRegularizer(0.02, "columns")),
+        L.Dense(2, kernel_constraint=C.MinMaxNorm(0.0), kernel_regularizer=R.OrthogonalRegularizer()),
+    ])
+
+
+READABLE = [constraints, compiled, input_shape, keyword_input, initializers, frozen, resnet50]
 
 
 def in_policy(policy, *inner):
@@ -487,7 +501,6 @@ REFUSED = {
     "mixed_float16": (lambda: in_policy("mixed_float16", lambda: L.Flatten(), lambda: L.Dense(2)), ["mixed_float16"]),
     "channels_first": (lambda: small(L.Conv2D(4, 3, data_format="channels_first"), L.Flatten(), L.Dense(2)),
                        ["channels_first"]),
-    "constraint": (lambda: small(L.Dense(4, kernel_constraint="non_neg"), L.Dense(2), shape=(3,)), ["kernel_constraint"]),
     "mask_zero": (lambda: small(L.Embedding(9, 4, mask_zero=True), L.Flatten(), L.Dense(2), shape=(5,)), ["mask_zero"]),
     "dictionaries": (dictionaries, ["input_layers"]),
     "nested_model": (nested_model, ["Sequential"]),

@@ -177,18 +177,22 @@ def slots_of(optimizer, names):
     return found
 
 
-def keras_case(label, kind, schedule=None, **options):
+def keras_case(label, kind, schedule=None, constraint=None, **options):
     make, slots = KINDS[kind]
     rate = {"learning_rate": schedule[0]} if schedule else {}
     optimizer = make(**options, **rate)
     dtype = "float32" if kind == "muon" else "float64"  # Keras's Muon multiplies by a float32
     variables = [keras.Variable(v, name=n.replace("/", "_"), dtype=dtype) for n, v in zip(SHAPES, VARIABLES)]
+    for variable in variables if constraint else ():
+        variable.constraint = getattr(keras.constraints, constraint["class"])(
+            **{k: v for k, v in constraint.items() if k != "class"})
     optimizer.build(variables)
     steps = []
     for gradients in GRADIENTS:
         optimizer.apply([tf.constant(g, dtype) for g in gradients], variables)
         steps.append([flat(v.numpy()) for v in variables])
     return {"name": label, "kind": kind, "options": options, "schedule": schedule[1] if schedule else None,
+            **({"constraint": constraint} if constraint else {}),
             "steps": kept(steps), "slots": slots_of(optimizer, {**slots, "average": "_model_variables_moving_average"}), "iterations": int(optimizer.iterations)}
 
 
@@ -301,6 +305,16 @@ def optimizers():
     cosine = {"kind": "cosine", "rate": 0.05, "count": 6, "alpha": 0.1, "from": 0.01, "warmup": 3}
     cases.append(keras_case("sgd_exponential", "sgd", (S.ExponentialDecay(0.1, 4, 0.5, True), exponential), momentum=0.9))
     cases.append(keras_case("adam_cosine", "adam", (S.CosineDecay(0.01, 6, 0.1, warmup_target=0.05, warmup_steps=3), cosine)))
+    ema = {"use_ema": True, "ema_momentum": 0.7, "ema_overwrite_frequency": 3}
+    for i, (constraint, kind, options) in enumerate((
+            ({"class": "MaxNorm", "max_value": 1.5}, "sgd", {"learning_rate": 0.1}),
+            ({"class": "MaxNorm", "axis": [0]}, "adam", {"learning_rate": 0.1, "weight_decay": 0.01}),
+            ({"class": "NonNeg"}, "sgd", {"learning_rate": 0.1, "momentum": 0.9}),
+            ({"class": "UnitNorm"}, "adagrad", {"learning_rate": 0.1}),
+            ({"class": "UnitNorm", "axis": -1}, "lamb", {"learning_rate": 0.1}),
+            ({"class": "MinMaxNorm", "min_value": 0.5, "max_value": 1.2}, "sgd", {"learning_rate": 0.05, **ema}),
+            ({"class": "MinMaxNorm", "min_value": 0.1, "max_value": 0.8, "rate": 0.3}, "lion", {"learning_rate": 0.05}))):
+        cases.append(keras_case(f"{kind}_constraint_{i}", kind, None, constraint, **options))
     cases.append(tf1_case("rmsprop_tf1_default", 0.001))
     cases.append(tf1_case("rmsprop_tf1_momentum", 0.01, 0.8, 0.9, 1e-3, say=("rho", "momentum")))
     variables = [{"name": n, "shape": list(v.shape), "data": flat(v)} for n, v in zip(SHAPES, VARIABLES)]
