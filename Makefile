@@ -171,11 +171,13 @@ arch_flags = $(if $(filter src/backend/cpu/%_avx2.c,$<),$(AVX2_FLAGS))$(if $(fil
 vector_flags = $(if $(filter thread,$(SANITIZE)),$(if $(filter src/backend/cpu/gemm_%.c src/backend/cpu/simd_%.c,$<),-O2))
 # src/ is not for examples: they see what users see.
 include_flags = $(if $(filter examples/%,$<),,-Isrc)$(if $(filter tests/%,$<), -Itests/support $(CMOCKA_CFLAGS))$(if $(filter fuzz/%,$<), -Itests/support)
-# ccache, where it is installed, keeps objects across folders and branches; `make CCACHE=` does without it.
+# ccache, if it is installed, keeps objects across folders and branches; `make CCACHE=` turns it off.
 ifeq ($(origin CCACHE),undefined)
 CCACHE := $(shell command -v ccache 2>/dev/null)
 endif
-compile = $(CCACHE) $(CC) $(ALL_CFLAGS) $(include_flags) $(arch_flags) $(vector_flags) -MMD -MP -c $< -o $@
+# Most of a build is tests, each of which runs for seconds: compiling them fast is worth more than running them fast.
+test_flags = $(if $(SANITIZE)$(CFLAGS),,$(if $(filter tests/%,$<),-O1))
+compile = $(CCACHE) $(CC) $(ALL_CFLAGS) $(test_flags) $(include_flags) $(arch_flags) $(vector_flags) -MMD -MP -c $< -o $@
 
 $(B)/obj/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
@@ -252,7 +254,7 @@ $(STANDIN)/modules.inc: $(STANDIN)/sources
 	$(Q)$< $(STANDIN)/new
 	@cmp -s $(STANDIN)/new/modules.inc $@ || mv $(STANDIN)/new/* $(STANDIN)/
 
-# <module>.cc: the source, then a table of what stands behind __global__ when the preprocessor is through with it.
+# <module>.cc: the source, then a table of the functions that are __global__ after preprocessing.
 $(STANDIN)/kernels.stamp: $(STANDIN)/modules.inc tests/support/standin_cuda/kernels.sh tests/support/standin_cuda/kernel.h tests/support/standin_cuda/standin.h $(B)/flags
 	$(call say,CXX,$(STANDIN)/*.cu)
 	$(Q)tests/support/standin_cuda/kernels.sh '$(STANDIN)' $(STANDIN_CXX) -std=c++17 -w $(STANDIN_FLAGS)
@@ -334,9 +336,11 @@ endif
 
 # Programs that a script runs again.
 SCRIPT_PROGRAMS := $(if $(filter %/test_bits_matrix.sh,$(RUN_TESTS)),$(B)/tests/test_step_bits)
+# Scripts that run examples.
+EXAMPLE_SCRIPTS := $(if $(filter %.sh,$(RUN_TESTS)),$(shell grep -l LS_BUILD/examples $(filter %.sh,$(RUN_TESTS)) /dev/null))
 
 .PHONY: test
-test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(if $(filter %.sh,$(RUN_TESTS)),$(EXAMPLE_PROGRAMS)) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
+test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(if $(EXAMPLE_SCRIPTS),$(EXAMPLE_PROGRAMS)) $(if $(filter %/test_fuzz.sh,$(RUN_TESTS)),$(FUZZ_PROGRAMS)) \
       $(if $(filter %/test_faults.sh,$(RUN_TESTS)),$(if $(SANITIZE),,$(B)/fuzz/libfaults.so)) \
       $(if $(findstring /test_cuda,$(RUN_TESTS))$(findstring /test_kinds,$(RUN_TESTS)),$(STANDIN_LIBRARIES))
 	@LS_BUILD='$(B)' CC='$(CC)' SANITIZE='$(SANITIZE)' tests/run.sh $(RUN_TESTS)
@@ -344,8 +348,8 @@ test: all $(sort $(filter $(TEST_PROGRAMS),$(RUN_TESTS)) $(SCRIPT_PROGRAMS)) $(i
 .PHONY: quick $(FOLDER_GOALS)
 quick $(FOLDER_GOALS): test
 
-# Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise by the small driver of ours; in both cases
-# under sanitizers. What is found stays in the build folder; FUZZ="npy graph" chooses targets.
+# Fuzzes every target for FUZZ_SECONDS: with libFuzzer where clang has it, otherwise with fuzz/driver.c; in both cases
+# under sanitizers. Inputs that fail are kept in the build folder; FUZZ="npy graph" chooses targets.
 FUZZ_SECONDS ?= 60
 FUZZ ?= $(patsubst fuzz/fuzz_%.c,%,$(FUZZ_SOURCES))
 

@@ -6,7 +6,7 @@
 
 #include "run/peers.h"
 
-/* Of longer vectors, each worker adds one part and sends the sum to all. Shorter ones are sent to
+/* For longer vectors each worker adds one part and sends the sum to all. Shorter ones are sent to
  * all, and each worker adds them itself. */
 #define BENCH_SHORT (64 << 10) /* bytes */
 

@@ -1,7 +1,7 @@
 /* All-reduce between processes of this machine, one core each:
  *     bench_allreduce [WORKERS[,WORKERS] [ROUNDS]]
- * Prints a line of JSON for each size, with the seconds of the best round. bench/workers.sh compares
- * it with gloo and Open MPI. */
+ * Prints a line of JSON for each size, with the seconds of the best round. bench/workers.sh
+ * compares it with gloo and Open MPI. */
 #include <stdlib.h>
 
 #include "allreduce.h"

@@ -1,5 +1,5 @@
-/* Measures how fast graphs are built, differentiated and run: the time must be small compared with a
- * step. Goal: builds and differentiates 10,000 small nodes in 50 ms, in linear time. */
+/* Measures how fast graphs are built, differentiated and run: the time must be small compared with
+ * a step. Goal: builds and differentiates 10,000 small nodes in 50 ms, in linear time. */
 #include <lockstep.h>
 
 #include <malloc.h>

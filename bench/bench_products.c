@@ -1,5 +1,6 @@
-/* Matrix products of rank 3 and 4 and their gradients, compared with the 1x1 convolution that computes
- * the same as a dense layer. Times are CPU times of all threads, the best of several runs. */
+/* Matrix products of rank 3 and 4 and their gradients, compared with the 1x1 convolution that
+ * computes the same as a dense layer. Times are CPU times of all threads, the best of several
+ * runs. */
 #include <lockstep.h>
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ static double cpu_ms(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-3;
 }
 
-/* A product of two operands. `bias` adds one row to the result and applies ReLU, as a layer does. */
+/* A product of two operands. `bias` adds one row to the result and applies ReLU, as a layer
+ * does. */
 typedef struct row {
     const char *name;
     ls_shape a, b; /* a first size of LS_BATCH: fed, one for each sample */

@@ -42,7 +42,8 @@ static const job jobs[] = {
 
 /* ---- The formulas: seconds of all exchanges of a step ---- */
 
-/* Number of complete subtrees that worker w of n sends: the largest ones within its range of lanes. */
+/* Number of complete subtrees that worker w of n sends: the largest ones within its range of
+ * lanes. */
 static int subtrees(int lanes, int n, int w)
 {
     int first = (int)((int64_t)lanes * w / n), end = (int)((int64_t)lanes * (w + 1) / n), count = 0;
@@ -72,9 +73,9 @@ static double commit(double n, double message, double latency)
     return n > 1 ? (n - 1) * message + 2 * latency : 0;
 }
 
-/* All workers exchange with all others, as implemented. Each owns a part of a long vector: it receives
- * s subtrees of its part from each other worker and sends the sum to each. Short vectors are sent to
- * all at once. The `here` workers of a machine share its connection. */
+/* All workers exchange with all others, as implemented. Each owns a part of a long vector: it
+ * receives s subtrees of its part from each other worker and sends the sum to each. Short vectors
+ * are sent to all at once. The `here` workers of a machine share its connection. */
 static double cost_flat(const network *w, const job *j, int n, int here, double s)
 {
     double bytes = (n - 1.0) * (j->bytes / n * (s + 1) + j->small * s * j->little); /* sent by a worker */
@@ -84,9 +85,9 @@ static double cost_flat(const network *w, const job *j, int n, int here, double 
 }
 
 /* Groups of workers, usually machines, join first: each worker owns a part of the group's sum of a
- * long vector. Then the owners of a part, one in each group, join these, and the sums return the same
- * way. Short vectors go to one worker of the group, from there to one of each group, and back. `here`
- * workers of a group are on one machine. */
+ * long vector. Then the owners of a part, one in each group, join these, and the sums return the
+ * same way. Short vectors go to one worker of the group, from there to one of each group, and back.
+ * `here` workers of a group are on one machine. */
 static double cost_groups(const network *w, const job *j, int n, int group, int here)
 {
     int groups = (n + group - 1) / group;
@@ -109,7 +110,8 @@ static int power_of_two(int n)
     return p;
 }
 
-/* Lanes for n workers: four each if possible, so that others can take over a lost worker's lanes. */
+/* Lanes for n workers: four each if possible, so that others can take over a lost worker's
+ * lanes. */
 static int lanes_for(int n)
 {
     int lanes = 4 * power_of_two(n);
@@ -171,8 +173,8 @@ static ls_status work(int rank, int count, void *user)
     return LS_OK;
 }
 
-/* Workers share the cores: the work of all of them, divided by cores. Each worker sends one message of
- * the all-reduce to each other one, and those of the commit. */
+/* Workers share the cores: the work of all of them, divided by cores. Each worker sends one message
+ * of the all-reduce to each other one, and those of the commit. */
 static double predict_small(const network *w, int n, int cores)
 {
     double messages = n * (n - 1.0) + 2 * (n - 1.0);

@@ -1,6 +1,6 @@
-/* Compares strategies on two devices of one core each: bench_strategies [ROW [ROUNDS]]. In each round
- * every strategy trains a few steps of the same network; the best round of each counts. The table
- * has the speedup over one device. */
+/* Compares strategies on two devices of one core each: bench_strategies [ROW [ROUNDS]]. In each
+ * round every strategy trains a few steps of the same network; the best round of each counts. The
+ * table has the speedup over one device. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -17,8 +17,8 @@ typedef struct ls_bench_model {
     ls_norm_statistics statistics; /* of its batch norms */
 } ls_bench_model;
 
-/* name: "cnn" (mnist-cnn, Adam), "wide" (mnist-cnn-wide, RMSProp), "resnet50" (SGD with momentum) or
- * "resnet50-by-lane" (the same with batch norm per lane). */
+/* name: "cnn" (mnist-cnn, Adam), "wide" (mnist-cnn-wide, RMSProp), "resnet50" (SGD with momentum)
+ * or "resnet50-by-lane" (the same with batch norm per lane). */
 ls_status ls_bench_model_create(ls_context *ctx, const char *name, ls_bench_model *out);
 void ls_bench_model_destroy(ls_bench_model *model);
 

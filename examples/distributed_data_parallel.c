@@ -1,7 +1,7 @@
 /* Replaces torch.multiprocessing.spawn, init_process_group, DistributedSampler and
- * DistributedDataParallel: ls_spawn starts the workers on this machine, and each trains as if it were
- * alone. A worker computes its part of every batch; the order of the samples and the weights are the
- * same as in one process.
+ * DistributedDataParallel: ls_spawn starts the workers on this machine, and each trains as if it
+ * were alone. A worker computes its part of every batch; the order of the samples and the weights
+ * are the same as in one process.
  *     distributed_data_parallel [EPOCHS [SAMPLES [WORKERS]]] */
 #include <lockstep.h>
 

@@ -1,4 +1,5 @@
-/* Classifies images of clothes with a small convolutional network: a Sequential model, compile, fit.
+/* Classifies images of clothes with a small convolutional network: a Sequential model, compile,
+ * fit.
  *     fit_single [EPOCHS [SAMPLES]] */
 #include <lockstep.h>
 

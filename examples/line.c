@@ -1,5 +1,5 @@
-/* Fits a line with one dense layer, mean squared error and SGD, built from ops to show every part of
- * a training step. */
+/* Fits a line with one dense layer, mean squared error and SGD, built from ops to show every part
+ * of a training step. */
 #include <lockstep.h>
 
 /* The nodes of a model. The graph owns them. */

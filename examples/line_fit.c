@@ -1,5 +1,5 @@
-/* One dense layer, trained in four ways: ls_fit on a dataset, ls_fit on arrays, a learning rate that
- * depends on the batch size, and a custom loop. All are mirrored over DEVICES devices.
+/* One dense layer, trained in four ways: ls_fit on a dataset, ls_fit on arrays, a learning rate
+ * that depends on the batch size, and a custom loop. All are mirrored over DEVICES devices.
  *     line_fit [DEVICES] */
 #include <lockstep.h>
 

@@ -1,7 +1,7 @@
 /* Runs a fuzz target without libFuzzer: replays files, then mutates them for a number of rounds.
  *     fuzz_npy [-runs=N] [-seconds=N] [-timeout=N] [-seed=N] FILE_OR_FOLDER...
- * Everything is bounded: rounds, seconds in all, seconds and memory of one input. The input at hand when something
- * breaks is left in ./crash-TARGET. Mutations depend on the seed alone. */
+ * Limits the rounds, the seconds of the whole run, and the seconds and memory of one input. Writes
+ * the input that fails to ./crash-TARGET. Mutations depend only on the seed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,12 +1,13 @@
-/* Makes one call fail, for programs that are run with this library in LD_PRELOAD (tests/whole/test_faults.sh does).
+/* Makes one call fail, for programs that are run with this library in LD_PRELOAD
+ * (tests/whole/test_faults.sh does).
  *
  *     LS_FAULT=malloc:17        the 17th allocation of the program fails
  *     LS_FAULT=malloc:17+       and so do all later ones
  *     LS_FAULT_REPORT=FILE      at the end, a line: calls of each kind, failures, blocks and descriptors not given back
  *
- * Kinds: malloc (with calloc, realloc and aligned ones), mmap, thread, open, write, fsync, rename. Calls count from the
- * beginning of main to its end, unless they come from libraries that end the process then (SPARED). Blocks are watched
- * where the program itself or jansson took them. */
+ * Kinds: malloc (with calloc, realloc and aligned ones), mmap, thread, open, write, fsync, rename.
+ * Calls count from the beginning of main to its end, unless they come from libraries that end the
+ * process then (SPARED). Blocks are watched where the program itself or jansson took them. */
 #undef _FORTIFY_SOURCE /* it would put functions of its own before ours */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -59,7 +60,7 @@ static void read_fault(void)
     fault_stays = *end == '+';
 }
 
-/* ---- Who calls ---- */
+/* ---- The caller of a function ---- */
 
 #define RANGES 64
 typedef struct range {
@@ -104,8 +105,8 @@ static bool is_in(const range *ranges, int count, const void *address)
     return false;
 }
 
-/* jansson's reader takes no notice when its buffer cannot grow, and reads past the end of its text: what it
- * allocates is spared. */
+/* jansson's reader takes no notice when its buffer cannot grow, and reads past the end of its text:
+ * what it allocates is spared. */
 static _Thread_local int reading_json;
 
 EXPORT void *json_loadb(const char *text, size_t bytes, size_t flags, void *error)
@@ -120,7 +121,7 @@ EXPORT void *json_loadb(const char *text, size_t bytes, size_t flags, void *erro
 /* On this thread the program itself was refused something. */
 static _Thread_local bool felt;
 
-/* Counts a call, and says whether it is to fail. */
+/* Counts a call and returns whether it must fail. */
 static bool fails(kind k, const void *caller)
 {
     bool own = is_in(watched, watched_count, caller);
@@ -285,7 +286,8 @@ EXPORT ssize_t write(int fd, const void *data, size_t bytes)
     return fails(WRITE, CALLER) ? -1 : NEXT(write)(fd, data, bytes);
 }
 
-/* What stdio keeps is written inside of libc, out of reach: the flush fails in its place. */
+/* libc writes stdio's buffers by internal calls that cannot be replaced, so the flush fails
+ * instead. */
 EXPORT int fflush(FILE *file)
 {
     return fails(WRITE, CALLER) ? EOF : NEXT(fflush)(file);

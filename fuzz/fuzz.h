@@ -1,6 +1,6 @@
-/* What fuzz targets share. A target is a file fuzz_NAME.c with LLVMFuzzerTestOneInput; it is linked either with
- * libFuzzer or with driver.c, which replays a corpus and mutates it a little. Whatever a target finds wrong ends in
- * fuzz_broken. */
+/* Shared by fuzz targets. A target is a file fuzz_NAME.c with LLVMFuzzerTestOneInput; it is linked
+ * either with libFuzzer or with driver.c, which replays a corpus and mutates it a little. A target
+ * reports a failure with fuzz_broken. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -24,7 +24,8 @@ const char *fuzz_file(const uint8_t *data, size_t size);
 /* A call either succeeds or leaves one line of plain text; returns whether it succeeded. */
 bool fuzz_status(ls_status status);
 
-/* Reads every element of an array, so that sanitizers see memory that is not there, and frees it. */
+/* Reads every element of an array, so that sanitizers see memory that is not there, and frees
+ * it. */
 void fuzz_array_use(ls_array *array);
 
 /* The next bytes of the input as a number below `limit`; 0 when there are none left. */
@@ -34,8 +35,8 @@ typedef struct fuzz_input {
 } fuzz_input;
 unsigned fuzz_take(fuzz_input *in, unsigned limit);
 
-/* A context of that many CPU devices on two threads, or with the reference kernels alone; opened once, kept to the end.
- * Each has a limit of 256 MiB. */
+/* A context of that many CPU devices on two threads, or with the reference kernels alone; opened
+ * once, kept to the end. Each has a limit of 256 MiB. */
 ls_context *fuzz_context(int devices, bool reference);
 
 #endif

@@ -1,5 +1,5 @@
-/* The state of a checkpoint: the input is a state.json without the hash that it ends with. Whatever it says, it is
- * refused with a message or put into a job, and nothing is half done. */
+/* The state of a checkpoint: the input is a state.json without the hash that it ends with. Whatever
+ * it says, it is refused with a message or put into a job, and nothing is half done. */
 #include <unistd.h>
 
 #include "base/sha256.h"
@@ -37,7 +37,7 @@ static void make(void)
     saved->state = NULL;
 }
 
-/* What is put into a fit beside the job. */
+/* State of a fit in addition to the job. */
 static void use_extras(void)
 {
     ls_history *history = NULL;

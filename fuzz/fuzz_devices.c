@@ -1,7 +1,8 @@
-/* Random networks on random devices: 1 to 4 CPUs and 0 to 4 of the tests' GPUs, a random map, device scopes, lanes,
- * optimizers, and a list of steps, evaluations, reads and writes of variables. In between runs fail: by a wrong label,
- * or by a device, at once or late. Whatever happens, the state is that of one device of each kind where nothing failed;
- * a run that fails leaves it as it was. */
+/* Random networks on random devices: 1 to 4 CPUs and 0 to 4 of the tests' GPUs, a random map,
+ * device scopes, lanes, optimizers, and a list of steps, evaluations, reads and writes of
+ * variables. In between runs fail: by a wrong label, or by a device, at once or late. Whatever
+ * happens, the state is that of one device of each kind where nothing failed; a run that fails
+ * leaves it as it was. */
 #include "fuzz.h"
 
 #include "base/sha256.h"
@@ -25,7 +26,7 @@ typedef struct act {
     bool late, compared;
 } act;
 
-/* What a case is: all but the first part may change no bit. */
+/* A case. Only the fields before the empty line may change bits. */
 typedef struct plan_of_case {
     unsigned layers, layer[LAYERS], width[LAYERS], optimizer, scope_kind[LAYERS + 1];
     const char *denied;

@@ -1,6 +1,6 @@
-/* Frames from other workers: one worker of three, whose connections deliver what the input says: heads that are nearly
- * right, bodies of any length, single bytes changed, an end anywhere. Every call must end with a status and write only
- * to the pieces. */
+/* Frames from other workers: one worker of three, whose connections deliver what the input says:
+ * heads that are nearly right, bodies of any length, single bytes changed, an end anywhere. Every
+ * call must end with a status and write only to the pieces. */
 #include "fabric/mesh/mesh.h"
 #include "fuzz.h"
 

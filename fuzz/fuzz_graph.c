@@ -1,6 +1,7 @@
-/* Random graphs with gradients. The input is a little program: each of its bytes adds an op to a pool of tensors. One
- * device and two must agree bit for bit; the fast kernels and the reference ones within a tolerance, and exactly in
- * what is NaN or infinite. Some inputs put NaN, infinities and subnormal numbers among the values. */
+/* Random graphs with gradients. The input is a little program: each of its bytes adds an op to a
+ * pool of tensors. One device and two must agree bit for bit; the fast kernels and the reference
+ * ones within a tolerance, and exactly in what is NaN or infinite. Some inputs put NaN, infinities
+ * and subnormal numbers among the values. */
 #include <float.h>
 #include <math.h>
 
@@ -263,8 +264,8 @@ static long first_difference(const outcome *a, const outcome *b)
     return -1;
 }
 
-/* A kink (a ReLU near 0, two equal values under a maximum) may go either way; with values moved a little it does not.
- * So a difference counts when it stays. */
+/* A kink (a ReLU near 0, two equal values under a maximum) may go either way; with values moved a
+ * little it does not. So a difference counts when it stays. */
 static void compare_with_reference(const uint8_t *data, size_t size)
 {
     static const float jitters[] = { 0, 1e-2f, 3e-2f };
@@ -293,7 +294,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     outcome one = run_in(fuzz_context(1, false), data, size, 0), two = run_in(fuzz_context(2, false), data, size, 0);
     FUZZ_CHECK(one.status == two.status && one.count == two.count, "one device: %s, two: %s",
                ls_status_name(one.status), ls_status_name(two.status));
-    for (size_t i = 0; i < one.count; i++) /* a NaN's own bits are nobody's promise */
+    for (size_t i = 0; i < one.count; i++) /* the bits of a NaN are not defined */
         FUZZ_CHECK(memcmp(&one.values[i], &two.values[i], sizeof(float)) == 0 ||
                        (isnan(one.values[i]) && isnan(two.values[i])),
                    "element %zu is %g on one device and %g on two", i, one.values[i], two.values[i]);

@@ -1,6 +1,6 @@
-/* The preamble of a caller and the reply to it, which any process may send; and the text of addresses, which comes
- * from files and variables. A preamble that is accepted is one: every number is in its range, and the bytes are those
- * that a worker would send. */
+/* The preamble of a caller and the reply to it, which any process may send; and the text of
+ * addresses, which comes from files and variables. A preamble that is accepted is one: every number
+ * is in its range, and the bytes are those that a worker would send. */
 #include "fabric/transport/address.h"
 #include "fabric/transport/preamble.h"
 #include "fuzz.h"

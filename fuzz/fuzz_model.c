@@ -1,5 +1,6 @@
-/* Random models through fit: layers, optimizer, batch size and lanes come from the input; the weights and the
- * optimizer's state on 1, 2 and 3 devices have one hash, and predictions one set of bits. */
+/* Random models through fit: layers, optimizer, batch size and lanes come from the input; the
+ * weights and the optimizer's state on 1, 2 and 3 devices have one hash, and predictions one set of
+ * bits. */
 #include "fuzz.h"
 
 #define SIDE    6

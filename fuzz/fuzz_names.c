@@ -1,5 +1,5 @@
-/* Names of devices: what is accepted names devices that are there, each once. The first byte chooses the machine,
- * and which worker of a cluster this is. */
+/* Names of devices: what is accepted names devices that are there, each once. The first byte
+ * chooses the machine, and which worker of a cluster this is. */
 #include "device/names.h"
 #include "fuzz.h"
 

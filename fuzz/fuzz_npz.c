@@ -1,4 +1,5 @@
-/* NPZ files: a zip archive with the array x_train.npy, and another that is not there, so that all names are listed. */
+/* NPZ files: a zip archive with the array x_train.npy, and another that is not there, so that all
+ * names are listed. */
 #include "fuzz.h"
 
 #include "data/readers.h"

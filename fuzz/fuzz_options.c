@@ -1,4 +1,5 @@
-/* Options: a word a line, as on a command line. What is accepted is within its row's range, and can be printed. */
+/* Options: a word a line, as on a command line. What is accepted is within its row's range, and can
+ * be printed. */
 #include "base/options.h"
 #include "fuzz.h"
 

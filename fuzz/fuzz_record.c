@@ -1,5 +1,5 @@
-/* Records of asynchronous training, as they are and with checksums that fit. What is read holds together: a server
- * could go on with it, and then reads what it wrote. */
+/* Records of asynchronous training, as they are and with checksums that fit. What is read holds
+ * together: a server could go on with it, and then reads what it wrote. */
 #include "base/crc32c.h"
 #include "fuzz.h"
 #include "train/server/record.h"

@@ -1,5 +1,5 @@
-/* Logs of training, and the page that is made of each: nothing that stands in a log becomes a tag, an attribute or a
- * number that is none. */
+/* Logs of training and the report of each: no text of a log may become a tag, an attribute or an
+ * invalid number. */
 #include "fuzz.h"
 #include "tool/report/report.h"
 

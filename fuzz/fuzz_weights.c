@@ -1,5 +1,5 @@
-/* Files of weights, but for HDF5: whichever format the first bytes say. What was read, written as .npz and read again
- * is the same, bit for bit. */
+/* Weight files except HDF5, in the format that the first bytes select. Weights that were read,
+ * written as .npz and read again must be the same, bit for bit. */
 #include <unistd.h>
 
 #include "data/tensors.h"

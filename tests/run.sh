@@ -12,7 +12,7 @@ set -eu
 cd "$(dirname "$0")/.."
 export LS_BUILD=${LS_BUILD:-build} CC=${CC:-gcc} SANITIZE=${SANITIZE:-}
 TIMEOUT=${LS_TEST_TIMEOUT:-$([ -n "$SANITIZE" ] && echo 900 || echo 300)}
-JOBS=${LS_TEST_JOBS:-$(($(nproc 2>/dev/null || echo 2) * 2 + 1))} # more than cores: many wait more than they compute
+JOBS=${LS_TEST_JOBS:-$(($(nproc 2>/dev/null || echo 2) * 3))} # more than cores: many wait more than they compute
 LOGS=$LS_BUILD/test-logs
 export LOCKSTEP_SILENCE_LIMIT=${LOCKSTEP_SILENCE_LIMIT:-20} # workers on a crowded machine are slow, not dead
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}

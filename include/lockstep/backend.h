@@ -147,8 +147,8 @@ typedef struct ls_backend_device {
     char about[256]; /* "NVIDIA H100 80GB" */
     size_t memory;   /* bytes; 0: unknown */
     bool growth;     /* allocates memory on demand, unless the user sets otherwise */
-    /* Used only if the user makes it visible by name, for devices that
-     * compute on the host's cores. */
+    /* The device is used only if the user names it. For devices that compute on the host's
+     * cores. */
     bool only_named;
     /* For kinds not named GPU or CUDA: "gpu:N" includes this device, after those of CUDA. */
     bool gpu;
@@ -222,9 +222,9 @@ LS_API ls_status ls_add_backend(ls_context *ctx, const ls_backend *backend);
 /* Sets the thread's last error and returns `status`. */
 LS_API ls_status ls_backend_fail(ls_status status, const char *format, ...) LS_PRINTF(2, 3);
 
-/* Run the reference kernels on arrays in memory; every other kernel is tested against them. Of
- * `run` they read samples, first, batch, seed and run. state and new_state: for `apply`, the
- * variable and its slots; NULL for other nodes. The caller owns all arrays. */
+/* Run the reference kernels, which every other kernel is tested against, on arrays that the caller
+ * owns. They read samples, first, batch, seed and run of `run`. state and new_state: the variable
+ * and its slots for `apply`, NULL for other nodes. */
 LS_API ls_status ls_reference_run(const ls_tensor *node, const ls_program_run *run, const void *const *in,
                                   const void *const *state, void *out, void *const *new_state);
 LS_API void ls_reference_join(ls_join_kind kind, ls_dtype dtype, const void *left, const void *right, int64_t count,

@@ -62,11 +62,11 @@ typedef struct ls_cluster_options {
     bool evaluator;
 } ls_cluster_options;
 
-/* Reads the cluster from the environment. The first of these that is set counts: LOCKSTEP_RANK,
- * LOCKSTEP_WORLD_SIZE and LOCKSTEP_RENDEZVOUS; TF_CONFIG; torchrun or Kubernetes; mpirun; srun;
- * PMI (docs/clusters.md lists the variables). LOCKSTEP_KEY_FILE, _LISTEN, _TRANSPORT and
- * _SERVERS apply to all. Without any: rank 0 of size 1. Returns LS_ERR_UNSUPPORTED if workers
- * are on other machines and there is no key file. */
+/* Reads the cluster from the environment: the variables of Lockstep (LOCKSTEP_RANK, ...),
+ * TF_CONFIG, torchrun or Kubernetes, mpirun, srun or PMI, the first that is set (docs/clusters.md
+ * lists them). LOCKSTEP_KEY_FILE, _LISTEN, _TRANSPORT and _SERVERS apply to all of these. If none
+ * is set: rank 0, size 1. Returns LS_ERR_UNSUPPORTED if workers on other machines have no key
+ * file. */
 LS_API ls_status ls_cluster_environment(ls_cluster_options *out);
 
 /* Creates a key for jobs on several machines: a new file of 32 random bytes that only

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define LS_MAX_WORKERS 1024
+#define LS_MAX_THREADS 1024 /* maximum number of threads, and of CPU devices */
 #define LS_MIB(n)      ((size_t)(n) << 20)
 
 /* ---- Contexts ---- */
@@ -106,8 +106,8 @@ LS_API ls_status ls_format_drivers(char **out);
 typedef struct ls_cpu_info {
     int cores; /* number of cores that CPU devices use */
     int quota; /* number of cores that the cgroup's quota allows; 0: no quota */
-    /* Number of threads of all CPU devices; if more than cores, they take turns. */
-    int workers;
+    /* Number of threads of all CPU devices. If it exceeds `cores`, they share them. */
+    int threads;
     size_t l2;        /* size of a core's L2 cache in bytes; 0: unknown */
     char reason[256]; /* "2 cores", "1 of 2 cores: affinity mask" */
 } ls_cpu_info;

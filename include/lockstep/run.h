@@ -61,11 +61,10 @@ LS_API ls_status ls_explain_placement(ls_graph *graph, ls_tensor *const *fetches
 LS_API ls_status ls_explain_memory(ls_graph *graph, ls_tensor *const *fetches, size_t fetch_count, int64_t batch,
                                    bool *fits, char **out);
 
-/* Returns the bit class, which together with graph, data and lanes decides the bits of this
- * context's runs: the number of the definition (docs/bits.md) and the hash of a small training
- * step on the first device of each kind. A kind of device that differs from the CPU, or fails a
- * self-check, is listed by name. Contexts with equal texts compute equal bits. Computed once per
- * context; free() the text. */
+/* Returns the bit class as text: the number of the definition (docs/bits.md), the hash of a small
+ * training step, and the kinds of devices whose step differs from the CPU's or whose self-check
+ * fails. Contexts with equal texts compute equal bits for the same graph, data and lanes. Computed
+ * once per context. The caller frees the text. */
 LS_API ls_status ls_bit_class(ls_context *ctx, char **out);
 
 /* Returns a view of the value, valid until the tensor is run again, its scope ends

@@ -4,8 +4,8 @@
 
 #include "plan/plan.h"
 
-/* workers: threads that run kernels. reference: use only reference kernels. Call close() of the
- * table after all its kernels are destroyed. */
-ls_status ls_host_open(int workers, ls_logger *log, bool reference, ls_kernel_source *out);
+/* threads: number of threads that run kernels. reference: use only reference kernels. Call close()
+ * of the table after all its kernels are destroyed. */
+ls_status ls_host_open(int threads, ls_logger *log, bool reference, ls_kernel_source *out);
 
 #endif

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
+#include "backend/kinds.h"
 #include "backend/opencl/opencl.h"
-#include "device/context.h"
 
 static void add(ls_context *ctx, const ls_backend *backend, bool expected)
 {

@@ -11,12 +11,12 @@
  *     };
  *     static const ls_option_table table = LS_OPTION_TABLE("Training", rows);
  *
- * A command adds its tables, then applies the environment, then its arguments. Later values override
- * earlier ones.
+ * A command adds its tables, then applies the environment, then its arguments. Later values
+ * override earlier ones.
  *
  * A value is the next word, or follows "=". A switch (bool) consumes the next word only if that is
- * "on" or "off"; alone it means on. "--" ends the flags. Other words, also -5, are positional. A word
- * that starts with "--" is never a value: write --name=--odd. The variable of --batch-size is
+ * "on" or "off"; alone it means on. "--" ends the flags. Other words, also -5, are positional. A
+ * word that starts with "--" is never a value: write --name=--odd. The variable of --batch-size is
  * LOCKSTEP_BATCH_SIZE; an empty one counts as unset. */
 #ifndef LS_BASE_OPTIONS_H
 #define LS_BASE_OPTIONS_H

@@ -14,10 +14,10 @@ static ls_status check_options(const ls_context_options *given, const char *call
         return ls_fail(LS_ERR_INVALID, "%s: out is NULL", call);
     if ((unsigned)given->log_level > LS_LOG_DEBUG)
         return ls_fail(LS_ERR_INVALID, "%s: unknown log level %d", call, (int)given->log_level);
-    if (given->cpu_devices < 0 || given->cpu_devices > LS_MAX_WORKERS || given->threads < 0 ||
-        given->threads > LS_MAX_WORKERS)
+    if (given->cpu_devices < 0 || given->cpu_devices > LS_MAX_THREADS || given->threads < 0 ||
+        given->threads > LS_MAX_THREADS)
         return ls_fail(LS_ERR_INVALID, "%s: %d CPU devices with %d threads: each must be from 0 to %d", call,
-                       given->cpu_devices, given->threads, LS_MAX_WORKERS);
+                       given->cpu_devices, given->threads, LS_MAX_THREADS);
     if ((unsigned)given->kernels > LS_KERNELS_VENDOR)
         return ls_fail(LS_ERR_INVALID, "%s: unknown set of kernels %d", call, (int)given->kernels);
     return LS_OK;
@@ -37,7 +37,7 @@ static ls_status choose_kernels(ls_context_options *given, const char *call)
 
 static void free_context(ls_context *ctx)
 {
-    ls_context_leave_cluster(ctx);
+    ls_library_hooks.leave_cluster(ctx);
     if (ctx->runtime)
         ctx->close_runtime(ctx->runtime);
     ls_context_close_devices(ctx);
@@ -53,6 +53,74 @@ static void free_context(ls_context *ctx)
     ls_log_destroy(&ctx->log);
     free(ctx);
 }
+
+/* ---- Calls of graphs (graph/context.h) ---- */
+
+static bool is_inherited(const ls_context *ctx)
+{
+    return ctx->process != getpid();
+}
+
+static ls_status add_graph(ls_context *ctx, const char *call)
+{
+    LS_TRY(ls_context_begin(ctx, call));
+    pthread_mutex_lock(&ctx->mutex);
+    ctx->graph_count++;
+    pthread_mutex_unlock(&ctx->mutex);
+    return LS_OK;
+}
+
+static void drop_graph(ls_context *ctx)
+{
+    pthread_mutex_lock(&ctx->mutex);
+    bool last = --ctx->graph_count == 0 && ctx->closed;
+    pthread_mutex_unlock(&ctx->mutex);
+    if (last)
+        free_context(ctx);
+}
+
+LS_PRINTF(2, 3) static void refuse(ls_context *ctx, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ls_fail_v(LS_ERR_STATE, format, args);
+    va_end(args);
+    ls_log_write(&ctx->log, LS_LOG_ERROR, "%s", ls_last_error());
+}
+
+static ls_memory *cpu_memory(const ls_context *ctx, int device)
+{
+    return ctx->devices[device > 0 && device < ctx->cpu_count ? device : 0].memory;
+}
+
+static ls_status take(ls_context *ctx, int device, size_t bytes, const char *what, ls_block **out)
+{
+    LS_TRY(ls_context_check(ctx, what));
+    return ls_memory_take(cpu_memory(ctx, device), bytes, what, out);
+}
+
+static void give(ls_context *ctx, int device, ls_block *block)
+{
+    if (!is_inherited(ctx))
+        ls_memory_give(cpu_memory(ctx, device), block);
+}
+
+static void *data(const ls_block *block)
+{
+    return (char *)block->region + block->offset;
+}
+
+static const ls_context_calls calls = {
+    .is_inherited = is_inherited,
+    .add_graph = add_graph,
+    .drop_graph = drop_graph,
+    .refuse = refuse,
+    .take = take,
+    .give = give,
+    .data = data,
+};
+
+/* ---- Creating and closing ---- */
 
 static ls_status create(const ls_context_options *options, const char *call, ls_context **out)
 {
@@ -74,12 +142,13 @@ static ls_status create(const ls_context_options *options, const char *call, ls_
     pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&ctx->devices_mutex, &again);
     pthread_mutexattr_destroy(&again);
+    ctx->calls = &calls;
     ctx->options = given;
     ctx->process = getpid();
     ctx->kinds[LS_CPU] = (ls_kind){ .name = "CPU" };
     ctx->kind_count = 1;
-    ls_context_add_own_kinds(ctx);
-    status = ls_context_look_for_cluster(ctx, call);
+    ls_library_hooks.add_own_kinds(ctx);
+    status = ls_library_hooks.look_for_cluster(ctx, call);
     if (status != LS_OK)
         free_context(ctx);
     else
@@ -134,11 +203,6 @@ void ls_context_close(ls_context *ctx)
 
 /* ---- Permission to use a context ---- */
 
-bool ls_context_is_inherited(const ls_context *ctx)
-{
-    return ctx->process != getpid();
-}
-
 ls_status ls_context_check(const ls_context *ctx, const char *call)
 {
     if (!ctx)
@@ -151,24 +215,6 @@ ls_status ls_context_check(const ls_context *ctx, const char *call)
     if (ctx->closed)
         return ls_fail(LS_ERR_STATE, "%s: the context was closed", call);
     return LS_OK;
-}
-
-ls_status ls_context_add_graph(ls_context *ctx, const char *call)
-{
-    LS_TRY(ls_context_begin(ctx, call));
-    pthread_mutex_lock(&ctx->mutex);
-    ctx->graph_count++;
-    pthread_mutex_unlock(&ctx->mutex);
-    return LS_OK;
-}
-
-void ls_context_drop_graph(ls_context *ctx)
-{
-    pthread_mutex_lock(&ctx->mutex);
-    bool last = --ctx->graph_count == 0 && ctx->closed;
-    pthread_mutex_unlock(&ctx->mutex);
-    if (last)
-        free_context(ctx);
 }
 
 void ls_context_enter(ls_context *ctx, const char *call)
@@ -185,13 +231,4 @@ void ls_context_leave(ls_context *ctx, const char *outer)
     ctx->running_calls--;
     ctx->last_call = outer ? outer : ctx->last_call;
     pthread_mutex_unlock(&ctx->mutex);
-}
-
-void ls_context_refuse(ls_context *ctx, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    ls_fail_v(LS_ERR_STATE, format, args);
-    va_end(args);
-    ls_log_write(&ctx->log, LS_LOG_ERROR, "%s", ls_last_error());
 }

@@ -10,7 +10,25 @@
 #include "device/names.h"
 #include "graph/context.h"
 
+/* Calls that a context makes to the layers above: to those that have the built-in kinds of devices
+ * and the cluster. */
+typedef struct ls_context_hooks {
+    void (*add_own_kinds)(ls_context *ctx); /* other than the CPU */
+    /* Verifies after opening that a vendor kind has devices with equal bits. */
+    ls_status (*check_vendor)(const ls_context *ctx);
+    /* Reads the environment when a context is created. */
+    ls_status (*look_for_cluster)(ls_context *ctx, const char *call);
+    /* Whether to connect when training starts (parameter servers), not when the context is opened. */
+    bool (*meets_later)(const ls_context *ctx);
+    ls_status (*meet_cluster)(ls_context *ctx); /* connects to the other workers */
+    void (*leave_cluster)(ls_context *ctx);
+} ls_context_hooks;
+
+/* The only symbol that a lower layer takes from a higher one (src/fabric/mesh/cluster.c). */
+extern const ls_context_hooks ls_library_hooks;
+
 struct ls_context {
+    const ls_context_calls *calls; /* first: graph/context.h */
     ls_logger log;
     ls_context_options options;
     /* Protects opening, creating the runtime, and the list of copies. */
@@ -90,42 +108,35 @@ static inline bool ls_context_has_others(const ls_context *ctx)
 }
 
 /* Threads of all CPU devices. Each is bound to a core if there are enough cores. */
-static inline int ls_context_cpu_workers(const ls_context *ctx)
+static inline int ls_context_cpu_threads(const ls_context *ctx)
 {
     const ls_device *last = &ctx->devices[ctx->cpu_count - 1];
-    return last->first_worker + last->worker_count;
+    return last->first_thread + last->thread_count;
 }
-static inline bool ls_context_binds_workers(const ls_context *ctx)
+static inline bool ls_context_binds_threads(const ls_context *ctx)
 {
-    return ctx->cores.bind && ls_context_cpu_workers(ctx) <= ctx->cores.count;
+    return ctx->cores.bind && ls_context_cpu_threads(ctx) <= ctx->cores.count;
 }
 
 void ls_context_count_copy(ls_context *ctx, const char *tensor, int from, int to, size_t bytes);
 
 void ls_context_close_devices(ls_context *ctx);
 
-/* Built-in kinds other than the CPU (src/backend/kinds.c). */
-void ls_context_add_own_kinds(ls_context *ctx);
-
 /* Kind that uses its vendor's kernels; 0: none. */
 int ls_context_vendor_kind(const ls_context *ctx);
-
-/* For contexts with a vendor kind (src/backend/kinds.c). check_vendor verifies after opening that
- * it has devices with equal bits; describe_vendor writes the entry of the bit class: "vendor:
- * cuBLAS 13.0.2 and ...". */
-ls_status ls_context_check_vendor(const ls_context *ctx);
-void ls_context_describe_vendor(const ls_context *ctx, struct ls_text *out);
 
 /* Number of contexts that this process has opened. */
 int ls_contexts_opened(void);
 
-/* Hooks of the cluster layer (src/fabric/mesh/cluster.c): look_for_cluster reads the environment on
- * creation; meet_cluster connects to the other workers on opening; leave_cluster disconnects on
- * destruction. */
-ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call);
-/* Connects when training starts instead (parameter servers). */
-bool ls_context_meets_later(const ls_context *ctx);
-ls_status ls_context_meet_cluster(ls_context *ctx);
-void ls_context_leave_cluster(ls_context *ctx);
+/* Opens the context if necessary, for the public function `call`. */
+ls_status ls_context_begin(ls_context *ctx, const char *call);
+
+/* Returns LS_OK if the context is not NULL, not closed, and created by this process. */
+ls_status ls_context_check(const ls_context *ctx, const char *call);
+
+/* Marks a call that must end before the context can be closed. outer: the enclosing call, or
+ * NULL. */
+void ls_context_enter(ls_context *ctx, const char *call);
+void ls_context_leave(ls_context *ctx, const char *outer);
 
 #endif

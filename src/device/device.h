@@ -54,7 +54,7 @@ typedef struct ls_device {
     int scratch_users;             /* plans that need it */
     bool scratch_lacks;            /* the last request failed */
     /* Threads in the pool. A device that is not a CPU has one, which drives it. */
-    int first_worker, worker_count;
+    int first_thread, thread_count;
     /* FLOPs and seconds of finished tasks; protected by `mutex`. */
     double flops, seconds;
 } ls_device;

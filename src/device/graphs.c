@@ -1,5 +1,4 @@
-/* What graphs need from the context (graph/context.h): device scopes and memory. Also reports
- * memory use, copies and placement. */
+/* Device scopes of graphs, and reports of memory use, copies and placement. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,28 +9,6 @@
 #include "graph/node.h"
 
 /* ---- Memory ---- */
-
-static ls_memory *cpu_memory(const ls_context *ctx, int device)
-{
-    return ctx->devices[device > 0 && device < ctx->cpu_count ? device : 0].memory;
-}
-
-ls_status ls_context_take(ls_context *ctx, int device, size_t bytes, const char *what, ls_block **out)
-{
-    LS_TRY(ls_context_check(ctx, what));
-    return ls_memory_take(cpu_memory(ctx, device), bytes, what, out);
-}
-
-void ls_context_give(ls_context *ctx, int device, ls_block *block)
-{
-    if (!ls_context_is_inherited(ctx))
-        ls_memory_give(cpu_memory(ctx, device), block);
-}
-
-void *ls_context_data(const ls_block *block)
-{
-    return (char *)block->region + block->offset;
-}
 
 static ls_status find_memory(ls_context *ctx, const char *call, const char *device, ls_memory **out)
 {

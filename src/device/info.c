@@ -21,7 +21,7 @@ ls_status ls_get_cpu_info(ls_context *ctx, ls_cpu_info *out)
     LS_TRY(ls_context_begin(ctx, "ls_get_cpu_info"));
     *out = (ls_cpu_info){ .cores = ctx->cores.count,
                           .quota = ctx->cores.quota,
-                          .workers = ls_context_cpu_workers(ctx),
+                          .threads = ls_context_cpu_threads(ctx),
                           .l2 = ls_cores_l2_bytes() };
     snprintf(out->reason, sizeof(out->reason), "%s", ctx->cores.reason);
     return LS_OK;
@@ -35,12 +35,12 @@ ls_status ls_list_device_cores(ls_context *ctx, const char *device, int **out, s
     LS_TRY(ls_context_begin(ctx, "ls_list_device_cores"));
     LS_TRY(ls_context_device(ctx, device, &index));
     const ls_device *d = &ctx->devices[index];
-    size_t bound = d->kind == LS_CPU && ls_context_binds_workers(ctx) ? (size_t)d->worker_count : 0;
+    size_t bound = d->kind == LS_CPU && ls_context_binds_threads(ctx) ? (size_t)d->thread_count : 0;
     int *list = calloc(bound + 1, sizeof(*list));
     if (!list)
         return ls_fail(LS_ERR_MEMORY, "no memory for a list of %zu cores", bound);
     for (size_t i = 0; i < bound; i++)
-        list[i] = ctx->cores.os_index[(size_t)d->first_worker + i];
+        list[i] = ctx->cores.os_index[(size_t)d->first_thread + i];
     *out = list;
     *count = bound;
     return LS_OK;
@@ -59,7 +59,7 @@ ls_status ls_read_device_names(ls_context *ctx, const char *names, ls_device_nam
     pthread_mutex_unlock(&ctx->mutex);
     LS_TRY(status);
     int kind_count = ls_context_kinds(ctx, false, kinds);
-    kinds[LS_CPU].count = LS_MAX_WORKERS;
+    kinds[LS_CPU].count = LS_MAX_THREADS;
     kinds[LS_CPU].made_as_named = true;
     LS_TRY(ls_names_read(names, kinds, kind_count, ls_context_worker(ctx), &found, &named));
     ls_device_name *list = calloc((size_t)named + 1, sizeof(*list));
@@ -83,7 +83,7 @@ ls_status ls_read_device_names(ls_context *ctx, const char *names, ls_device_nam
 double ls_device_speed(ls_device *device)
 {
     pthread_mutex_lock(&device->mutex);
-    double speed = device->seconds > 0 ? device->flops / device->seconds * device->worker_count : 0;
+    double speed = device->seconds > 0 ? device->flops / device->seconds * device->thread_count : 0;
     pthread_mutex_unlock(&device->mutex);
     return speed;
 }

@@ -66,16 +66,16 @@ static int parts_of(const ls_context *ctx, const ls_physical *p)
 
 /* Device d of D CPU devices gets threads floor(d W / D) to floor((d+1) W / D) - 1 of W, at least
  * one. Every other device has one, which drives it. */
-static void share_workers(ls_context *ctx)
+static void share_threads(ls_context *ctx)
 {
-    int devices = ctx->cpu_count, workers = ctx->options.threads ? ctx->options.threads : ctx->cores.count;
-    workers = workers < devices ? devices : workers;
-    ctx->crowded = workers > ctx->cores.count;
+    int devices = ctx->cpu_count, threads = ctx->options.threads ? ctx->options.threads : ctx->cores.count;
+    threads = threads < devices ? devices : threads;
+    ctx->crowded = threads > ctx->cores.count;
     for (int d = 0; d < ctx->device_count; d++) {
         ls_device *device = &ctx->devices[d];
         bool cpu = device->kind == LS_CPU;
-        device->first_worker = cpu ? (int)((int64_t)d * workers / devices) : workers + d - devices;
-        device->worker_count = cpu ? (int)((int64_t)(d + 1) * workers / devices) - device->first_worker : 1;
+        device->first_thread = cpu ? (int)((int64_t)d * threads / devices) : threads + d - devices;
+        device->thread_count = cpu ? (int)((int64_t)(d + 1) * threads / devices) - device->first_thread : 1;
     }
 }
 
@@ -95,7 +95,7 @@ static ls_status open_devices(ls_context *ctx)
             LS_TRY(open_device(ctx, p, number[p->kind]++, p->parts ? p->parts[part].memory_limit : 0));
     }
     ctx->cpu_count = number[LS_CPU];
-    share_workers(ctx);
+    share_threads(ctx);
     return LS_OK;
 }
 
@@ -140,7 +140,7 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
         if (status == LS_OK)
             status = open_devices(ctx);
         if (status == LS_OK && ls_context_vendor_kind(ctx))
-            status = ls_context_check_vendor(ctx);
+            status = ls_library_hooks.check_vendor(ctx);
         if (status == LS_OK)
             ctx->opened_by = call;
         else
@@ -148,7 +148,8 @@ ls_status ls_context_begin(ls_context *ctx, const char *call)
         opened += status == LS_OK;
     }
     pthread_mutex_unlock(&ctx->mutex);
-    return status == LS_OK && ctx->cluster && !ls_context_meets_later(ctx) ? ls_context_meet_cluster(ctx) : status;
+    return status == LS_OK && ctx->cluster && !ls_library_hooks.meets_later(ctx) ? ls_library_hooks.meet_cluster(ctx)
+                                                                                 : status;
 }
 
 /* ---- Names ---- */
@@ -176,7 +177,7 @@ static ls_status open_kind(ls_context *ctx, int kind)
         ctx->kinds[kind].only_named = number == 1 || ctx->kinds[kind].only_named;
         p->visible = true;
     }
-    share_workers(ctx);
+    share_threads(ctx);
     return LS_OK;
 }
 
@@ -255,7 +256,7 @@ static void describe_logical(const ls_context *ctx, const ls_device *d, ls_devic
 {
     *info = (ls_device_info){ .number = d->number, .physical = d->physical, .memory = d->limit, .visible = true };
     info->growth = d->growth;
-    info->cores = d->kind == LS_CPU ? d->worker_count : 0;
+    info->cores = d->kind == LS_CPU ? d->thread_count : 0;
     snprintf(info->name, sizeof(info->name), "%s", d->name);
     snprintf(info->kind, sizeof(info->kind), "%s", ctx->kinds[d->kind].name);
     for (int i = 0; i < ctx->physical_count; i++)

@@ -389,9 +389,9 @@ static ls_status split(ls_context *ctx, const char *device, const ls_logical_dev
 {
     ls_named_device *list = NULL;
     int named = 0;
-    if (!parts || count == 0 || count > LS_MAX_WORKERS)
+    if (!parts || count == 0 || count > LS_MAX_THREADS)
         return ls_fail(LS_ERR_INVALID, "ls_set_logical_devices: %zu parts: must be from 1 to %d", parts ? count : 0,
-                       LS_MAX_WORKERS);
+                       LS_MAX_THREADS);
     LS_TRY(read_names(ctx, "ls_set_logical_devices", device, &list, &named));
     int at = find_physical(ctx, list[0].kind, list[0].number);
     free(list);

@@ -10,7 +10,7 @@
 /* A job and its threads; lives on the caller's stack. */
 typedef struct call {
     const bool *wanted;
-    void (*job)(void *user, int worker);
+    void (*job)(void *user, int thread);
     void *user;
     int busy;
     bool started;
@@ -22,12 +22,12 @@ struct ls_thread_pool {
     pthread_mutex_t mutex;
     call *calls; /* running and waiting, in order of arrival */
     bool closing, crowded;
-    int workers;
+    int count;
     int *cores; /* NULL: not bound */
-    pthread_t *threads;
+    pthread_t *handles;
     struct member {
         ls_thread_pool *pool;
-        int worker;
+        int thread;
         call *call; /* NULL: idle */
         pthread_cond_t start;
     } * members;
@@ -37,7 +37,7 @@ struct ls_thread_pool {
 static bool can_start(const ls_thread_pool *pool, const call *c)
 {
     for (const call *before = pool->calls; before != c; before = before->next)
-        for (int w = 0; w < pool->workers; w++)
+        for (int w = 0; w < pool->count; w++)
             if (before->wanted[w] && c->wanted[w])
                 return false;
     return true;
@@ -58,8 +58,8 @@ static void *work(void *argument)
 {
     struct member *member = argument;
     ls_thread_pool *pool = member->pool;
-    if (pool->cores && pool->cores[member->worker] >= 0)
-        ls_cores_bind(pool->cores[member->worker]); /* an unbound thread is only slower */
+    if (pool->cores && pool->cores[member->thread] >= 0)
+        ls_cores_bind(pool->cores[member->thread]); /* an unbound thread is only slower */
     ls_fp_begin_thread();
     pthread_mutex_lock(&pool->mutex);
     for (;;) {
@@ -69,7 +69,7 @@ static void *work(void *argument)
             break;
         call *c = member->call;
         pthread_mutex_unlock(&pool->mutex);
-        c->job(c->user, member->worker);
+        c->job(c->user, member->thread);
         pthread_mutex_lock(&pool->mutex);
         member->call = NULL;
         if (--c->busy == 0)
@@ -87,39 +87,39 @@ static void stop(ls_thread_pool *pool, int started)
         pthread_cond_signal(&pool->members[i].start);
     pthread_mutex_unlock(&pool->mutex);
     for (int i = 0; i < started; i++)
-        pthread_join(pool->threads[i], NULL);
-    for (int i = 0; pool->members && i < pool->workers; i++)
+        pthread_join(pool->handles[i], NULL);
+    for (int i = 0; pool->members && i < pool->count; i++)
         pthread_cond_destroy(&pool->members[i].start);
     pthread_mutex_destroy(&pool->mutex);
     free(pool->members);
-    free(pool->threads);
+    free(pool->handles);
     free(pool->cores);
     free(pool);
 }
 
-ls_status ls_thread_pool_create(int workers, const int *cores, bool crowded, ls_thread_pool **out)
+ls_status ls_thread_pool_create(int count, const int *cores, bool crowded, ls_thread_pool **out)
 {
     ls_thread_pool *pool = calloc(1, sizeof(*pool));
     if (!pool)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %d threads", workers);
+        return ls_fail(LS_ERR_MEMORY, "no memory for %d threads", count);
     pthread_mutex_init(&pool->mutex, NULL);
-    pool->workers = workers;
+    pool->count = count;
     pool->crowded = crowded;
-    pool->threads = calloc((size_t)workers, sizeof(*pool->threads));
-    pool->members = calloc((size_t)workers, sizeof(*pool->members));
-    pool->cores = cores ? calloc((size_t)workers, sizeof(*pool->cores)) : NULL;
-    int started = 0, failed = !pool->threads || !pool->members || (cores && !pool->cores);
-    for (int i = 0; pool->members && i < workers; i++) {
-        pool->members[i] = (struct member){ .pool = pool, .worker = i };
+    pool->handles = calloc((size_t)count, sizeof(*pool->handles));
+    pool->members = calloc((size_t)count, sizeof(*pool->members));
+    pool->cores = cores ? calloc((size_t)count, sizeof(*pool->cores)) : NULL;
+    int started = 0, failed = !pool->handles || !pool->members || (cores && !pool->cores);
+    for (int i = 0; pool->members && i < count; i++) {
+        pool->members[i] = (struct member){ .pool = pool, .thread = i };
         pthread_cond_init(&pool->members[i].start, NULL);
     }
-    for (int i = 0; !failed && cores && i < workers; i++)
+    for (int i = 0; !failed && cores && i < count; i++)
         pool->cores[i] = cores[i];
-    for (; !failed && started < workers; started += !failed)
-        failed = ls_thread_start(&pool->threads[started], work, &pool->members[started]);
+    for (; !failed && started < count; started += !failed)
+        failed = ls_thread_start(&pool->handles[started], work, &pool->members[started]);
     if (failed) {
         stop(pool, started);
-        return ls_fail(LS_ERR_MEMORY, "only %d of %d threads could be started", started, workers);
+        return ls_fail(LS_ERR_MEMORY, "only %d of %d threads could be started", started, count);
     }
     *out = pool;
     return LS_OK;
@@ -128,12 +128,12 @@ ls_status ls_thread_pool_create(int workers, const int *cores, bool crowded, ls_
 void ls_thread_pool_destroy(ls_thread_pool *pool)
 {
     if (pool)
-        stop(pool, pool->workers);
+        stop(pool, pool->count);
 }
 
-int ls_thread_pool_workers(const ls_thread_pool *pool)
+int ls_thread_pool_count(const ls_thread_pool *pool)
 {
-    return pool->workers;
+    return pool->count;
 }
 
 bool ls_thread_pool_is_crowded(const ls_thread_pool *pool)
@@ -141,7 +141,7 @@ bool ls_thread_pool_is_crowded(const ls_thread_pool *pool)
     return pool->crowded;
 }
 
-void ls_thread_pool_run(ls_thread_pool *pool, const bool *wanted, void (*job)(void *user, int worker), void *user)
+void ls_thread_pool_run(ls_thread_pool *pool, const bool *wanted, void (*job)(void *user, int thread), void *user)
 {
     call c = { .wanted = wanted, .job = job, .user = user };
     pthread_cond_init(&c.moved, NULL);
@@ -153,7 +153,7 @@ void ls_thread_pool_run(ls_thread_pool *pool, const bool *wanted, void (*job)(vo
     while (!can_start(pool, &c))
         pthread_cond_wait(&c.moved, &pool->mutex);
     c.started = true;
-    for (int w = 0; w < pool->workers; w++) {
+    for (int w = 0; w < pool->count; w++) {
         if (!wanted[w])
             continue;
         c.busy++;

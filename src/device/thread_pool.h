@@ -10,14 +10,14 @@ typedef struct ls_thread_pool ls_thread_pool;
 
 /* `cores`: core of each thread (-1: any), or NULL. `crowded`: fewer cores than threads, so waiting
  * threads must not spin. */
-ls_status ls_thread_pool_create(int workers, const int *cores, bool crowded, ls_thread_pool **out);
+ls_status ls_thread_pool_create(int count, const int *cores, bool crowded, ls_thread_pool **out);
 void ls_thread_pool_destroy(ls_thread_pool *pool);
 
-int ls_thread_pool_workers(const ls_thread_pool *pool);
+int ls_thread_pool_count(const ls_thread_pool *pool);
 
 /* Runs a job on the threads that `wanted` marks, at least one. Jobs for the same thread run in the
  * order of their calls. */
-void ls_thread_pool_run(ls_thread_pool *pool, const bool *wanted, void (*job)(void *user, int worker), void *user);
+void ls_thread_pool_run(ls_thread_pool *pool, const bool *wanted, void (*job)(void *user, int thread), void *user);
 
 bool ls_thread_pool_is_crowded(const ls_thread_pool *pool);
 

@@ -1,7 +1,7 @@
 /* Claims: one thread at a time uses a graph and the model that owns it. Every public call that
  * reads or changes mutable state holds a claim until it returns; calls of the same thread nest. A
- * call from another thread fails with LS_ERR_STATE and names both calls. tests/whole/claimed_calls.def
- * lists the calls that need no claim. */
+ * call from another thread fails with LS_ERR_STATE and names both calls.
+ * tests/whole/claimed_calls.def lists the calls that need no claim. */
 #ifndef LS_GRAPH_CLAIM_H
 #define LS_GRAPH_CLAIM_H
 

@@ -28,7 +28,7 @@ typedef enum ls_trait {
     LS_TRAIT_CHEAP = 1 << 0,
     LS_TRAIT_CHEAP_WITH_WHOLE = 1 << 1,
     LS_TRAIT_VIEW = 1 << 2,
-    LS_TRAIT_OUTSIDE = 1 << 3,
+    LS_TRAIT_EXTERNAL = 1 << 3,
     LS_TRAIT_WRITES = 1 << 4,
     LS_TRAIT_UPDATES = 1 << 5,
     LS_TRAIT_ORDERS = 1 << 6,

@@ -125,7 +125,7 @@ ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, 
 ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name)
 {
     LS_TRY(ls_context_take(graph->context, variable->device, variable->bytes, name, &variable->block));
-    variable->data = ls_context_data(variable->block);
+    variable->data = ls_context_data(graph->context, variable->block);
     return LS_OK;
 }
 

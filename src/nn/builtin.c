@@ -1,4 +1,5 @@
-/* The built-in models. Classifiers end in softmax; cross-entropy losses use the logits before it. */
+/* The built-in models. Classifiers end in softmax; cross-entropy losses use the logits before
+ * it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -51,25 +51,25 @@ static bool is_set(const ls_layer_option *option, const ls_layer *layer)
 {
     const void *at = value_of(option, layer);
     switch (option->type) {
-    case LS_OPTION_I64:
+    case LS_LAYER_OPTION_I64:
         for (size_t i = 0; i < option->bytes / sizeof(int64_t); i++)
             if (((const int64_t *)at)[i] != 0)
                 return true;
         return false;
-    case LS_OPTION_INT:
+    case LS_LAYER_OPTION_INT:
         return *(const int *)at != 0;
-    case LS_OPTION_F64:
+    case LS_LAYER_OPTION_F64:
         return *(const double *)at != 0;
-    case LS_OPTION_FLAG:
+    case LS_LAYER_OPTION_FLAG:
         return *(const bool *)at;
-    case LS_OPTION_INITIALIZER:
+    case LS_LAYER_OPTION_INITIALIZER:
         return ((const ls_initializer *)at)->kind != LS_INIT_DEFAULT;
-    case LS_OPTION_REGULARIZER:
+    case LS_LAYER_OPTION_REGULARIZER:
         return ((const ls_regularizer *)at)->l1 != 0 || ((const ls_regularizer *)at)->l2 != 0 ||
                ((const ls_regularizer *)at)->orthogonal != 0;
-    case LS_OPTION_CONSTRAINT:
+    case LS_LAYER_OPTION_CONSTRAINT:
         return ((const ls_constraint *)at)->kind != LS_CONSTRAINT_NONE;
-    case LS_OPTION_SHAPE:
+    case LS_LAYER_OPTION_SHAPE:
         return ((const ls_shape *)at)->rank != 0;
     }
     return true;
@@ -79,18 +79,18 @@ static bool is_equal(const ls_layer_option *option, const ls_layer *a, const ls_
 {
     const void *x = value_of(option, a), *y = value_of(option, b);
     switch (option->type) {
-    case LS_OPTION_I64:
-    case LS_OPTION_INT:
+    case LS_LAYER_OPTION_I64:
+    case LS_LAYER_OPTION_INT:
         return memcmp(x, y, option->bytes) == 0;
-    case LS_OPTION_F64:
+    case LS_LAYER_OPTION_F64:
         return *(const double *)x == *(const double *)y;
-    case LS_OPTION_FLAG:
+    case LS_LAYER_OPTION_FLAG:
         return *(const bool *)x == *(const bool *)y;
-    case LS_OPTION_SHAPE:
+    case LS_LAYER_OPTION_SHAPE:
         return ls_shape_equal(x, y);
-    case LS_OPTION_INITIALIZER:
-    case LS_OPTION_REGULARIZER:
-    case LS_OPTION_CONSTRAINT:
+    case LS_LAYER_OPTION_INITIALIZER:
+    case LS_LAYER_OPTION_REGULARIZER:
+    case LS_LAYER_OPTION_CONSTRAINT:
         return true;
     }
     return true;

@@ -7,21 +7,21 @@
 #include "graph/init.h"
 #include "nn/layer.h"
 
-typedef enum ls_option_type {
-    LS_OPTION_I64, /* also arrays */
-    LS_OPTION_INT, /* also enums */
-    LS_OPTION_F64,
-    LS_OPTION_FLAG,
-    LS_OPTION_INITIALIZER,
-    LS_OPTION_REGULARIZER,
-    LS_OPTION_CONSTRAINT,
-    LS_OPTION_SHAPE,
-} ls_option_type;
+typedef enum ls_layer_option_type {
+    LS_LAYER_OPTION_I64, /* also arrays */
+    LS_LAYER_OPTION_INT, /* also enums */
+    LS_LAYER_OPTION_F64,
+    LS_LAYER_OPTION_FLAG,
+    LS_LAYER_OPTION_INITIALIZER,
+    LS_LAYER_OPTION_REGULARIZER,
+    LS_LAYER_OPTION_CONSTRAINT,
+    LS_LAYER_OPTION_SHAPE,
+} ls_layer_option_type;
 
 /* An option of a family that is not in ls_layer_options. */
 typedef struct ls_layer_option {
     const char *name;
-    ls_option_type type;
+    ls_layer_option_type type;
     size_t offset, bytes; /* in the family's struct */
     /* Kinds that have it; LS_LAYER_NONE first: all kinds of the family */
     ls_layer_kind only[8];
@@ -31,18 +31,18 @@ typedef struct ls_layer_option {
 /* Options of all kinds of the family, of some, and of none. */
 #define LS_OPTION(family, type, field)                                                                                 \
     {                                                                                                                  \
-#field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
-            { LS_LAYER_NONE }, false                                                                                   \
+#field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
+            sizeof(((ls_##family##_options *)0)->field), { LS_LAYER_NONE }, false                                      \
     }
 #define LS_OPTION_OF(family, type, field, ...)                                                                         \
     {                                                                                                                  \
-#field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
-            { __VA_ARGS__ }, false                                                                                     \
+#field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
+            sizeof(((ls_##family##_options *)0)->field), { __VA_ARGS__ }, false                                        \
     }
 #define LS_OPTION_UNSUPPORTED(family, type, field)                                                                     \
     {                                                                                                                  \
-#field, LS_OPTION_##type, offsetof(ls_##family##_options, field), sizeof(((ls_##family##_options *)0)->field), \
-            { LS_LAYER_NONE }, true                                                                                    \
+#field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
+            sizeof(((ls_##family##_options *)0)->field), { LS_LAYER_NONE }, true                                       \
     }
 /* Rows for LS_KERNEL_OPTIONS_. */
 #define LS_OPTIONS_KERNEL(family)                                                                                      \

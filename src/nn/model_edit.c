@@ -1,4 +1,5 @@
-/* Settings of a finished model, such as a built-in one, that can change until it is first traced. */
+/* Settings of a finished model, such as a built-in one, that can change until it is first
+ * traced. */
 #include <string.h>
 
 #include "base/names.h"
@@ -84,10 +85,10 @@ static void move_layers(ls_model *model, size_t from, size_t to, int device, str
         if ((size_t)layer->number < from || (size_t)layer->number > to)
             continue;
         if (blocks[v]) {
-            memcpy(ls_context_data(blocks[v]), variable->data, variable->bytes);
+            memcpy(ls_context_data(model->context, blocks[v]), variable->data, variable->bytes);
             ls_context_give(model->context, variable->device, variable->block);
             variable->block = blocks[v];
-            variable->data = ls_context_data(blocks[v]);
+            variable->data = ls_context_data(model->context, blocks[v]);
         }
         variable->device = node->device = device;
     }

@@ -5,7 +5,8 @@
 #include "data/tensors.h"
 #include "nn/model.h"
 
-/* The arrays of a file, in the order and with the names, shapes and types of a model's variables. */
+/* The arrays of a file, in the order and with the names, shapes and types of a model's
+ * variables. */
 typedef struct ls_weights {
     ls_tensors file;
     ls_safetensors_entry *entries; /* one per variable; the data belongs to the file */

@@ -157,7 +157,7 @@ static void count_needs(ls_placement *p)
     for (int d = 0; d < p->ctx->device_count; d++) {
         ls_place *place = &p->places[d];
         const ls_device *device = &p->ctx->devices[d];
-        size_t workers = !p->threaded ? d == p->home : place->active ? (size_t)device->worker_count : 0;
+        size_t threads = !p->threaded ? d == p->home : place->active ? (size_t)device->thread_count : 0;
         if (device->kind != LS_CPU) {
             place->needed_bytes = place->total_bytes;
             /* Rows that its driver picks. CPUs come first, so home's total is already set. */
@@ -169,7 +169,7 @@ static void count_needs(ls_placement *p)
         }
         place->needed_bytes =
             ls_block_bytes(place->kept_bytes) + ls_block_bytes((size_t)place->frames * place->frame_bytes) +
-            ls_block_bytes(place->partial_bytes) + workers * ls_block_bytes(ls_plan_thread_bytes(plan));
+            ls_block_bytes(place->partial_bytes) + threads * ls_block_bytes(ls_plan_thread_bytes(plan));
         if (d == p->home)
             place->needed_bytes += ls_block_bytes(plan->whole_bytes);
     }

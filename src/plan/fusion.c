@@ -292,7 +292,7 @@ static void copy_views(ls_plan *plan)
     for (int i = 0; i < plan->fetch_count; i++) {
         int group = plan->nodes[plan->fetches[i]].group;
         const ls_tensor *behind = node_behind(plan, plan->fetches[i]);
-        if (group >= 0 && plan->groups[group].alias && ls_node_is(behind, LS_TRAIT_OUTSIDE))
+        if (group >= 0 && plan->groups[group].alias && ls_node_is(behind, LS_TRAIT_EXTERNAL))
             plan->groups[group].alias = false;
     }
 }

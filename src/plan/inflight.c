@@ -107,9 +107,9 @@ static void find_neighbours(const ls_placement *p, int device, bool *neighbour)
     }
 }
 
-static int workers_of(const ls_placement *p, int device)
+static int threads_of(const ls_placement *p, int device)
 {
-    return p->threaded ? p->ctx->devices[device].worker_count : 1;
+    return p->threaded ? p->ctx->devices[device].thread_count : 1;
 }
 
 /* Lanes that stay on the device throughout a level can run together; another device would have to
@@ -146,7 +146,7 @@ static ls_status count_frames(ls_placement *p)
         find_neighbours(p, d, neighbour);
         int frames = 0;
         for (int other = 0; other < devices; other++)
-            frames += neighbour[other] ? workers_of(p, other) : 0;
+            frames += neighbour[other] ? threads_of(p, other) : 0;
         if (p->plan->options.map.fills)
             frames = p->plan->lanes;
         p->places[d].together = count_together(p, d);

@@ -55,16 +55,16 @@ typedef struct ls_kernel_call {
     void *chain;
     int64_t from, to; /* Range of elements of a tile. */
     uint64_t seed, run;
-    int worker;
+    int thread;
     void *scratch;
     bool *large; /* Op apply in place: set if a written number is not LS_RANGE_SAFE. */
 } ls_kernel_call;
 
-/* What a kernel does with a whole input once a step, such as reordering a weight. */
+/* Preparation of a whole input that a kernel does once a step, such as reordering a weight. */
 typedef struct ls_prepare {
     int input;
     size_t bytes; /* Bytes of the prepared form; 0: nothing to prepare. */
-    ls_status (*run)(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch);
+    ls_status (*run)(ls_kernel *kernel, const void *from, void *to, int thread, void *scratch);
     /* Whether two kernels with this `run` can share a prepared form. */
     bool (*same)(const ls_kernel *a, const ls_kernel *b);
 } ls_prepare;
@@ -83,7 +83,7 @@ struct ls_kernel {
     /* Reductions: a block stays open between calls (docs/bits.md). */
     bool chains;
     /* Own format only: converts the joined partial; NULL: it is the value. */
-    ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch);
+    ls_status (*finish)(ls_kernel *kernel, const void *joined, void *out, int thread, void *scratch);
     bool tiled;   /* Accepts ranges of output elements of a whole value. */
     int64_t tile; /* Elements per tile, from the shape alone; 0: LS_TILE. */
     /* Size of the input that tiles divide, for a value that is one sum of it; 0: tiles divide the

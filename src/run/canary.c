@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/kinds.h"
 #include "base/fpmode.h"
 #include "base/philox.h"
 #include "base/sha256.h"

@@ -125,26 +125,40 @@ static void report_waits(ls_context *ctx, const ls_plan *plan)
             waits);
 }
 
-/* Once for all plans of the graph (other batch sizes). */
-static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
+/* Once for all plans of the graph (other batch sizes). Frees the text; an empty one is no
+ * warning. */
+static void warn_once(ls_context *ctx, ls_runs *runs, ls_text *text)
 {
-    ls_text text = { 0 };
     uint64_t hash[2];
     ls_hash h;
-    bool said = false;
-    ls_plan_describe_slow(plan, &text);
-    if (text.length == 0)
-        return;
+    bool said = text->length == 0;
     ls_hash_begin(&h);
-    ls_hash_add(&h, ls_text_get(&text), text.length);
+    ls_hash_add(&h, ls_text_get(text), text->length);
     ls_hash_end(&h, hash);
     for (int i = 0; i < LS_WARNED; i++)
         said = said || runs->warned[i] == hash[0];
     if (!said) {
         runs->warned[runs->warned_count++ % LS_WARNED] = hash[0];
-        ls_log_write(&ctx->log, LS_LOG_WARNING, "%s", ls_text_get(&text));
+        ls_log_write(&ctx->log, LS_LOG_WARNING, "%s", ls_text_get(text));
     }
-    ls_text_free(&text);
+    ls_text_free(text);
+}
+
+static void report_slow(ls_context *ctx, ls_runs *runs, const ls_plan *plan)
+{
+    ls_text text = { 0 };
+    ls_plan_describe_slow(plan, &text);
+    warn_once(ctx, runs, &text);
+}
+
+/* The system ends a process that takes more, without a message. */
+static void report_host_memory(ls_context *ctx, ls_runs *runs, const ls_placement *placement)
+{
+    ls_text text = { 0 };
+    ls_memory_check_describe_host(placement, &text);
+    if (text.length > 0)
+        ls_text_put(&text, "; the system may end it: use a smaller batch or fewer workers on this machine");
+    warn_once(ctx, runs, &text);
 }
 
 /* The size of scratch is known only after kernels are created. */
@@ -208,6 +222,7 @@ ls_status ls_compile_run(ls_graph *graph, const ls_run_settings *settings, ls_te
         device = ls_memory_check_too_small(m.placement);
     if (device >= 0)
         return ls_memory_check_refuse(&m, device, batch);
+    report_host_memory(ctx, m.runs, m.placement);
     ls_placement_mark(m.placement);
     if (ctx->log_placement)
         ls_placement_log(m.placement, &ctx->log);

@@ -23,7 +23,7 @@ ls_status ls_driver_recover(ls_driver *d, ls_status status)
     ls_error_keep(&failure, status);
     (void)ls_device_sync(d->device);
     for (int i = 0; i < ls_driver_plan(d)->node_count; i++)
-        if (d->brought[i])
+        if (d->copied[i])
             d->fresh[i] = 0;
     return ls_error_give(&failure);
 }
@@ -60,11 +60,11 @@ static ls_status fill(ls_driver *d)
     const ls_plan *plan = ls_driver_plan(d);
     int device = d->device->index;
     d->fresh = calloc((size_t)plan->node_count + 1, sizeof(*d->fresh));
-    d->brought = calloc((size_t)plan->node_count + 1, sizeof(*d->brought));
+    d->copied = calloc((size_t)plan->node_count + 1, sizeof(*d->copied));
     d->arrived = calloc((size_t)plan->kept_count * (size_t)plan->lanes + 1, sizeof(*d->arrived));
     d->transit = malloc(transit_bytes(plan));
     d->runs = calloc((size_t)d->place->together, sizeof(*d->runs));
-    if (!d->fresh || !d->brought || !d->arrived || !d->transit || !d->runs)
+    if (!d->fresh || !d->copied || !d->arrived || !d->transit || !d->runs)
         return ls_fail(LS_ERR_MEMORY, "no memory to drive %s", d->device->name);
     if (!d->states[device])
         LS_TRY(ls_state_create(plan->graph, device, &d->states[device]));
@@ -106,7 +106,7 @@ void ls_driver_destroy(ls_driver *d)
         ls_programs_free(&d->programs);
     ls_memory_give(d->device->memory, d->block);
     free(d->fresh);
-    free(d->brought);
+    free(d->copied);
     free(d->arrived);
     free(d->transfers);
     free(d->checks);

@@ -69,7 +69,7 @@ ls_status ls_driver_bring_whole(ls_driver *d, ls_executor *e, const ls_operand *
     o = &ls_driver_plan(d)->value_of[o->value];
     LS_TRY(ls_driver_upload(d, d->place->whole[o->value], ls_executor_locate(e, o, thread, 0, 0), o->unit));
     *fresh = d->now;
-    d->brought[o->value] = true;
+    d->copied[o->value] = true;
     int from = leaf ? leaf_device(d, node) : d->placement->home;
     if (from != d->device->index)
         ls_driver_count_copy(d, o->value, from, d->device->index, o->unit);

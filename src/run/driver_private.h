@@ -17,7 +17,7 @@ struct ls_driver {
     uint64_t now;      /* Number of the current run. */
     /* By plan node: the run that copied or computed it here. */
     uint64_t *fresh;
-    bool *brought;          /* By plan node: copied, not computed here. */
+    bool *copied;           /* By plan node: copied, not computed here. */
     uint64_t *arrived;      /* By kept value and lane: the run that copied it here. */
     ls_transfer *transfers; /* List for one call of the backend's `transfer`. */
     size_t transfer_count, transfer_room;

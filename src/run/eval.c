@@ -276,7 +276,7 @@ static void hold(run *r, ls_tensor *fetch, ls_block *block)
     if (block) {
         ls_context_give(r->graph->context, fetch->device, fetch->held.block);
         fetch->held.block = block;
-        fetch->held.data = ls_context_data(block);
+        fetch->held.data = ls_context_data(r->graph->context, block);
     }
     if (bytes && fetch->op == LS_OP_input)
         copy_input(r, fetch);
@@ -378,7 +378,7 @@ static ls_status prepare(run *r)
 static ls_status meet(const ls_graph *graph)
 {
     ls_context *ctx = graph->context;
-    return ctx->cluster && !ctx->peers && !graph->alone ? ls_context_meet_cluster(ctx) : LS_OK;
+    return ctx->cluster && !ctx->peers && !graph->alone ? ls_library_hooks.meet_cluster(ctx) : LS_OK;
 }
 
 static ls_status begin(run *r)

@@ -206,7 +206,7 @@ static void assign_threads(ls_executor *e)
 {
     const ls_context *ctx = e->placement->ctx;
     for (int d = 0; e->thread_pool && d < ctx->device_count; d++)
-        for (int w = ctx->devices[d].first_worker; w < ctx->devices[d].first_worker + ctx->devices[d].worker_count;
+        for (int w = ctx->devices[d].first_thread; w < ctx->devices[d].first_thread + ctx->devices[d].thread_count;
              w++) {
             e->device_of[w] = d;
             e->wanted[w] = e->placement->places[d].active;
@@ -228,7 +228,7 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_p
     e->placement = placement;
     e->thread_pool = thread_pool;
     e->states = states;
-    e->threads = thread_pool ? ls_thread_pool_workers(thread_pool) : 1;
+    e->threads = thread_pool ? ls_thread_pool_count(thread_pool) : 1;
     e->devices = placement->ctx->device_count;
     e->audited = -1;
     pthread_mutex_init(&e->mutex, NULL);

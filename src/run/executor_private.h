@@ -9,7 +9,7 @@
  *   partials.c    slots of lanes, and joins of siblings
  *   audit.c       compares a lane that two workers of a cluster compute
  *
- * `thread` is an index in `thread_pool`. Backends call it `worker`. */
+ * `thread` is an index in `thread_pool`. */
 #ifndef LS_RUN_EXECUTOR_PRIVATE_H
 #define LS_RUN_EXECUTOR_PRIVATE_H
 
@@ -21,7 +21,7 @@
 
 typedef struct ls_unit {
     int device; /* Device that must run it; -1: any CPU. */
-    /* What it works on; in a phase of lanes the first segment. */
+    /* Index of the segment (the first one in a phase of lanes), step or update. */
     int index;
     int count; /* Segments, steps or updates; lanes in a pair of blocks. */
     int lane;

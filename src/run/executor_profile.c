@@ -18,7 +18,7 @@ void ls_executor_add_seconds(const ls_executor *e, ls_device_seconds *by_device)
     for (int w = 0; w < e->threads; w++) {
         const ls_meter *m = &e->meters[w];
         ls_device_seconds *s = &by_device[e->device_of[w]];
-        double part = e->thread_pool ? 1.0 / e->placement->ctx->devices[e->device_of[w]].worker_count : 1;
+        double part = e->thread_pool ? 1.0 / e->placement->ctx->devices[e->device_of[w]].thread_count : 1;
         s->busy += m->busy * part;
         s->lanes += m->lanes * part;
         s->joins += m->joins * part;

@@ -27,7 +27,7 @@ static ls_kernel_call call_for(ls_executor *e, const ls_step *step, int thread, 
                              .ends_lane = true,
                              .seed = e->seed,
                              .run = e->run,
-                             .worker = thread,
+                             .thread = thread,
                              .scratch = scratch_of(e, thread) };
 }
 

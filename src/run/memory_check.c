@@ -32,6 +32,35 @@ int ls_memory_check_too_small(const ls_placement *p)
     return -1;
 }
 
+#define MIB(bytes) ((double)(bytes) / 1048576)
+
+/* What CPU devices hold and need together. */
+static size_t host_bytes(const ls_placement *p)
+{
+    size_t bytes = 0;
+    for (int d = 0; d < p->ctx->cpu_count; d++)
+        bytes += ls_memory_usage(p->ctx->devices[d].memory).in_use + all_bytes(p, d);
+    return bytes;
+}
+
+static bool host_has_room(const ls_placement *p)
+{
+    return p->ctx->memory.bytes == 0 || host_bytes(p) <= p->ctx->memory.bytes;
+}
+
+void ls_memory_check_describe_host(const ls_placement *p, ls_text *text)
+{
+    const ls_host_memory *host = &p->ctx->memory;
+    if (!host_has_room(p))
+        ls_text_add(text, "CPU devices need %.1f MiB, but this process may use %.1f MiB%s%s", MIB(host_bytes(p)),
+                    MIB(host->bytes), *host->reason ? ": " : "", host->reason);
+}
+
+static bool fits_everywhere(const ls_placement *p)
+{
+    return ls_memory_check_too_small(p) < 0 && host_has_room(p);
+}
+
 /* Returns 0 if not even one sample fits. */
 static int64_t largest_batch(ls_compilation *m, int64_t batch)
 {
@@ -40,7 +69,7 @@ static int64_t largest_batch(ls_compilation *m, int64_t batch)
         int64_t middle = fits + (batch - fits) / 2;
         if (ls_compilation_make(m, middle) != LS_OK)
             return fits;
-        bool fitting = ls_memory_check_too_small(m->placement) < 0;
+        bool fitting = fits_everywhere(m->placement);
         ls_compilation_drop(m);
         fits = fitting ? middle : fits;
         batch = fitting ? batch : middle;
@@ -56,8 +85,6 @@ static void print_largest_batch(ls_compilation *m, int64_t batch, ls_text *text)
     else
         ls_text_put(text, "not even a batch of 1 would fit");
 }
-
-#define MIB(bytes) ((double)(bytes) / 1048576)
 
 static void print_parts(const ls_placement *p, int device, ls_text *text)
 {
@@ -114,7 +141,11 @@ ls_status ls_memory_check_print(ls_graph *graph, const ls_run_settings *settings
     LS_TRY(ls_compilation_make(&m, batch));
     for (int d = 0; d < graph->context->device_count; d++)
         print_need(m.placement, d, text);
-    *fits = ls_memory_check_too_small(m.placement) < 0;
+    if (!host_has_room(m.placement)) {
+        ls_memory_check_describe_host(m.placement, text);
+        ls_text_put(text, ": does not fit\n");
+    }
+    *fits = fits_everywhere(m.placement);
     ls_status status = ls_plan_print_memory(m.plan, text);
     ls_compilation_drop(&m);
     if (status == LS_OK && !*fits && batch > 0) {

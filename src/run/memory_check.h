@@ -7,6 +7,10 @@
 /* Returns the first device with too little memory; -1: none. */
 int ls_memory_check_too_small(const ls_placement *placement);
 
+/* Adds a sentence if CPU devices need more than the machine or a control group allows; else
+ * nothing. */
+void ls_memory_check_describe_host(const ls_placement *placement, ls_text *text);
+
 /* Fails with bytes needed and available, the largest values, and the batch that would fit. Drops
  * the plan. */
 ls_status ls_memory_check_refuse(ls_compilation *m, int device, int64_t batch);

@@ -104,8 +104,8 @@ static void put_element(ls_text *text, const ls_array *value, int64_t i)
         ls_text_add(text, "%.*g", value->dtype == LS_F32 ? 8 : 16, x);
 }
 
-#define LS_SHOWN       3 /* Elements shown at each end of a long axis. */
-#define LS_SHOWN_WHOLE 1000
+#define SHOWN       3    /* Elements shown at each end of a long axis. */
+#define SHOWN_WHOLE 1000 /* Arrays of up to this many elements are shown completely. */
 
 static void put_axis(ls_text *text, const ls_array *value, int axis, int64_t offset, const int64_t *strides, bool all)
 {
@@ -114,7 +114,7 @@ static void put_axis(ls_text *text, const ls_array *value, int axis, int64_t off
         return;
     }
     int64_t size = value->shape.dims[axis];
-    bool cut = !all && size > 2 * LS_SHOWN, last = axis + 1 == value->shape.rank;
+    bool cut = !all && size > 2 * SHOWN, last = axis + 1 == value->shape.rank;
     ls_text_put(text, "[");
     for (int64_t i = 0; i < size; i++) {
         if (i > 0 && last)
@@ -124,9 +124,9 @@ static void put_axis(ls_text *text, const ls_array *value, int axis, int64_t off
                 ls_text_put(text, "\n");
             ls_text_pad(text, (size_t)axis + 1);
         }
-        if (cut && i == LS_SHOWN) {
+        if (cut && i == SHOWN) {
             ls_text_put(text, "...");
-            i = size - LS_SHOWN - 1;
+            i = size - SHOWN - 1;
             continue;
         }
         put_axis(text, value, axis + 1, offset + i * strides[axis], strides, all);
@@ -141,7 +141,7 @@ static void put_value(ls_text *text, const ls_array *value)
     char shape[LS_SHAPE_TEXT];
     ls_shape_strides(&value->shape, strides);
     ls_shape_count(&value->shape, 0, &count);
-    put_axis(text, value, 0, 0, strides, count <= LS_SHOWN_WHOLE);
+    put_axis(text, value, 0, 0, strides, count <= SHOWN_WHOLE);
     ls_text_add(text, ", shape=%s, dtype=%s", ls_shape_format(&value->shape, shape), ls_dtype_name(value->dtype));
 }
 

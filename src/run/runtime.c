@@ -16,7 +16,7 @@ static void close_runtime(ls_runtime *runtime)
 
 static ls_status bind_threads(ls_runtime *runtime, const ls_context *ctx)
 {
-    if (!ls_context_binds_workers(ctx))
+    if (!ls_context_binds_threads(ctx))
         return LS_OK;
     runtime->cores = calloc((size_t)runtime->threads, sizeof(*runtime->cores));
     if (!runtime->cores)
@@ -31,7 +31,7 @@ static ls_status make_runtime(ls_context *ctx, ls_runtime **out)
     ls_runtime *runtime = calloc(1, sizeof(*runtime));
     if (!runtime)
         return ls_fail(LS_ERR_MEMORY, "no memory for a runtime");
-    runtime->cpu_threads = ls_context_cpu_workers(ctx);
+    runtime->cpu_threads = ls_context_cpu_threads(ctx);
     runtime->threads = runtime->cpu_threads + ctx->device_count - ctx->cpu_count;
     ls_status status = bind_threads(runtime, ctx);
     if (status == LS_OK) {

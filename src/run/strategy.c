@@ -206,7 +206,7 @@ ls_status ls_strategy_map(ls_context *ctx, const ls_strategy *s, int **lists, ls
     int *found = NULL, count = 0;
     LS_TRY(check(s));
     if (ctx->cluster && s->staleness == 0) /* Workers that have not met yet do so now. */
-        LS_TRY(ls_context_meet_cluster(ctx));
+        LS_TRY(ls_library_hooks.meet_cluster(ctx));
     LS_TRY(find_devices(ctx, s, &found, &count));
     ls_status status = check_devices(s, &count);
     if (status == LS_OK)

@@ -386,7 +386,7 @@ static void put_work(ls_text *text, const ls_timeline *t, const event *v, int th
     const ls_device *devices = t->ctx->devices;
     char from[LS_SHORT_NAME], to[LS_SHORT_NAME];
     int device = 0;
-    while (device + 1 < t->ctx->device_count && thread >= devices[device].first_worker + devices[device].worker_count)
+    while (device + 1 < t->ctx->device_count && thread >= devices[device].first_thread + devices[device].thread_count)
         device++;
     put_name(text, v, t->names[v->name]);
     put_span(text, t, v, device + 2, thread + 2);
@@ -440,9 +440,9 @@ static void put_rows(ls_text *text, const ls_timeline *t)
         ls_device_short_name(t->ctx, d, short_name);
         if (t->worker < 0)
             put_meta(text, "process_name", d + 2, 0, short_name);
-        for (int w = 0; w < device->worker_count; w++) {
+        for (int w = 0; w < device->thread_count; w++) {
             snprintf(name, sizeof(name), "%s thread %d", short_name, w);
-            put_meta(text, "thread_name", process_of(t, d + 2), device->first_worker + w + 2, name);
+            put_meta(text, "thread_name", process_of(t, d + 2), device->first_thread + w + 2, name);
         }
     }
 }

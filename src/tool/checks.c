@@ -209,7 +209,7 @@ static ls_status check_strategy(const ls_options *options, tool_settings *settin
 static void count_stages(const ls_options *options, tool_settings *settings)
 {
     int64_t stages = settings->stages ? settings->stages : 1, replicas = settings->replicas ? settings->replicas : 1;
-    if (tool_given(options, "--devices") || stages * replicas == 1 || stages * replicas > LS_MAX_WORKERS)
+    if (tool_given(options, "--devices") || stages * replicas == 1 || stages * replicas > LS_MAX_THREADS)
         return;
     snprintf(settings->counted, sizeof settings->counted, "%d", (int)(stages * replicas));
     settings->devices = settings->counted;

@@ -47,8 +47,8 @@ static ls_status show_named(ls_context *ctx, const ls_device_name *list, size_t 
 /* Parses "300" (for each device) or "300,200" (one for each). */
 static ls_status read_limits(const char *text, ls_logical_device *parts, int count)
 {
-    int64_t mib[LS_MAX_WORKERS];
-    int found = (int)tool_read_numbers(text, ',', 0, MOST_MIB, mib, LS_MAX_WORKERS);
+    int64_t mib[LS_MAX_THREADS];
+    int found = (int)tool_read_numbers(text, ',', 0, MOST_MIB, mib, LS_MAX_THREADS);
     if (found == 0)
         return ls_fail(LS_ERR_INVALID, "--memory-limit %s: expected MiB, as in 300, or in 300,200 for two devices",
                        text);
@@ -114,11 +114,11 @@ static ls_status choose_devices(const tool_settings *settings, tool_session *ses
         session->strategy.devices = named;
         return read_names(settings, session->ctx, named, open, &session->devices);
     }
-    if (number < 1 || number > LS_MAX_WORKERS)
+    if (number < 1 || number > LS_MAX_THREADS)
         return ls_fail(LS_ERR_INVALID,
                        "--devices %s: expected a number of CPU devices from 1 to %d, or names as in cpu:0,cpu:1 or "
                        "cpu:0-3",
-                       settings->devices, LS_MAX_WORKERS);
+                       settings->devices, LS_MAX_THREADS);
     *open = session->devices = (int)number;
     ls_text_add(&session->names, "cpu:0-%d", *open - 1);
     session->strategy.devices = ls_text_get(&session->names);
@@ -151,7 +151,7 @@ static void choose_strategy(const tool_settings *settings, tool_session *session
 
 static ls_status split_cpu(const tool_settings *settings, ls_context *ctx, int count)
 {
-    ls_logical_device parts[LS_MAX_WORKERS] = { { .memory_limit = 0 } };
+    ls_logical_device parts[LS_MAX_THREADS] = { { .memory_limit = 0 } };
     if (settings->memory_limit)
         LS_TRY(read_limits(settings->memory_limit, parts, count));
     LS_TRY(ls_fail_within(ls_set_logical_devices(ctx, "cpu:0", parts, (size_t)count), "--memory-limit"));

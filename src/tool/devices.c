@@ -94,7 +94,7 @@ static void print_threads(const machine *m, size_t index)
     printf("%d thread%s", count, count == 1 ? "" : "s");
     if (m->bound[index].count > 0)
         print_cores(m->bound[index].cores, m->bound[index].count);
-    else if (m->cpu.workers <= m->cpu.cores)
+    else if (m->cpu.threads <= m->cpu.cores)
         printf(", not bound to cores");
 }
 
@@ -133,8 +133,8 @@ static void print_text(const machine *m)
         print_physical(m, &m->physical[i]);
     printf("logical devices:\n");
     print_all_logical(m);
-    if (m->cpu.workers > m->cpu.cores)
-        printf("  %d threads take turns on %d core%s\n", m->cpu.workers, m->cpu.cores, m->cpu.cores == 1 ? "" : "s");
+    if (m->cpu.threads > m->cpu.cores)
+        printf("  %d threads take turns on %d core%s\n", m->cpu.threads, m->cpu.cores, m->cpu.cores == 1 ? "" : "s");
     printf("drivers:\n");
     for (const char *line = m->drivers; *line; line += strcspn(line, "\n") + 1)
         printf("  %.*s\n", (int)strcspn(line, "\n"), line);

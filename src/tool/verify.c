@@ -82,8 +82,8 @@ static ls_status read_counts(const char *flag, const char *text, int most, int64
 
 static ls_status read_trial(const tool_settings *settings, trial *out)
 {
-    LS_TRY(read_counts("--device-counts", settings->device_counts, LS_MAX_WORKERS, out->devices, &out->device_counts));
-    LS_TRY(read_counts("--lanes", settings->lane_counts, LS_MAX_WORKERS, out->lanes, &out->lane_counts));
+    LS_TRY(read_counts("--device-counts", settings->device_counts, LS_MAX_THREADS, out->devices, &out->device_counts));
+    LS_TRY(read_counts("--lanes", settings->lane_counts, LS_MAX_THREADS, out->lanes, &out->lane_counts));
     out->worker_counts = 0;
     if (settings->worker_counts)
         LS_TRY(
@@ -113,7 +113,7 @@ typedef struct run {
     int64_t devices, lanes;
     int64_t workers; /* 0: without a cluster, in this process */
     int64_t number;  /* from 1, as printed */
-    char devices_text[32], split[2 * LS_MAX_WORKERS + 2];
+    char devices_text[32], split[2 * LS_MAX_THREADS + 2];
     char hash[65];
     double results[LS_MAX_RESULTS]; /* loss and metrics of the epoch so far, after the last step */
     size_t result_count;

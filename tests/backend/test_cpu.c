@@ -1,10 +1,11 @@
-/* The CPU device against the reference device, bit for bit: every expression of the tables of expressions, in float32,
- * forward and backward, under every way of cutting the batch; then random graphs. Guards after every value detect a
- * kernel that writes too far. One instruction set, the best or LOCKSTEP_ISA's; single ops at random shapes on all of
- * them: test_reference_bits.c. Read on at right_on_the_cpu. How rows are written: graph_cases.h.
+/* The CPU device against the reference device, bit for bit: every expression of the tables of
+ * expressions, in float32, forward and backward, under every way of cutting the batch; then random
+ * graphs. Guards after every value detect a kernel that writes too far. One instruction set, the
+ * best or LOCKSTEP_ISA's; single ops at random shapes on all of them: test_reference_bits.c. Read
+ * on at right_on_the_cpu. How rows are written: graph_cases.h.
  *
- * test_opencl_graphs.c is this file with two OpenCL devices in the place of the CPU's (ON_OPENCL), of which random
- * graphs are cut finely over all, the CPU among them. */
+ * test_opencl_graphs.c is this file with two OpenCL devices in the place of the CPU's (ON_OPENCL),
+ * of which random graphs are cut finely over all, the CPU among them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,9 +26,9 @@
 #include "skip.h"
 
 #ifdef ON_OPENCL
+#include "amount.h"
 #include "opencl.h"
-#include "sanitized.h"
-#define SEEDS  (SANITIZED ? 6 : 30)
+#define SEEDS  (SANITIZED ? 6 : test_is_sample() ? 12 : 30)
 #define IS_CPU false
 static const int64_t batches[] = { 7 };
 static const int lanes[] = { 1, 3 };
@@ -144,8 +145,8 @@ static void side_run(side *s, const setting *how)
 
 /* ---- Comparing ---- */
 
-/* NULL, or what is wrong, in memory of its own. Not a number is only what a mean of no samples is. tolerance: of the
- * largest element, at least 1; 0: the bits. */
+/* NULL, or what is wrong, in memory of its own. Not a number is only what a mean of no samples is.
+ * tolerance: of the largest element, at least 1; 0: the bits. */
 static char *difference(const char *where, const side *got, const side *wanted, size_t i, double tolerance)
 {
     ls_dtype dtype = got->fetch[i]->dtype;
@@ -198,7 +199,8 @@ static bool is_empty(const test_case *c)
     return false;
 }
 
-/* The row's value, and the gradients of its inputs where it has some; false: not with this kind of leaf. */
+/* The row's value, and the gradients of its inputs where it has some; false: not with this kind of
+ * leaf. */
 static bool side_open(side *s, const test_case *c, ls_context *ctx, test_kind kind, int64_t batch)
 {
     ls_tensor *x[TEST_INPUTS] = { NULL }, *real[TEST_INPUTS], *g[TEST_INPUTS] = { NULL };
@@ -284,7 +286,7 @@ static void right_on_the_cpu(void **state)
     bool has_batch = false;
 #ifdef ON_OPENCL
     static int rows;
-    if (SANITIZED && rows++ % 8 != 0) /* it takes long */
+    if (test_is_sample() && rows++ % (SANITIZED ? 8 : 2) != 0) /* it takes long */
         return;
 #endif
     for (int i = 0; i < TEST_INPUTS && c->in[i]; i++)
@@ -331,7 +333,8 @@ static ls_tensor *same_conv(const test_case *c, ls_tensor *const *x)
     return ls_op_conv2d(x[0], x[1], .padding = LS_SAME);
 }
 
-/* With few ways of cutting, as it takes long. Returns whether the plan cut lanes into micro-batches by itself. */
+/* With few ways of cutting, as it takes long. Returns whether the plan cut lanes into micro-batches
+ * by itself. */
 static bool check_large(const test_case *row, int64_t batch)
 {
     side ours, theirs;
@@ -361,7 +364,8 @@ static void large_kernels_are_right(void **state)
     check_large(&row, 3);
 }
 
-/* Where a sample's values are large, the plan cuts lanes into micro-batches by itself, which changes no bit. */
+/* Where a sample's values are large, the plan cuts lanes into micro-batches by itself, which
+ * changes no bit. */
 static void large_samples_are_right(void **state)
 {
     (void)state;
@@ -389,7 +393,8 @@ static const update updates[UPDATES] = {
     { LS_APPLY_NADAM, 2, 0, 0 },        { LS_APPLY_FTRL, 2, 0, 0.01 },       { LS_APPLY_LION, 1, 0, 0.01 },
 };
 
-/* How an update's value is used: not at all, fetched, or by another op, so that it cannot be done in place. */
+/* How an update's value is used: not at all, fetched, or by another op, so that it cannot be done
+ * in place. */
 typedef enum use { UNUSED, FETCHED, USED } use;
 
 #define WAITING 20001 /* elements: more than a tile, and no multiple of a vector */
@@ -450,7 +455,8 @@ static char *run_waiting(waiting *v, ls_dtype dtype, use how, bool now)
     return state;
 }
 
-/* A predicate that is false leaves every byte of the variable and its slots; true, it is as if there were none. */
+/* A predicate that is false leaves every byte of the variable and its slots; true, it is as if
+ * there were none. */
 static void updates_wait_for_their_predicate(void **state)
 {
     (void)state;
@@ -519,7 +525,8 @@ static void updates_in_place_show_at_the_end(void **state)
     test_graph_close(&t);
 }
 
-/* The gradient of a ReLU may use its output, but not that of a node which is made, and so computed, later. */
+/* The gradient of a ReLU may use its output, but not that of a node which is made, and so computed,
+ * later. */
 static void a_relu_after_the_gradient_is_not_awaited(void **state)
 {
     (void)state;
@@ -544,7 +551,8 @@ static void a_relu_after_the_gradient_is_not_awaited(void **state)
 #define MOST_VALUES 48
 #define MOST_SLOTS  16
 
-/* A graph that grows: every choice is drawn from the seed and the shapes, so that both devices get the same. */
+/* A graph that grows: every choice is drawn from the seed and the shapes, so that both devices get
+ * the same. */
 typedef struct maker {
     side *s;
     ls_philox_key key;
@@ -688,8 +696,8 @@ static ls_tensor *reduction(maker *m, ls_tensor *x, bool keepdims)
     }
 }
 
-/* x with a value of its own shape, a reduction of such a one (a join, and levels, where it goes over the batch), a leaf
- * row or a number. */
+/* x with a value of its own shape, a reduction of such a one (a join, and levels, where it goes
+ * over the batch), a leaf row or a number. */
 static ls_tensor *grow_binary(maker *m, ls_tensor *x)
 {
     ls_tensor *other = pick_like(m, x);
@@ -1009,7 +1017,8 @@ static char *other_bits(const char *where, const side *a, const side *b, const c
     return NULL;
 }
 
-/* One way of cutting: the reference's bits, also when run again and when every group is a segment of its own. */
+/* One way of cutting: the reference's bits, also when run again and when every group is a segment
+ * of its own. */
 static char *check_cut(const char *where, uint32_t seed, const setting *how)
 {
     side theirs, ours, again;
@@ -1068,8 +1077,8 @@ static void random_graphs_are_right(void **state)
 
 /* ---- Coverage ---- */
 
-/* Ops without a kernel in backend/cpu: they move elements, are rare, or draw numbers. A kernel that is made for one
- * leaves this list; one that is lost is missed here. */
+/* Ops without a kernel in backend/cpu: they move elements, are rare, or draw numbers. A kernel that
+ * is made for one leaves this list; one that is lost is missed here. */
 static const ls_op fall_backs[] = {
     LS_OP_fill,        LS_OP_count,   LS_OP_random_uniform, LS_OP_random_normal, LS_OP_assign,        LS_OP_assign_add,
     LS_OP_group,       LS_OP_pow,     LS_OP_gather_batch,   LS_OP_compare,       LS_OP_select,        LS_OP_sign,

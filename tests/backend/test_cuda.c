@@ -1,7 +1,8 @@
-/* CUDA devices, on a stand-in for the driver and NVRTC (standin_cuda/standin.h): whole trainings have the CPU's bits,
- * on one device, on two, and beside the CPU; errors of the driver are reported; a device that is lost in the middle of
- * a step is named, and training goes on without it, with the bits of an undisturbed run; nothing is kept that was
- * taken. Op by op: test_cuda_bits.c. On a GPU none of this was ever run. */
+/* CUDA devices, on a stand-in for the driver and NVRTC (standin_cuda/standin.h): whole trainings
+ * have the CPU's bits, on one device, on two, and beside the CPU; errors of the driver are
+ * reported; a device that is lost in the middle of a step is named, and training goes on without
+ * it, with the bits of an undisturbed run; nothing is kept that was taken. Op by op:
+ * test_cuda_bits.c. On a GPU none of this was ever run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -250,7 +251,8 @@ static char *class_of_both(char log[LOG])
     return text;
 }
 
-/* The canary has no subnormals: the self-check alone finds that they are flushed, on any device of a kind. */
+/* The canary has no subnormals: the self-check alone finds that they are flushed, on any device of
+ * a kind. */
 static void wrong_arithmetic_has_a_bit_class_of_its_own(void **state)
 {
     (void)state;
@@ -293,7 +295,8 @@ static ls_context *both(void)
     return ctx;
 }
 
-/* Each function of the driver fails once, early and late; the step fails and says of what, and all is given back. */
+/* Each function of the driver fails once, early and late; the step fails and says of what, and all
+ * is given back. */
 static void every_call_of_the_driver_may_fail(void **state)
 {
     (void)state;
@@ -312,8 +315,8 @@ static void every_call_of_the_driver_may_fail(void **state)
             standin.fail_next(calls[i], nth, 719);
             ls_status status = other_two_steps(both(), hash);
             bool came = standin.fail_next(calls[i], 0, 0);
-            /* no call asks for the status at the end; a variable that does not come from one device comes from another
-             */
+            /* no call asks for the status at the end; a variable that does not come from one device
+             * comes from another / */
             bool may_pass = strstr(calls[i], "Synchronize") || strstr(calls[i], "Peer") || strstr(calls[i], "DtoH");
             if (status == LS_OK) {
                 assert_string_equal(hash, expected);
@@ -356,7 +359,8 @@ static void a_device_that_does_not_open_is_reported(void **state)
         }
 }
 
-/* Without room for scratch memory half as many lanes run at once, with the same bits; other failures are reported. */
+/* Without room for scratch memory half as many lanes run at once, with the same bits; other
+ * failures are reported. */
 static void missing_memory_is_reported(void **state)
 {
     (void)state;
@@ -384,8 +388,8 @@ static void missing_memory_is_reported(void **state)
 
 /* ---- A device is lost ---- */
 
-/* At several launches of the sixth step: it fails as a whole and names the device; the weights are those of the fifth;
- * training goes on with the other device, and ends as if nothing had been. */
+/* At several launches of the sixth step: it fails as a whole and names the device; the weights are
+ * those of the fifth; training goes on with the other device, and ends as if nothing had been. */
 static void training_continues_without_a_lost_device(void **state)
 {
     (void)state;
@@ -425,8 +429,9 @@ static ls_status fit_wide(const char *devices, char hex[65])
     return status;
 }
 
-/* Joins go by groups of sends and receives, and by all-gathers where devices have parts of one size; a call that fails
- * is reported; where communicators cannot be made devices copy from each other. The bits are always the CPU's. */
+/* Joins go by groups of sends and receives, and by all-gathers where devices have parts of one
+ * size; a call that fails is reported; where communicators cannot be made devices copy from each
+ * other. The bits are always the CPU's. */
 static void joins_go_by_nccl(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* The declarations of cuBLAS, cuDNN and NVRTC in src/backend/cuda/cu.h agree with their headers, if these are
- * installed: the compiler compares the type of every function, and this program the numbers. */
+/* The declarations of cuBLAS, cuDNN and NVRTC in src/backend/cuda/cu.h agree with their headers, if
+ * these are installed: the compiler compares the type of every function, and this program the
+ * numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* Kernels of cuBLAS and cuDNN (LS_KERNELS_VENDOR), on a stand-in for them (standin_cuda/standin.h): results are close
- * to those of our own kernels, and have one hash on one, two and three devices, also where cuDNN takes one size of
- * lanes and not the other; what would mix the two sets is refused; every call may fail. On a GPU none of this was ever
- * run. */
+/* Kernels of cuBLAS and cuDNN (LS_KERNELS_VENDOR), on a stand-in for them (standin_cuda/standin.h):
+ * results are close to those of our own kernels, and have one hash on one, two and three devices,
+ * also where cuDNN takes one size of lanes and not the other; what would mix the two sets is
+ * refused; every call may fail. On a GPU none of this was ever run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -155,7 +155,8 @@ static long calls(bool convolves)
                      : standin.count("cublasSgemm_v2") + standin.count("cublasSgemmStridedBatched");
 }
 
-/* Values and gradients of every kind of product and convolution; what the library takes, it computes, both ways. */
+/* Values and gradients of every kind of product and convolution; what the library takes, it
+ * computes, both ways. */
 static void ops_are_close_to_ours(void **state)
 {
     (void)state;
@@ -409,7 +410,8 @@ static void a_lost_device_is_reported(void **state)
 
 /* ---- Workspaces, and limits of memory ---- */
 
-/* On these devices ("cuda:0", "cuda:1" or both), each with a limit; cuDNN wants a workspace of workspace_mib. */
+/* On these devices ("cuda:0", "cuda:1" or both), each with a limit; cuDNN wants a workspace of
+ * workspace_mib. */
 static ls_context *open_limited(size_t first_mib, size_t second_mib, size_t workspace_mib)
 {
     char bytes[24];
@@ -448,8 +450,9 @@ static void train_limited(size_t mib, bool both, size_t workspace_mib, limited *
     unsetenv("STANDIN_CUDNN_WORKSPACE");
 }
 
-/* A workspace may have 16 of 64 MiB. One of 12 is counted; one of 24 is not taken: then forward convolutions have the
- * algorithm that needs none, and gradients are ours, on any number of devices. */
+/* A workspace may have 16 of 64 MiB. One of 12 is counted; one of 24 is not taken: then forward
+ * convolutions have the algorithm that needs none, and gradients are ours, on any number of
+ * devices. */
 static void a_workspace_that_does_not_fit_is_not_taken(void **state)
 {
     (void)state;
@@ -472,7 +475,8 @@ static void a_workspace_that_does_not_fit_is_not_taken(void **state)
     assert_string_equal(again.hash, small.hash);
 }
 
-/* The memory that a workspace may have is part of the bit class; devices that differ in it are refused. */
+/* The memory that a workspace may have is part of the bit class; devices that differ in it are
+ * refused. */
 static void a_limit_that_decides_bits_is_in_their_class(void **state)
 {
     (void)state;
@@ -492,7 +496,8 @@ static void a_limit_that_decides_bits_is_in_their_class(void **state)
     unsetenv("STANDIN_CUDNN_WORKSPACE");
 }
 
-/* A product whose workspace has no room beside the variables: told with the op, the bytes and the limit. */
+/* A product whose workspace has no room beside the variables: told with the op, the bytes and the
+ * limit. */
 static void a_workspace_without_room_is_reported(void **state)
 {
     (void)state;

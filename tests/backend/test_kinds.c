@@ -1,7 +1,8 @@
-/* Devices of several kinds in one strategy: the CPU, OpenCL's (PoCL) and CUDA's (the stand-in) train together, as
- * replicas and as stages, with the CPU's bits; so do two and three parts of one OpenCL device. "gpu:N" counts CUDA's
- * and then OpenCL's GPUs. A device that fails is named, and training goes on without it. What is not there is left out;
- * the tests' own GPU beside the CPU is in test_strategies.c, workers of several kinds in test_workers.c. */
+/* Devices of several kinds in one strategy: the CPU, OpenCL's (PoCL) and CUDA's (the stand-in)
+ * train together, as replicas and as stages, with the CPU's bits; so do two and three parts of one
+ * OpenCL device. "gpu:N" counts CUDA's and then OpenCL's GPUs. A device that fails is named, and
+ * training goes on without it. What is not there is left out; the tests' own GPU beside the CPU is
+ * in test_strategies.c, workers of several kinds in test_workers.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +75,8 @@ static void must_equal(const job *j, const char *devices, ls_strategy strategy, 
                  expected);
 }
 
-/* On every list of devices that is there; whether any was. Each list has one of the networks, and two strategies. */
+/* On every list of devices that is there; whether any was. Each list has one of the networks, and
+ * two strategies. */
 static bool trains_on(const char *const *lists, size_t count)
 {
     static const job jobs[] = { { NETWORK_RESIDUAL, 10, 5 }, { NETWORK_CNN, 33, 8 }, { NETWORK_MLP, 7, 3 } };
@@ -111,7 +113,8 @@ static void parts_of_a_device_train_together(void **state)
 
 /* ---- "gpu" ---- */
 
-/* PoCL's devices are CPUs; here one calls itself a GPU, and is used as one: with a GPU's shapes of tiles. */
+/* PoCL's devices are CPUs; here one calls itself a GPU, and is used as one: with a GPU's shapes of
+ * tiles. */
 static void gpus_are_those_of_cuda_then_those_of_opencl(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* OpenCL devices: whole trainings have the CPU's bits, on one device, on two that are halves of one, and beside the
- * CPU; a steady step moves neither weight nor gradient to the host; a device of CPU type is used only where it is
- * named; errors in data are reported as on the CPU. Op by op: test_opencl_bits.c. Skipped where there is no OpenCL.
- */
+/* OpenCL devices: whole trainings have the CPU's bits, on one device, on two that are halves of
+ * one, and beside the CPU; a steady step moves neither weight nor gradient to the host; a device of
+ * CPU type is used only where it is named; errors in data are reported as on the CPU. Op by op:
+ * test_opencl_bits.c. Skipped where there is no OpenCL. / */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

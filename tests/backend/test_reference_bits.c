@@ -1,16 +1,16 @@
-/* The plain C kernels are the definition of the bits (docs/bits.md), and every other kernel equals them: expressions of
- * every op at random shapes (shapes.c), with NaN, infinities, subnormals and -0 among the numbers, fused and not, with
- * any lanes and micro-batches, on every instruction set this CPU has, against the reference device, bit for bit. Any
- * NaN equals any NaN.
+/* The plain C kernels are the definition of the bits (docs/bits.md), and every other kernel equals
+ * them: expressions of every op at random shapes (shapes.c), with NaN, infinities, subnormals and
+ * -0 among the numbers, fused and not, with any lanes and micro-batches, on every instruction set
+ * this CPU has, against the reference device, bit for bit. Any NaN equals any NaN.
  *
- * So that a wrong definition cannot agree with itself, each op's float32 value is also held to its own float64 kernel,
- * fed with the same numbers, within the bound of the op's family (`families`; docs/bits.md has the table). An op that
- * is in no family, or that no expression has, fails.
+ * So that a wrong definition cannot agree with itself, each op's float32 value is also held to its
+ * own float64 kernel, fed with the same numbers, within the bound of the op's family (`families`;
+ * docs/bits.md has the table). An op that is in no family, or that no expression has, fails.
  *
  * `make test` takes a sample; LS_BITS=all (`make bits`) more shapes; LS_BITS=<seed> one of them.
  *
- * test_opencl_bits.c and test_cuda_bits.c are this file with another device in the place of instruction sets
- * (ON_OPENCL, ON_CUDA). */
+ * test_opencl_bits.c and test_cuda_bits.c are this file with another device in the place of
+ * instruction sets (ON_OPENCL, ON_CUDA). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -171,7 +171,8 @@ static void side_close(side *s)
     test_graph_close(&s->t);
 }
 
-/* The expression's value and the gradients of its real leaves; false: what was drawn does not go together. */
+/* The expression's value and the gradients of its real leaves; false: what was drawn does not go
+ * together. */
 static bool side_open(side *s, const plan *p, ls_context *ctx)
 {
     ls_tensor *real[TEST_LEAVES], *g[TEST_LEAVES] = { NULL };
@@ -364,8 +365,8 @@ static double one(double x)
     return 1;
 }
 
-/* For an op whose result is a sum of products of its inputs: the same op with other numbers. Their magnitudes: S. Ones:
- * how many terms there are. The place of a maximum is not to change. */
+/* For an op whose result is a sum of products of its inputs: the same op with other numbers. Their
+ * magnitudes: S. Ones: how many terms there are. The place of a maximum is not to change. */
 static double *sum_of(const wide_call *w, double (*number)(double))
 {
     const ls_tensor *node = w->call.node;
@@ -422,8 +423,8 @@ static double *norm_magnitudes(const wide_call *w)
     return s;
 }
 
-/* The allowed difference of element k. The float64 kernels have errors as well: 2^-50 of what numbers of size 1 are
- * made of. */
+/* The allowed difference of element k. The float64 kernels have errors as well: 2^-50 of what
+ * numbers of size 1 are made of. */
 static double allowed(bound b, double y, double s, double terms)
 {
     const double least = 0x1p-149, wide = 0x1p-44;
@@ -606,8 +607,9 @@ static void random_shapes_have_the_reference_s_bits(void **state)
 
 /* ---- Updates: every rule, in place and not ---- */
 
-/* A variable with slots that is updated by a fed gradient, and two that are assigned. Leaves: the gradient, the step,
- * the variables, the slots; fetched behind fetch[0]: all variables, in the same order. */
+/* A variable with slots that is updated by a fed gradient, and two that are assigned. Leaves: the
+ * gradient, the step, the variables, the slots; fetched behind fetch[0]: all variables, in the same
+ * order. */
 static ls_tensor *open_update(side *s, uint32_t seed, ls_apply_rule rule, ls_context *ctx)
 {
     static const int sizes[] = { 1, 2, 7, 8, 16, 33, 65, 100, 200, 1000, 16385 };
@@ -659,8 +661,9 @@ static void update_wide(const ls_tensor *node, double step, double g, const doub
     assert_int_equal(ls_ref_run(&call), LS_OK);
 }
 
-/* 16 U S, where S is what the rule makes when all it adds and subtracts has one sign: of the signs that gradient and
- * slots may have, those that give the most. A slot that a root is taken of keeps its own. */
+/* 16 U S, where S is what the rule makes when all it adds and subtracts has one sign: of the signs
+ * that gradient and slots may have, those that give the most. A slot that a root is taken of keeps
+ * its own. */
 static void update_allowed(const ls_tensor *node, double step, double g, const double old[3], double most[3])
 {
     most[0] = most[1] = most[2] = 0;

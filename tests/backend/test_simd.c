@@ -1,6 +1,6 @@
-/* The vectorised kernels: each table against plain computations in double, odd sizes, guard zones around every output,
- * infinities and NaN; the same bits from every table. Where the bits are the reference kernels': test_simd_reference.
- */
+/* The vectorised kernels: each table against plain computations in double, odd sizes, guard zones
+ * around every output, infinities and NaN; the same bits from every table. Where the bits are the
+ * reference kernels': test_simd_reference. / */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -413,7 +413,8 @@ static void range_and_largest_see_every_place(void **state)
     }
 }
 
-/* The sum of x or of its squares, equal for every table, also when it is cut at a multiple of 4,096. */
+/* The sum of x or of its squares, equal for every table, also when it is cut at a multiple of
+ * 4,096. */
 static void check_wide_sum(const float *x, size_t n, bool squares)
 {
     long double want = 0, scale = 0;
@@ -453,7 +454,8 @@ typedef struct maybe {
     float value;
 } maybe;
 
-/* DESIGN's definition, word for word. mutated: the smaller part stands left, as if operands were swapped. */
+/* DESIGN's definition, word for word. mutated: the smaller part stands left, as if operands were
+ * swapped. */
 static maybe naive_tree(const float *const *lane, int a, int b, size_t i, bool mutated)
 {
     if (b - a == 1)
@@ -650,7 +652,8 @@ static void sums_over_pixels(void **state)
     }
 }
 
-/* A chain that is cut anywhere goes on exactly, and so do those of blocks that are summed together. */
+/* A chain that is cut anywhere goes on exactly, and so do those of blocks that are summed
+ * together. */
 static void chains_continue(void **state)
 {
     (void)state;
@@ -784,7 +787,8 @@ static void batch_norm_forward(void **state)
     }
 }
 
-/* mask 0: no ReLU; 1: one after the norm; 2: one whose output is y (any array: here the residual) */
+/* mask 0: no ReLU; 1: one after the norm; 2: one whose output is y (any array: here the
+ * residual) */
 static float passed(const norm_case *v, size_t i, int mask)
 {
     size_t j = i % v->c;
@@ -1012,7 +1016,8 @@ static void hash_of(const ls_simd *t, char hex[65])
     assert_int_equal(ls_sha256_end(hash, hex), LS_OK);
 }
 
-/* A compiler or a flag that changes one bit is noticed here. The hash changes only with the kernel-set version. */
+/* A compiler or a flag that changes one bit is noticed here. The hash changes only with the
+ * kernel-set version. */
 static void the_bits_are_those_of_every_build(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Vectorised kernels that have the reference kernels' bits: pooling, random numbers, updates; from every table, with
- * odd sizes and guard zones around every output. */
+/* Vectorised kernels that have the reference kernels' bits: pooling, random numbers, updates; from
+ * every table, with odd sizes and guard zones around every output. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -236,8 +236,8 @@ static void try_update(const update_case *v)
     }
 }
 
-/* Array `a` (w, g, slots) has a number that is not safe at `at`: seen within from .. to-1 where the rule reads it.
- * epsilon is 0, so that what fills a vector up would be 0/0. */
+/* Array `a` (w, g, slots) has a number that is not safe at `at`: seen within from .. to-1 where the
+ * rule reads it. epsilon is 0, so that what fills a vector up would be 0/0. */
 static void try_broken_update(ls_apply_rule rule, int a, size_t at, float value, bool read)
 {
     enum { N = 37, FROM = 3, TO = 36 };

@@ -1,9 +1,10 @@
 /* Values and gradients of every op against TensorFlow, Keras and PyTorch.
  *
- * tests/reference/ops_*.json has the cases and describes their fields; make_ops.py beside them made them. Here
- * each case becomes a graph through the public builders, twice where it can: once with the batch axis (inputs marked
- * "batch" are fed sample by sample, the others are constants), once whole (fed as whole tensors, the others are
- * variables). Start reading at run_case. To cover a new op: a case in make_ops.py, a line in `builders`. */
+ * tests/reference/ops_*.json has the cases and describes their fields; make_ops.py beside them made
+ * them. Here each case becomes a graph through the public builders, twice where it can: once with
+ * the batch axis (inputs marked "batch" are fed sample by sample, the others are constants), once
+ * whole (fed as whole tensors, the others are variables). Start reading at run_case. To cover a new
+ * op: a case in make_ops.py, a line in `builders`. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,8 +82,8 @@ static ls_shape shape_of(const json_t *list)
     return shape;
 }
 
-/* The allowed difference from exact arithmetic: types' own rounding, times a little for sums. A case may say otherwise.
- */
+/* The allowed difference from exact arithmetic: types' own rounding, times a little for sums. A
+ * case may say otherwise. / */
 static double tolerance_for(const trial *t, ls_dtype dtype)
 {
     const json_t *said = json_object_get(t->spec, "tolerance");

@@ -1,4 +1,5 @@
-/* Whole files: limits, errors that name the path, and writing that leaves the old file or the new one, never less. */
+/* Whole files: limits, errors that name the path, and writing that leaves the old file or the new
+ * one, never less. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -183,7 +184,8 @@ static void a_reader_never_sees_half_a_file(void **state)
     assert_int_equal(atomic_load(&w.torn), 0);
 }
 
-/* Temporary files of a killed process are removed when the file is written again; those of a living one stay. */
+/* Temporary files of a killed process are removed when the file is written again; those of a living
+ * one stay. */
 static void left_temporaries_are_cleaned(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* The elementary functions against the C library's long double ones, their special cases, and their exact bits. */
+/* The elementary functions against the C library's long double ones, their special cases, and their
+ * exact bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +56,8 @@ static double any_exponent(source *s, int low, int high)
 
 /* ---- errors ---- */
 
-/* |got - want| in units in the last place of `want` as a double; infinite when one is NaN or infinite and not both. */
+/* |got - want| in units in the last place of `want` as a double; infinite when one is NaN or
+ * infinite and not both. */
 static double ulps(double got, long double want)
 {
     double near = (double)want;
@@ -81,7 +83,8 @@ typedef struct checked {
     int exponents[2]; /* arguments of every size, 2^low to 2^high, both signs */
 } checked;
 
-/* Bounds are what was measured over millions of arguments, with some air; subnormal results are rounded twice. */
+/* Bounds are what was measured over millions of arguments, with some air; subnormal results are
+ * rounded twice. */
 static const checked functions[] = {
     { "exp", ls_exp, expl, 0.76, { { -746, 710 }, { -1, 1 }, { -746, -700 } }, { -60, 9 } },
     { "expm1", ls_expm1, expm1l, 0.70, { { -50, 100 }, { -1, 1 }, { -0.26, -0.24 }, { 0.24, 0.26 } }, { -1074, 9 } },
@@ -203,7 +206,8 @@ static bool same(double a, double b)
     return isnan(a) ? isnan(b) : memcmp(&a, &b, sizeof a) == 0;
 }
 
-/* C99 F.9.4.4 lists them; the C library follows it, so each pair of special arguments is compared with it. */
+/* C99 F.9.4.4 lists them; the C library follows it, so each pair of special arguments is compared
+ * with it. */
 static void power_special_cases(void **state)
 {
     (void)state;
@@ -354,7 +358,8 @@ static void add_bits(ls_sha256 *hash, double value)
     assert_int_equal(ls_sha256_add(hash, bytes, sizeof bytes), LS_OK);
 }
 
-/* Arguments of every kind: any bits at all (NaN and infinity among them), and the ranges where functions work. */
+/* Arguments of every kind: any bits at all (NaN and infinity among them), and the ranges where
+ * functions work. */
 static double any_argument(source *s, int n)
 {
     switch (n % 4) {
@@ -384,8 +389,8 @@ static void hash_of(size_t which, char hex[65])
     assert_int_equal(ls_sha256_end(hash, hex), LS_OK);
 }
 
-/* A compiler or a flag that changes one bit of one result is noticed here. The hashes change only together with the
- * library's kernel-set version. */
+/* A compiler or a flag that changes one bit of one result is noticed here. The hashes change only
+ * together with the library's kernel-set version. */
 static void the_bits_are_those_of_every_build(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Philox 4x32-10 against its published known answers, the streams made from it, and the numbers made from those. */
+/* Philox 4x32-10 against its published known answers, the streams made from it, and the numbers
+ * made from those. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +93,8 @@ static void normal_numbers_at_the_ends(void **state)
     assert_true(isfinite(pair[0]) && isfinite(pair[1]));
 }
 
-/* Moments and correlation of a million numbers, each within five standard errors of what it should be. */
+/* Moments and correlation of a million numbers, each within five standard errors of what it should
+ * be. */
 static void normal_moments(void **state)
 {
     (void)state;

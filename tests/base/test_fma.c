@@ -1,5 +1,5 @@
-/* ls_fmaf against the C library's fmaf, bit for bit: ten million cases, ties, subnormals, cancellation and special
- * values among them. */
+/* ls_fmaf against the C library's fmaf, bit for bit: ten million cases, ties, subnormals,
+ * cancellation and special values among them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Data files: IDX, .npy, .npz and .csv, good and bad. Every cut and every changed byte of a small file must end in an
- * error or in the same data, never in a crash. */
+/* Data files: IDX, .npy, .npz and .csv, good and bad. Every cut and every changed byte of a small
+ * file must end in an error or in the same data, never in a crash. */
 #include "data_files.h"
 
 /* ---- IDX ---- */
@@ -118,7 +118,8 @@ static void cut_everywhere(reader read, const bytes *file, size_t first, size_t 
     }
 }
 
-/* Every changed byte is an error or changes nothing, when there is a checksum; else it is only no crash. */
+/* Every changed byte is an error or changes nothing, when there is a checksum; else it is only no
+ * crash. */
 static void change_everywhere(reader read, const bytes *file, bool checksum, const void *want, size_t want_bytes)
 {
     const char *path = in_folder("changed");
@@ -328,7 +329,8 @@ static void npz_odd_names(void **state)
     assert_fails(read_x(in_folder("odd.npz"), &array), LS_ERR_NOT_FOUND, "it has: ?]0;title???.npy caf\xc3\xa9 ?.npy");
 }
 
-/* A directory that would take much memory is refused by its size; the file is as long, but has nothing in it. */
+/* A directory that would take much memory is refused by its size; the file is as long, but has
+ * nothing in it. */
 static void npz_huge_directory(void **state)
 {
     (void)state;

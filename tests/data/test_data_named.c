@@ -1,5 +1,5 @@
-/* Data by name: where it is looked for, when it is read, what is said when it is not there; synthetic data; the real
- * Fashion-MNIST where it is installed. */
+/* Data by name: where it is looked for, when it is read, what is said when it is not there;
+ * synthetic data; the real Fashion-MNIST where it is installed. */
 #include "skip.h"
 #include "data_files.h"
 

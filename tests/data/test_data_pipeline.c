@@ -1,5 +1,5 @@
-/* Pipelines: the sequences they give, written out by hand as tf.data would give them; counts and specs; the order of
- * shuffles; rows in place against iterating; the errors that datasets keep. */
+/* Pipelines: the sequences they give, written out by hand as tf.data would give them; counts and
+ * specs; the order of shuffles; rows in place against iterating; the errors that datasets keep. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -129,7 +129,8 @@ static const char *elements_by_rows(ls_dataset *d, uint64_t epoch, int most)
     return text;
 }
 
-/* The dataset gives this sequence (of at most 40), both ways, and says it has that many; it is destroyed. */
+/* The dataset gives this sequence (of at most 40), both ways, and says it has that many; it is
+ * destroyed. */
 static void check(ls_dataset *d, int64_t count, const char *want, int line)
 {
     int64_t found = -9;
@@ -396,7 +397,8 @@ static void shuffles_are_permutations(void **state)
     }
 }
 
-/* Each of the 24 orders of 4 elements about equally often: 12,000 epochs, 500 each, give or take 5 deviations. */
+/* Each of the 24 orders of 4 elements about equally often: 12,000 epochs, 500 each, give or take 5
+ * deviations. */
 static void shuffles_are_uniform(void **state)
 {
     (void)state;
@@ -462,7 +464,8 @@ static void every_repetition_is_an_epoch(void **state)
     ls_dataset_destroy(plain);
 }
 
-/* The order is the same whether elements are rows or come from a function, which keeps whole elements in the window. */
+/* The order is the same whether elements are rows or come from a function, which keeps whole
+ * elements in the window. */
 static void shuffles_of_anything(void **state)
 {
     (void)state;

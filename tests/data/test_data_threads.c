@@ -1,4 +1,5 @@
-/* Maps and prefetching on several threads: order, errors, early ends. Run it with SANITIZE=thread, too. */
+/* Maps and prefetching on several threads: order, errors, early ends. Run it with SANITIZE=thread,
+ * too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +48,8 @@ static ls_dataset *generated(counter *c)
     return ls_from_generator(count_up, c, LS_ELEMENT(LS_SPEC(LS_I32, LS_SCALAR)));
 }
 
-/* value -> (float 2 value, i64 number * 1000 + epoch); some take longer than others; fails at `fail_at`. */
+/* value -> (float 2 value, i64 number * 1000 + epoch); some take longer than others; fails at
+ * `fail_at`. */
 typedef struct mapping {
     int32_t fail_at;
     atomic_int inside, most_inside, calls;
@@ -80,7 +82,7 @@ static ls_status drain(ls_dataset *d, uint64_t epoch, int64_t most, int64_t *cou
 {
     ls_iterator *it;
     const ls_element *e;
-    ls_status status;
+    ls_status status = LS_OK;
     *count = 0;
     if (ls_iterator_create(d, epoch, &it) != LS_OK)
         fail_msg("%s", ls_last_error());

@@ -1,5 +1,5 @@
-/* Weights in files: what is written is read, the bytes are those of the safetensors and NumPy packages, and no file,
- * however broken, is taken for a good one or does harm. */
+/* Weights in files: what is written is read, the bytes are those of the safetensors and NumPy
+ * packages, and no file, however broken, is taken for a good one or does harm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +21,8 @@
 #include "folder.h"
 #include "lockstep/data.h"
 
-/* Files by the thousand: without the sync and rename of ls_file_write, and a new one each time, because some file
- * systems also sync one that was cut and written again. */
+/* Files by the thousand: without the sync and rename of ls_file_write, and a new one each time,
+ * because some file systems also sync one that was cut and written again. */
 static void write_bytes(const char *path, const void *data, size_t bytes)
 {
     (void)remove(path);
@@ -63,7 +63,8 @@ static const ls_safetensors_entry entries[] = {
 };
 static const ls_safetensors_pair metadata[] = { { "format", "np" } };
 
-/* The same tensors as written by version 0.8.0 of the Python package (save, in the order that it chose). */
+/* The same tensors as written by version 0.8.0 of the Python package (save, in the order that it
+ * chose). */
 static const char golden[] =
     "\xf8\x01\0\0\0\0\0\0"
     "{\"__metadata__\":{\"format\":\"np\"},\"s/step\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
@@ -138,7 +139,8 @@ static void nothing_at_all_is_a_file_too(void **state)
     ls_safetensors_close(NULL);
 }
 
-/* Entries keep their order whatever it is, and an odd number of bytes before a double does no harm. */
+/* Entries keep their order whatever it is, and an odd number of bytes before a double does no
+ * harm. */
 static void any_order_and_any_alignment(void **state)
 {
     (void)state;
@@ -517,7 +519,8 @@ static void *few_allocations(size_t bytes)
     return allocations_left-- > 0 ? malloc(bytes) : NULL;
 }
 
-/* Without memory for its header a file is not written, and the error is not that a name is not UTF-8. */
+/* Without memory for its header a file is not written, and the error is not that a name is not
+ * UTF-8. */
 static void no_memory_is_reported_as_such(void **state)
 {
     (void)state;

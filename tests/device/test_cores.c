@@ -1,5 +1,5 @@
-/* Cores and memory: quotas and limits found in made-up roots of every kind, masks and hyper-threads, and what this
- * machine itself gives. */
+/* Cores and memory: quotas and limits found in made-up roots of every kind, masks and
+ * hyper-threads, and what this machine itself gives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

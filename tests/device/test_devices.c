@@ -1,5 +1,5 @@
-/* Devices of a context: what is listed, what may be configured and until when, several contexts at once, and that
- * closed ones leave nothing behind. The GPUs are the tests' own (gpu.h). */
+/* Devices of a context: what is listed, what may be configured and until when, several contexts at
+ * once, and that closed ones leave nothing behind. The GPUs are the tests' own (gpu.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,14 +121,14 @@ static void workers_and_their_cores_are_reported(void **state)
     size_t count = 0, others = 0;
     machine_create(&m, (machine_settings){ .gpu = { .devices = 1 }, .options = { .cpu_devices = 2, .threads = 2 } });
     OK(ls_get_cpu_info(m.ctx, &cpu));
-    assert_true(cpu.cores >= 1 && cpu.workers == 2 && cpu.quota >= 0);
+    assert_true(cpu.cores >= 1 && cpu.threads == 2 && cpu.quota >= 0);
     machine_has(cpu.reason, "core");
     OK(ls_list_device_cores(m.ctx, "cpu:0", &first, &count));
     OK(ls_list_device_cores(m.ctx, "cpu:1", &second, &others));
     assert_true(count == others && count <= 1);
     if (count > 0)
         assert_int_not_equal(first[0], second[0]);
-    if (cpu.workers > cpu.cores)
+    if (cpu.threads > cpu.cores)
         assert_int_equal(count, 0);
     free(first);
     free(second);

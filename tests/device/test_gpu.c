@@ -1,6 +1,6 @@
-/* The tests' own backend (gpu.h), through its table, as the library would call it: bytes in and out, memory that the
- * host cannot touch, programs made by hand, the order of queued work, failures on demand, and what it counts. Order is
- * shown by holding the device, never by waiting. */
+/* The tests' own backend (gpu.h), through its table, as the library would call it: bytes in and
+ * out, memory that the host cannot touch, programs made by hand, the order of queued work, failures
+ * on demand, and what it counts. Order is shown by holding the device, never by waiting. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -339,8 +339,8 @@ static void a_program_computes(void **state)
     close_bed(&x);
 }
 
-/* Seven kept samples of two numbers; a run takes two or three of them. What it keeps goes to the same rows, the rest to
- * the front. */
+/* Seven kept samples of two numbers; a run takes two or three of them. What it keeps goes to the
+ * same rows, the rest to the front. */
 static void samples_are_where_their_slots_say(void **state)
 {
     (void)state;
@@ -373,7 +373,8 @@ static void samples_are_where_their_slots_say(void **state)
     close_bed(&x);
 }
 
-/* Place in the batch, seed and run reach the kernels: numbers of sample i are the same however the batch is cut. */
+/* Place in the batch, seed and run reach the kernels: numbers of sample i are the same however the
+ * batch is cut. */
 static void random_numbers_know_their_sample(void **state)
 {
     (void)state;
@@ -398,7 +399,8 @@ static void random_numbers_know_their_sample(void **state)
 
 /* ---- State ---- */
 
-/* An update with momentum by hand: state at 0 of one buffer, new state at 2048 of it, the rest at 1024. */
+/* An update with momentum by hand: state at 0 of one buffer, new state at 2048 of it, the rest at
+ * 1024. */
 typedef struct update {
     ls_program_slot in[2], state[2], new_state[2];
     ls_program_step step;
@@ -567,7 +569,8 @@ static void uploads_copy_at_once(void **state)
     close_bed(&x);
 }
 
-/* x becomes 2x + 1 by two programs and two places, again and again. Any other order gives another number. */
+/* x becomes 2x + 1 by two programs and two places, again and again. Any other order gives another
+ * number. */
 typedef struct doubling {
     ls_program_slot in_twice[2], in_next[2];
     ls_program_step twice, next;

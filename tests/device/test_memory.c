@@ -1,4 +1,5 @@
-/* The memory of a device: where blocks lie, what regions are taken and given back, limits, sums, messages, threads. */
+/* The memory of a device: where blocks lie, what regions are taken and given back, limits, sums,
+ * messages, threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -266,7 +267,8 @@ static void an_unused_region_makes_way_for_a_larger_one(void **state)
     close_counted(memory);
 }
 
-/* Small blocks do not use the rest of a large block's page: they would keep the region from being returned. */
+/* Small blocks do not use the rest of a large block's page: they would keep the region from being
+ * returned. */
 static void small_blocks_hold_no_large_region(void **state)
 {
     (void)state;
@@ -447,7 +449,8 @@ static void the_sanitizer_sees_what_is_free(void **state)
 }
 #endif
 
-/* No byte of a region that is only a handle may be touched: here it is the address of something else. */
+/* No byte of a region that is only a handle may be touched: here it is the address of something
+ * else. */
 static char something_else[64];
 
 static ls_status take_handle(void *device, size_t bytes, void **region)
@@ -619,7 +622,8 @@ static void soak(size_t limit, bool growth, uint32_t seed, bool fills)
     for (size_t i = 0; i < SOAK_BLOCKS; i++)
         ls_memory_give(memory, blocks[i].block);
 
-    /* One hole in each region: each can be taken as a whole, and then nothing is left without a new one. */
+    /* One hole in each region: each can be taken as a whole, and then nothing is left without a new
+     * one. */
     assert_int_equal(ls_memory_usage(memory).in_use, 0);
     int calls = counted.calls, regions = counted.count;
     for (int i = 0; i < regions; i++)
@@ -722,7 +726,8 @@ static void *give_block(void *unused)
     return NULL;
 }
 
-/* Another thread tries to give a block back while this call is on. It has 50 ms to do the wrong thing. */
+/* Another thread tries to give a block back while this call is on. It has 50 ms to do the wrong
+ * thing. */
 static ls_status slow_take(void *device, size_t bytes, void **region)
 {
     (void)device;

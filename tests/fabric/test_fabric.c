@@ -1,6 +1,6 @@
-/* The mesh between workers, with real processes, over shared memory and over Unix sockets: pieces of any size pass, and
- * a worker that is lost, stopped, late, strange or does something else is an error that names it, on all others, and
- * never a wait. */
+/* The mesh between workers, with real processes, over shared memory and over Unix sockets: pieces
+ * of any size pass, and a worker that is lost, stopped, late, strange or does something else is an
+ * error that names it, on all others, and never a wait. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -195,7 +195,8 @@ static int swap_small(int rank, int size, void *user)
     return 0;
 }
 
-/* Posted collectives run beside exchanges. Some workers wait for them only after later exchanges. */
+/* Posted collectives run beside exchanges. Some workers wait for them only after later
+ * exchanges. */
 static int post_some(int rank, int size, void *user)
 {
     (void)user;
@@ -417,7 +418,7 @@ static void other_calls_and_wrong_frames_are_errors(void **state)
         run_workers(do_other, 2, &how, NULL);
 }
 
-/* ---- The door ---- */
+/* ---- The handshake ---- */
 
 enum { OTHER_BITS, OTHER_SIZE, MISSING, TWICE };
 
@@ -425,7 +426,7 @@ static int meet_wrongly(int rank, int size, void *user)
 {
     int how = *(int *)user;
     ls_mesh *mesh = NULL;
-    ls_cluster_options o = options_of("door", how == TWICE ? 0 : rank, size);
+    ls_cluster_options o = options_of("handshake", how == TWICE ? 0 : rank, size);
     o.join_limit = how == MISSING || how == TWICE ? 0.7 : 20;
     if (how == MISSING && rank == 1)
         return 0;
@@ -509,19 +510,20 @@ static void missing_workers_are_named_while_others_wait(void **state)
     }
 }
 
-/* Calls on worker 0 with nonsense, with half a greeting and with nothing, 300 times, while the others meet. */
+/* Calls on worker 0 with nonsense, with half a greeting and with nothing, 300 times, while the
+ * others meet. */
 static int be_strange(int rank, int size, void *user)
 {
     (void)user;
     ls_cluster_options o = options_of("strange", 0, size - 1);
-    ls_unix_listener door = { .kind = strcmp(transport, "ucx") == 0 ? "unix" : transport, .options = o, .fd = -1 };
+    ls_unix_listener listener = { .kind = strcmp(transport, "ucx") == 0 ? "unix" : transport, .options = o, .fd = -1 };
     int kept[300], count = 0;
     char nonsense[400];
     memset(nonsense, 'G', sizeof(nonsense));
     double end = ls_clock_now() + 10;
     while (count < 300 && ls_clock_now() < end) {
         int fd;
-        WANT(ls_unix_listener_call(&door, 0, &fd) == LS_OK);
+        WANT(ls_unix_listener_call(&listener, 0, &fd) == LS_OK);
         if (fd < 0) {
             if (count > 0)
                 break; /* they have met, and accept no other worker */
@@ -594,7 +596,7 @@ static int be_another_user(int rank, int size, void *user)
                 .about = { 'b', 'i', 't', 's' } };
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     double end = ls_clock_now() + 10;
-    do { /* other workers close the folder to others when they open their doors */
+    do { /* other workers close the folder to others when they listen */
         WANT(ls_clock_now() < end && seteuid(0) == 0);
         WANT(let_others_call(&o, &address));
         WANT(seteuid(65534) == 0);

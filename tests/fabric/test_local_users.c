@@ -1,5 +1,5 @@
-/* Two users of one machine: what one of them can do to the workers of the other, which meet over shm and unix. The test
- * runs as root, and its children as these users. */
+/* Two users of one machine: what one of them can do to the workers of the other, which meet over
+ * shm and unix. The test runs as root, and its children as these users. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -302,19 +302,20 @@ static void listen_in_folder(void)
     wait_for_signal();
 }
 
-/* Worker 0 keeps the others' sockets from being removed: what is at ranks 2 and 3 is called while it is there. */
+/* Worker 0 keeps the others' sockets from being removed: what is at ranks 2 and 3 is called while
+ * it is there. */
 static void call_foreign_listeners(void)
 {
     char folder[LS_SOCKET_FOLDER_CHARS], why[400];
-    ls_unix_listener door = { .kind = t->name, .options = job(0), .fd = -1 };
+    ls_unix_listener listener = { .kind = t->name, .options = job(0), .fd = -1 };
     int fd = 0;
     snprintf(folder, sizeof(folder), "%.63s", in_runtime());
     WANT(chmod(folder, 0755) == 0);
-    WANT(ls_unix_listener_call(&door, 2, &fd) == LS_OK && fd == -1);
-    WANT(ls_unix_listener_refused(&door, why, sizeof(why)));
+    WANT(ls_unix_listener_call(&listener, 2, &fd) == LS_OK && fd == -1);
+    WANT(ls_unix_listener_refused(&listener, why, sizeof(why)));
     WANT(strstr(why, "user 54322 listens in place of worker 2"));
-    WANT(ls_unix_listener_call(&door, 3, &fd) == LS_OK && fd == -1);
-    WANT(!ls_unix_listener_refused(&door, why, sizeof(why)));
+    WANT(ls_unix_listener_call(&listener, 3, &fd) == LS_OK && fd == -1);
+    WANT(!ls_unix_listener_refused(&listener, why, sizeof(why)));
     WANT(chmod(folder, 0777) == 0);
 }
 
@@ -391,7 +392,8 @@ static void links_are_replaced(void **state)
     kill_it(first);
 }
 
-/* The other user's folder has links to a worker of the owner: one of another job, which must not be met. */
+/* The other user's folder has links to a worker of the owner: one of another job, which must not be
+ * met. */
 static void plant_links_in_own_folder(void)
 {
     char path[LS_UNIX_PATH_CHARS], target[LS_UNIX_PATH_CHARS];
@@ -405,9 +407,9 @@ static void plant_links_in_own_folder(void)
 static void call_through_links(void)
 {
     job_name = "another";
-    ls_unix_listener door = { .kind = t->name, .options = job(1), .fd = -1 };
+    ls_unix_listener listener = { .kind = t->name, .options = job(1), .fd = -1 };
     int fd = 0;
-    WANT(ls_unix_listener_call(&door, 0, &fd) == LS_OK && fd == -1);
+    WANT(ls_unix_listener_call(&listener, 0, &fd) == LS_OK && fd == -1);
 }
 
 static void links_lead_to_no_other_job(void **state)
@@ -522,7 +524,8 @@ static void long_paths_are_passed_over(void **state)
     run_as(OWNER, meet_elsewhere);
 }
 
-/* Workers whose environments differ find each other, as one that is started later from another terminal. */
+/* Workers whose environments differ find each other, as one that is started later from another
+ * terminal. */
 static void meet_in_two_folders(void)
 {
     ls_connection *line, *called;

@@ -1,5 +1,5 @@
-/* Shared memory between workers: what the other side may do to it. The rest of the transport is tried in
- * test_transport.c, and with real processes in test_fabric.c. */
+/* Shared memory between workers: what the other side may do to it. The rest of the transport is
+ * tried in test_transport.c, and with real processes in test_fabric.c. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,7 +86,8 @@ static bool says(const char *part)
     return strstr(ls_last_error(), part) != NULL;
 }
 
-/* Worker 0 has read one byte, and written none: these positions are before its own, or too far from it. */
+/* Worker 0 has read one byte, and written none: these positions are before its own, or too far from
+ * it. */
 static void impossible_places_end_the_line(void **state)
 {
     (void)state;
@@ -179,13 +180,13 @@ enum { NO_FILE, TOO_SMALL, CAN_SHRINK, READ_ONLY, A_PIPE, TOO_LARGE, NOTHING_AND
 static void call_wrongly(int how)
 {
     ls_cluster_options o = job(0);
-    ls_unix_listener door = { .kind = t->name, .options = job(1), .fd = -1 };
+    ls_unix_listener listener = { .kind = t->name, .options = job(1), .fd = -1 };
     pair p = { .worker = { NULL } };
     size_t moved = 1;
     char byte;
     assert_int_equal(t->open(&o, 0, &p.worker[0]), LS_OK);
     int fd, size = sizeof(ls_shm_memory), pipes[2];
-    assert_int_equal(ls_unix_listener_call(&door, 0, &fd), LS_OK);
+    assert_int_equal(ls_unix_listener_call(&listener, 0, &fd), LS_OK);
     assert_true(fd >= 0);
     assert_int_equal(t->answer(p.worker[0], &p.line[0]), LS_OK);
     assert_int_equal(read_from(p.line[0], &byte, 1, &moved), LS_OK); /* nothing was said yet */

@@ -1,5 +1,5 @@
-/* The simulated transport, with a toy protocol: a seed gives the same events again, bytes of a connection arrive whole
- * and in order until it ends, and a wait that cannot end is found. */
+/* The simulated transport, with a toy protocol: a seed gives the same events again, bytes of a
+ * connection arrive whole and in order until it ends, and a wait that cannot end is found. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -262,8 +262,8 @@ static void a_thousand_seeds_are_whole_and_differ(void **state)
         assert_true(hash_of(s, s % 2, NULL) == hashes[s]);
 }
 
-/* A worker dies at any of its calls: this is reported, and the others receive its earlier bytes and all of each
- * other's. */
+/* A worker dies at any of its calls: this is reported, and the others receive its earlier bytes and
+ * all of each other's. */
 static void a_worker_can_die_at_any_call(void **state)
 {
     (void)state;

@@ -1,10 +1,9 @@
-/* Transports, each through the same cases: bytes of any size pass both ways, connections end with a reason, and bytes
- * sent before still arrive. Then the parts that only tcp has: keys, unknown peers, and how workers find each other. */
+/* Transports, each through the same cases: bytes of any size pass both ways, connections end with a
+ * reason, and bytes sent before still arrive. Then the parts that only tcp has: keys, unknown
+ * peers, and how workers find each other. */
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -139,11 +138,12 @@ static bool try_call(const ls_transport_table *t, ls_transport *caller, int rank
     double end = ls_clock_now() + LIMIT;
     out[0] = out[1] = NULL;
     while (ls_clock_now() < end && !out[0]) {
-        ls_want door[] = { { .connection = NULL, .read = true } }, mine[] = { { .connection = out[1], .read = true } };
+        ls_want listener[] = { { .connection = NULL, .read = true } },
+                mine[] = { { .connection = out[1], .read = true } };
         if (!out[1])
             assert_int_equal(t->call(caller, rank, &out[1]), LS_OK);
         assert_int_equal(t->answer(called, &out[0]), LS_OK);
-        assert_int_equal(t->wait(called, door, 1, 0.001), LS_OK);
+        assert_int_equal(t->wait(called, listener, 1, 0.001), LS_OK);
         mine->connection = out[1];
         assert_int_equal(t->wait(caller, mine, out[1] ? 1 : 0, 0.001), LS_OK);
         if (out[1] && mine->ready) { /* nothing is said yet: it has ended */
@@ -360,11 +360,30 @@ static void bytes_sent_before_hanging_up_arrive(void **state)
         p.line[0] = NULL;
         size_t got = read_to_end(&p, 1, 0);
         assert_true(got == sent || got == sent + 1); /* one byte may be in flight before it is counted */
+        assert_int_equal(ls_connection_how_ended(p.t, p.line[1]),
+                         p.t == &ls_transport_tcp ? LS_CONNECTION_CLOSED : LS_CONNECTION_GONE);
         close_pair(&p);
     }
 }
 
-/* Messages that were taken as a whole arrive, though their sender does nothing more: no call has to push them. */
+/* A process that closes its transport while a write is pending cannot send close_notify. It still
+ * runs: its peer must not treat it as dead. */
+static void a_pending_write_is_no_proof_of_death(void **state)
+{
+    ls_status status;
+    pair p = open_pair(*state);
+    assert_true(fill_up(&p, 0, 0, &status) > 0);
+    p.t->hang_up(p.line[0]);
+    p.t->close(p.worker[0]);
+    p.line[0] = NULL;
+    p.worker[0] = NULL;
+    (void)read_to_end(&p, 1, 0);
+    ls_connection_end end = ls_connection_how_ended(p.t, p.line[1]);
+    assert_true(end == LS_CONNECTION_BROKEN || end == LS_CONNECTION_CLOSED); /* closed: the write was done by then */
+    close_pair(&p);
+}
+
+/* Messages that were accepted whole arrive, although their sender makes no further call. */
 static void what_was_taken_arrives_by_itself(void **state)
 {
     enum { MESSAGE = 4096 };
@@ -399,7 +418,7 @@ static void what_was_taken_arrives_by_itself(void **state)
     close_pair(&p);
 }
 
-/* A line whose other side is gone takes nothing more; the last words are still there. */
+/* A connection whose peer is gone accepts no more bytes; the last ones it sent can be read. */
 static void last_words_are_heard_by_who_only_writes(void **state)
 {
     pair p = open_pair(*state);
@@ -463,6 +482,9 @@ static void a_killed_worker_ends_its_lines(void **state)
     }
     assert_int_equal(c, 'x');
     assert_int_equal(status, LS_ERR_PEER);
+    if (t != &ls_transport_ucx) /* which connects by another transport */
+        assert_int_equal(ls_connection_how_ended(t, line),
+                         t == &ls_transport_tcp ? LS_CONNECTION_DIED : LS_CONNECTION_GONE);
     waitpid(pid, NULL, 0);
     t->hang_up(line);
     t->close(worker);
@@ -623,7 +645,7 @@ static void without_a_key_or_an_address_no_workers_meet(void **state)
     assert_null(transport);
 }
 
-/* Calls until the line has ended, with the reason as the last error; the door is looked after, too. */
+/* Calls until the connection ends, with the reason as the last error; polls the listener too. */
 static void call_and_be_refused(const ls_transport_table *t, ls_transport *caller, ls_transport *called)
 {
     ls_connection *line = NULL, *in = NULL;
@@ -644,10 +666,10 @@ static void call_and_be_refused(const ls_transport_table *t, ls_transport *calle
     t->hang_up(line);
 }
 
-static bool door_says(const ls_transport_table *t, ls_transport *door, const char *part)
+static bool refused_with(const ls_transport_table *t, ls_transport *listener, const char *part)
 {
     char why[400] = "";
-    return t->refused(door, why, sizeof(why)) && strstr(why, part) && !t->refused(door, why, sizeof(why));
+    return t->refused(listener, why, sizeof(why)) && strstr(why, part) && !t->refused(listener, why, sizeof(why));
 }
 
 static void other_keys_and_jobs_are_reported_on_both_sides(void **state)
@@ -655,37 +677,37 @@ static void other_keys_and_jobs_are_reported_on_both_sides(void **state)
     const ls_transport_table *t = *state;
     int port = free_port();
     ls_cluster_options o = job(port, 0);
-    ls_transport *door = open_worker(t, &o), *caller;
+    ls_transport *listener = open_worker(t, &o), *caller;
 
     o = job(port, 1);
     snprintf(o.key_file, sizeof(o.key_file), "%s", other_key);
     caller = open_worker(t, &o);
-    call_and_be_refused(t, caller, door);
+    call_and_be_refused(t, caller, listener);
     assert_true(says("another key"));
-    assert_true(door_says(t, door, "another key"));
+    assert_true(refused_with(t, listener, "another key"));
     t->close(caller);
 
     o = job(port, 1);
     snprintf(o.job, sizeof(o.job), "another");
     caller = open_worker(t, &o);
-    call_and_be_refused(t, caller, door);
+    call_and_be_refused(t, caller, listener);
     assert_true(says("another job"));
-    assert_true(door_says(t, door, "another job"));
+    assert_true(refused_with(t, listener, "another job"));
     t->close(caller);
 
     o = job(port, 1);
     caller = NULL;
     assert_int_equal(t->open(&o, 16, &caller), LS_OK); /* its port is that of number 0 */
-    call_and_be_refused(t, caller, door);
+    call_and_be_refused(t, caller, listener);
     assert_true(says("another context"));
-    assert_true(door_says(t, door, "context 16"));
+    assert_true(refused_with(t, listener, "context 16"));
     t->close(caller);
 
     o = job(port, 0);
     caller = NULL;
     assert_int_equal(t->open(&o, 0, &caller), LS_ERR_STATE);
     assert_true(says("choose another port"));
-    t->close(door);
+    t->close(listener);
 }
 
 /* ---- Unknown peers ---- */
@@ -702,8 +724,8 @@ static int connect_raw(int port)
     return fd;
 }
 
-/* How many bytes the listener sends in answer to these bytes before it hangs up; -1: it waits for more. */
-static ssize_t say_raw(const ls_transport_table *t, ls_transport *door, int port, const void *data, size_t bytes,
+/* Returns how many bytes the listener sends in reply before it closes; -1: it waits for more. */
+static ssize_t say_raw(const ls_transport_table *t, ls_transport *listener, int port, const void *data, size_t bytes,
                        unsigned char *answer, size_t room)
 {
     int fd = connect_raw(port);
@@ -714,8 +736,8 @@ static ssize_t say_raw(const ls_transport_table *t, ls_transport *door, int port
     assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
     for (double end = ls_clock_now() + 0.5; n != 0 && ls_clock_now() < end;) {
         ls_want want = { .connection = NULL, .read = true };
-        assert_int_equal(t->wait(door, &want, 1, 0.001), LS_OK);
-        assert_int_equal(t->answer(door, &in), LS_OK);
+        assert_int_equal(t->wait(listener, &want, 1, 0.001), LS_OK);
+        assert_int_equal(t->answer(listener, &in), LS_OK);
         assert_null(in);
         n = recv(fd, answer + got, room - got, MSG_DONTWAIT);
         if (n < 0 && errno == ECONNRESET)
@@ -731,37 +753,38 @@ static void unknown_peers_send_at_most_64_bytes(void **state)
     const ls_transport_table *t = *state;
     int port = free_port(), version;
     ls_cluster_options o = job(port, 0);
-    ls_transport *door = open_worker(t, &o);
+    ls_transport *listener = open_worker(t, &o);
     ls_preamble opening = { .version = LS_WIRE_VERSION, .kind = LS_PREAMBLE_CALL, .from = 1 };
     unsigned char bytes[4096], answer[256];
     assert_int_equal(ls_preamble_set_job(&opening, o.job), LS_OK);
 
     memset(bytes, 'x', sizeof(bytes)); /* garbage */
-    assert_int_equal(say_raw(t, door, port, bytes, sizeof(bytes), answer, sizeof(answer)), 0);
-    assert_true(door_says(t, door, "not a worker"));
-    assert_int_equal(say_raw(t, door, port, "GET / HTTP/1.1\r\n\r\n", 18, answer, sizeof(answer)), -1); /* half-open */
+    assert_int_equal(say_raw(t, listener, port, bytes, sizeof(bytes), answer, sizeof(answer)), 0);
+    assert_true(refused_with(t, listener, "not a worker"));
+    assert_int_equal(say_raw(t, listener, port, "GET / HTTP/1.1\r\n\r\n", 18, answer, sizeof(answer)),
+                     -1); /* half-open */
     ls_preamble_write(&opening, bytes);
-    assert_int_equal(say_raw(t, door, port, bytes, 63, answer, sizeof(answer)), -1);
+    assert_int_equal(say_raw(t, listener, port, bytes, 63, answer, sizeof(answer)), -1);
     char why[300];
-    t->refused(door, why, sizeof(why)); /* those two hung up */
+    t->refused(listener, why, sizeof(why)); /* those two hung up */
 
     opening.version = LS_WIRE_VERSION + 1;
     ls_preamble_write(&opening, bytes);
-    assert_int_equal(say_raw(t, door, port, bytes, LS_PREAMBLE_BYTES, answer, sizeof(answer)), LS_REPLY_BYTES);
+    assert_int_equal(say_raw(t, listener, port, bytes, LS_PREAMBLE_BYTES, answer, sizeof(answer)), LS_REPLY_BYTES);
     assert_int_equal(ls_reply_read(answer, &version), LS_REPLY_OTHER_VERSION);
     assert_int_equal(version, LS_WIRE_VERSION);
-    assert_true(door_says(t, door, "version 2"));
+    assert_true(refused_with(t, listener, "version 2"));
 
     opening.version = LS_WIRE_VERSION; /* let in so far, and then no TLS */
     ls_preamble_write(&opening, bytes);
     memset(bytes + LS_PREAMBLE_BYTES, 'x', 1000);
-    assert_true(say_raw(t, door, port, bytes, LS_PREAMBLE_BYTES + 1000, answer, sizeof(answer)) >= LS_REPLY_BYTES);
+    assert_true(say_raw(t, listener, port, bytes, LS_PREAMBLE_BYTES + 1000, answer, sizeof(answer)) >= LS_REPLY_BYTES);
     assert_int_equal(ls_reply_read(answer, &version), LS_REPLY_WELCOME);
-    assert_true(t->refused(door, why, sizeof(why)));
-    t->close(door);
+    assert_true(t->refused(listener, why, sizeof(why)));
+    t->close(listener);
 }
 
-/* Waits at a port, hears an opening, says `reply`. */
+/* Listens at a port, reads a preamble, sends `reply`. */
 typedef struct impostor {
     int fd;
     unsigned char reply[LS_REPLY_BYTES];
@@ -848,7 +871,8 @@ static void *meddle(void *user)
     return NULL;
 }
 
-/* The caller's rank and address are read before there is TLS: TLS proves that they were not changed. */
+/* The caller's rank and address are read before there is TLS: TLS proves that they were not
+ * changed. */
 static void a_changed_opening_is_noticed(void **state)
 {
     const ls_transport_table *t = *state;
@@ -862,14 +886,14 @@ static void a_changed_opening_is_noticed(void **state)
         assert_int_equal(listen(m.listener, 5), 0);
         ls_cluster_options o = job(port, 0), mine = job(port, 1);
         snprintf(mine.rendezvous, sizeof(mine.rendezvous), "tcp://127.0.0.1:%d", between);
-        ls_transport *door = open_worker(t, &o), *caller = open_worker(t, &mine);
+        ls_transport *listener = open_worker(t, &o), *caller = open_worker(t, &mine);
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, meddle, &m), 0);
-        call_and_be_refused(t, caller, door);
+        call_and_be_refused(t, caller, listener);
         pthread_join(thread, NULL);
         close(m.listener);
         t->close(caller);
-        t->close(door);
+        t->close(listener);
     }
 }
 
@@ -912,7 +936,7 @@ static void thousands_of_connections_change_nothing(void **state)
     pair p = open_pair(t);
     int port = free_port(), before = count_descriptors(), most = 0, how, met = 0;
     ls_cluster_options o = job(port, 0), mine = job(port, 1);
-    ls_transport *door = open_worker(t, &o), *caller = open_worker(t, &mine);
+    ls_transport *listener = open_worker(t, &o), *caller = open_worker(t, &mine);
     pid_t pid = fork();
     if (pid == 0) {
         static int held[HELD];
@@ -934,14 +958,14 @@ static void thousands_of_connections_change_nothing(void **state)
         _exit(0);
     }
     for (double end = ls_clock_now() + 60; ls_clock_now() < end && waitpid(pid, &how, WNOHANG) == 0;) {
-        pair q = { .t = t, .worker = { door, caller } };
-        assert_true(try_call(t, caller, 0, door, q.line));
+        pair q = { .t = t, .worker = { listener, caller } };
+        assert_true(try_call(t, caller, 0, listener, q.line));
         assert_true(is_through(&q));
         t->hang_up(q.line[0]);
         t->hang_up(q.line[1]);
         met++;
         ls_want want = { .connection = NULL, .read = true };
-        assert_int_equal(t->wait(door, &want, 1, 0.01), LS_OK);
+        assert_int_equal(t->wait(listener, &want, 1, 0.01), LS_OK);
         int now = count_descriptors();
         most = now > most ? now : most;
     }
@@ -949,10 +973,10 @@ static void thousands_of_connections_change_nothing(void **state)
     assert_true(met > 0);
     assert_true(most - before < 150);
     char why[300];
-    assert_true(t->refused(door, why, sizeof(why)));
+    assert_true(t->refused(listener, why, sizeof(why)));
     pump_both(&p, 100000, 100000, 5000); /* a job beside it */
     t->close(caller);
-    t->close(door);
+    t->close(listener);
     close_pair(&p);
 }
 
@@ -1082,61 +1106,6 @@ static void keys_are_changed_on_the_way(void **state)
     ls_tls_rekey_bytes = before;
 }
 
-/* ---- Addresses ---- */
-
-static void addresses_are_read_packed_and_printed(void **state)
-{
-    (void)state;
-    static const char *const good[] = { "127.0.0.1:2222", "[::1]:1", "[2001:db8::17]:65535", "10.1.2.3:80" };
-    static const char *const bad[] = {
-        "host", ":1", "host:", "host:x", "host:70000", "::1:5", "[]:5", "[::1:5", "h:-1"
-    };
-    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
-        ls_host_port where;
-        ls_address a, b;
-        unsigned char packed[LS_PACKED_ADDRESS];
-        char text[LS_ADDRESS_CHARS];
-        assert_true(ls_host_port_read(good[i], &where));
-        assert_true(ls_address_read(&where, &a));
-        ls_address_pack(&a, packed);
-        ls_address_unpack(packed, &b);
-        assert_string_equal(ls_address_print(&b, text), good[i]);
-    }
-    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        ls_host_port where;
-        assert_false(ls_host_port_read(bad[i], &where));
-    }
-}
-
-/* Replaces the system's: with no_names it resolves no name, as on a machine without /etc/hosts and DNS. */
-static bool no_names;
-
-int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out)
-{
-    int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
-    *(void **)&next = dlsym(RTLD_NEXT, "getaddrinfo");
-    return no_names && !(hints->ai_flags & AI_NUMERICHOST) ? EAI_AGAIN : next(host, service, hints, out);
-}
-
-static void localhost_is_loopback_without_a_resolver(void **state)
-{
-    (void)state;
-    ls_address a[2];
-    int count = 0;
-    char text[LS_ADDRESS_CHARS];
-    no_names = true;
-    ls_status upper = ls_address_look_up(&(ls_host_port){ "LocalHost", 17 }, a, 2, &count);
-    ls_status status = ls_address_look_up(&(ls_host_port){ "localhost", 18 }, a, 2, &count);
-    ls_status other = ls_address_look_up(&(ls_host_port){ "elsewhere", 17 }, a + 1, 1, &(int){ 0 });
-    no_names = false;
-    assert_int_equal(upper, LS_OK);
-    assert_int_equal(status, LS_OK);
-    assert_int_equal(count, 1);
-    assert_string_equal(ls_address_print(&a[0], text), "127.0.0.1:18");
-    assert_int_equal(other, LS_ERR_NOT_FOUND);
-    assert_non_null(strstr(ls_last_error(), "\"elsewhere\""));
-}
-
 #define EACH(t)                                                                                                        \
     cmocka_unit_test_prestate(bytes_pass_both_ways, (void *)(t)),                                                      \
         cmocka_unit_test_prestate(bytes_sent_before_hanging_up_arrive, (void *)(t)),                                   \
@@ -1172,6 +1141,7 @@ int main(void)
         EACH(&ls_transport_shm),
         EACH(&ls_transport_unix),
         cmocka_unit_test(keys_are_made_once_and_for_one_user),
+        TCP(a_pending_write_is_no_proof_of_death),
         TCP(without_a_key_or_an_address_no_workers_meet),
         TCP(other_keys_and_jobs_are_reported_on_both_sides),
         TCP(unknown_peers_send_at_most_64_bytes),
@@ -1183,8 +1153,6 @@ int main(void)
         TCP(workers_find_each_other_by_a_folder),
         TCP(names_contexts_and_ipv6),
         TCP(keys_are_changed_on_the_way),
-        cmocka_unit_test(addresses_are_read_packed_and_printed),
-        cmocka_unit_test(localhost_is_loopback_without_a_resolver),
     };
     int failed = cmocka_run_group_tests(tests, set_up, tear_down);
     if (!ls_ucx_is_there(&why))

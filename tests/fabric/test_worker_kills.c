@@ -1,10 +1,11 @@
-/* Workers are real processes, and one or two of them are killed (SIGKILL) or stopped (SIGSTOP) at a named point of a
- * step. The others go on and end with the bits of one undisturbed process; no step is left out or made twice,
- * and the log says the same.
+/* Workers are real processes, and one or two of them are killed (SIGKILL) or stopped (SIGSTOP) at a
+ * named point of a step. The others go on and end with the bits of one undisturbed process; no step
+ * is left out or made twice, and the log says the same.
  *
- * A worker that is to be struck has its own copy of the transport's table, and of two functions of its peers, in which
- * it waits for the point: nothing of this is in the library. `make test` runs a sample, LS_WORKER_KILLS=all (`make
- * soak-workers`) every point of every rank, at every exchange of resnet18. */
+ * A worker that is to be struck has its own copy of the transport's table, and of two functions of
+ * its peers, in which it waits for the point: nothing of this is in the library. `make test` runs a
+ * sample, LS_WORKER_KILLS=all (`make soak-workers`) every point of every rank, at every exchange of
+ * resnet18. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -165,7 +166,8 @@ static ls_status send_half(ls_connection *line, const struct iovec *parts, int c
     return status;
 }
 
-/* Where another one is lost at the same time, the coordinator announces what is committed in place of COMMIT. */
+/* Where another one is lost at the same time, the coordinator announces what is committed in place
+ * of COMMIT. */
 static bool commits(ls_frame_kind kind)
 {
     return kind == LS_FRAME_COMMIT || kind == LS_FRAME_ANNOUNCE;
@@ -381,7 +383,7 @@ static void be_worker(const trial *t, int rank)
     if (status == LS_OK)
         status = make_model(ctx, t->net, &model);
     if (status == LS_OK && ctx->cluster) /* with servers they would not before the strategy is known */
-        status = ls_context_meet_cluster(ctx);
+        status = ls_library_hooks.meet_cluster(ctx);
     if (status == LS_OK) {
         watch(ctx, model);
         status = train(model, t, out);
@@ -624,8 +626,8 @@ static void two_at_once(void **state)
         }
 }
 
-/* Two workers and a server, and two workers and two servers: the joins of a lost server go to the other one, or
- * to all; the lanes of lost workers to the other, or to the servers. */
+/* Two workers and a server, and two workers and two servers: the joins of a lost server go to the
+ * other one, or to all; the lanes of lost workers to the other, or to the servers. */
 static void with_parameter_servers(void **state)
 {
     (void)state;
@@ -656,7 +658,8 @@ static void the_others_continue_without_a_stopped_worker(void **state)
                 run_trial(&(trial){ .net = SMALL, .size = 3, .strikes = { { p, rank, 2, SIGSTOP } } });
 }
 
-/* Every level, forward and backward, has one or two exchanges: subtrees to owners, and what owners joined to all. */
+/* Every level, forward and backward, has one or two exchanges: subtrees to owners, and what owners
+ * joined to all. */
 static void at_every_level_of_resnet18(void **state)
 {
     (void)state;
@@ -671,8 +674,8 @@ static void at_every_level_of_resnet18(void **state)
         }
 }
 
-/* The sender of the state, another member and the new member itself are struck while it gets the state; another
- * member sends it then. */
+/* The sender of the state, another member and the new member itself are struck while it gets the
+ * state; another member sends it then. */
 static void while_a_worker_joins(void **state)
 {
     (void)state;

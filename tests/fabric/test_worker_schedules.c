@@ -1,11 +1,12 @@
-/* The protocol of workers, under seeded schedules of a simulated network: workers die at any call, two at once,
- * stand still, vanish, lose lines and are split from each other, with and without resets of their connections; others
- * come later, or come back. In a third of them
- * some workers are parameter servers. Each worker that is left ends with the bits of one process and has made every
+/* The protocol of workers, under seeded schedules of a simulated network: workers die at any call,
+ * two at once, stand still, vanish, lose lines and are split from each other, with and without
+ * resets of their connections; others come later, or come back. In a third of them some workers are
+ * parameter servers. Each worker that is left ends with the bits of one process and has made every
  * step once, at most one side of a split continues, and no worker hangs.
  *
- * LS_SCHEDULES=N runs that many (400 by default), from LS_FIRST_SCHEDULE on; LS_SCHEDULE=SEED one of them, with its
- * story on standard error; LS_SPLIT=SEED one with resets, LS_TWINS=SEED one with two processes of one rank. */
+ * LS_SCHEDULES=N runs that many (400 by default), from LS_FIRST_SCHEDULE on; LS_SCHEDULE=SEED one
+ * of them, with its story on standard error; LS_SPLIT=SEED one with resets, LS_TWINS=SEED one with
+ * two processes of one rank. */
 #include <math.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -76,7 +77,8 @@ static void keep_line(void *user, ls_log_level level, const char *line)
     snprintf(out->log + used, sizeof(out->log) - used, "        %s\n", line);
 }
 
-/* With every third step workers are given other lanes: as measured speed would do it, without measuring. */
+/* With every third step workers are given other lanes: as measured speed would do it, without
+ * measuring. */
 static ls_status count_step(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     outcome *out = user;
@@ -101,7 +103,7 @@ static ls_status train(ls_context *ctx, const job *j, outcome *out, ls_model **m
                                   ls_dense(CLASSES, .activation = LS_SOFTMAX))
                   : ls_sequential(ctx, "plain", model, ls_input(FEATURES), ls_dense(CLASSES, .activation = LS_SOFTMAX));
     if (status == LS_OK && ctx->cluster) /* with servers they would not before the strategy is known */
-        status = ls_context_meet_cluster(ctx);
+        status = ls_library_hooks.meet_cluster(ctx);
     if (status != LS_OK)
         return status;
     out->met = true;
@@ -206,9 +208,10 @@ static ls_sim_event draw_event(schedule *s, ls_sim_fate fate, int worker)
     return e;
 }
 
-/* How many workers must end well, the killed ones included. One that was silent may have been heard by
- * some and not by others; but at least half of them continue. Two whose connection was cut reconnect. A split
- * may come when the members have just changed: then no side may be sure of a quorum. */
+/* How many workers must end well, the killed ones included. One that was silent may have been heard
+ * by some and not by others; but at least half of them continue. Two whose connection was cut
+ * reconnect. A split may come when the members have just changed: then no side may be sure of a
+ * quorum. */
 static int count_that_must_end_well(const schedule *s)
 {
     bool lone = s->size == 2 && s->events[0].worker == 0; /* worker 1 cannot know that worker 0 does not go on */
@@ -450,7 +453,8 @@ static void out_of_time(int signal)
     _exit(1);
 }
 
-/* Only one simulated worker runs at a time: with the next one on the same core this takes a third less time. */
+/* Only one simulated worker runs at a time: with the next one on the same core this takes a third
+ * less time. */
 static void stay_here(void)
 {
     cpu_set_t here;
@@ -521,7 +525,8 @@ static void survivors_have_the_bits_of_one_process(void **state)
         fail_msg("%d bad schedules; LS_SCHEDULE=SEED %s tells one's story", bad, "build/tests/test_worker_schedules");
 }
 
-/* Connections are reset and routes are gone at any moment: both ways or one way, for a while or for ever. */
+/* Connections are reset and routes are gone at any moment: both ways or one way, for a while or for
+ * ever. */
 static void at_most_one_side_of_a_split_continues(void **state)
 {
     (void)state;
@@ -535,8 +540,9 @@ static void at_most_one_side_of_a_split_continues(void **state)
         fail_msg("%d bad schedules; LS_SPLIT=SEED %s tells one's story", bad, "build/tests/test_worker_schedules");
 }
 
-/* On one machine a worker that was stopped finds closed connections, and may have missed the announcement: its peers
- * filled the small window with heartbeats. It must not take them for dead and go on alone. */
+/* On one machine a worker that was stopped finds closed connections, and may have missed the
+ * announcement: its peers filled the small window with heartbeats. It must not take them for dead
+ * and go on alone. */
 static void a_stopped_worker_does_not_continue_alone(void **state)
 {
     (void)state;
@@ -560,8 +566,9 @@ static void a_stopped_worker_does_not_continue_alone(void **state)
     }
 }
 
-/* While workers meet one of them dies, and new processes come under its rank and under two others that are still there.
- * They must not begin two jobs that have members in common: those then wait for each other without an end. */
+/* While workers meet one of them dies, and new processes come under its rank and under two others
+ * that are still there. They must not begin two jobs that have members in common: those then wait
+ * for each other without an end. */
 static void two_processes_of_one_rank_begin_no_two_jobs(void **state)
 {
     (void)state;

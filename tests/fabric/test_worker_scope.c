@@ -1,5 +1,5 @@
-/* A program that is one worker of several: the names of its devices, the strategy multi-worker, what it does
- * alone in a context of its own, and what it touches of the data. */
+/* A program that is one worker of several: the names of its devices, the strategy multi-worker,
+ * what it does alone in a context of its own, and what it touches of the data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -80,7 +80,8 @@ static void workers_name_their_own_devices(void **state)
 
 /* ---- Alone ---- */
 
-/* Worker 1 trains by itself while the others wait for it in a barrier, on its own devices; all are still together. */
+/* Worker 1 trains by itself while the others wait for it in a barrier, on its own devices; all are
+ * still together. */
 static ls_status do_something_alone(int rank, int size, void *user)
 {
     ls_context *ctx = NULL, *alone = NULL;
@@ -333,8 +334,8 @@ static ls_status train_on_each_pipeline(int rank, int size, void *user)
         if (strcmp(together, by_itself) != 0)
             return ls_fail(LS_ERR_INTERNAL, "pipeline %d: worker %d of %d has other bits than one process", which, rank,
                            size);
-        /* Batches of 8 in 4 lanes, the last with 4 samples of 44; samples that are skipped after the map are not made.
-         */
+        /* Batches of 8 in 4 lanes, the last with 4 samples of 44; samples that are skipped after
+         * the map are not made. / */
         int used = which == TWO_MAPS ? 3 * (SAMPLES - 4) : called_alone;
         if (called != used / size)
             return ls_fail(LS_ERR_INTERNAL, "pipeline %d: worker %d of %d called the map %d times, one process %d",
@@ -354,7 +355,8 @@ static void a_worker_makes_the_samples_of_its_lanes(void **state)
     run_workers(4, train_on_each_pipeline);
 }
 
-/* The map of worker 1 fails in the middle of an epoch: it leaves, and the others make its samples, too. */
+/* The map of worker 1 fails in the middle of an epoch: it leaves, and the others make its samples,
+ * too. */
 static ls_status train_until_a_map_fails(int rank, int size, void *user)
 {
     ls_context *ctx = NULL, *alone = NULL;

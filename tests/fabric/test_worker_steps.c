@@ -1,5 +1,6 @@
-/* Steps that must fail on all workers of a cluster, real processes, when something is wrong with one of them: a part of
- * a gradient that is not finite, random numbers of another run, a weight with another bit. */
+/* Steps that must fail on all workers of a cluster, real processes, when something is wrong with
+ * one of them: a part of a gradient that is not finite, random numbers of another run, a weight
+ * with another bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

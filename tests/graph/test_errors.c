@@ -1,5 +1,6 @@
-/* Wrong calls: each gives the right status and a message that names op, tensors and sizes; the graph stays usable,
- * outputs stay unset, and nothing crashes or leaks (`make test SANITIZE=address,undefined`). */
+/* Wrong calls: each gives the right status and a message that names op, tensors and sizes; the
+ * graph stays usable, outputs stay unset, and nothing crashes or leaks (`make test
+ * SANITIZE=address,undefined`). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,8 @@
 #include "lockstep.h"
 #include "with_graph.h"
 
-/* Sizes that no machine has are asked for below: the sanitizer, too, shall answer NULL, as malloc does. */
+/* Sizes that no machine has are asked for below: the sanitizer, too, shall answer NULL, as malloc
+ * does. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -52,8 +54,8 @@ static void check_message(ls_status got, ls_status status, const char *words, in
 }
 #define FAILS(call, status, words) check_message(call, status, words, __LINE__)
 
-/* A builder refused: an error tensor that keeps its message, swallows what is built on it, and leaves the graph usable.
- */
+/* A builder refused: an error tensor that keeps its message, swallows what is built on it, and
+ * leaves the graph usable. / */
 static void check_refused(ls_tensor *t, ls_status status, const char *words, int line)
 {
     if (!t || !ls_tensor_is_error(t))
@@ -417,7 +419,8 @@ static void names_that_are_taken(void **state)
     LS_NAME_SCOPE(g, "s") assert_string_equal(ls_tensor_name(ls_op_input(g, "x", LS_F32, LS_SHAPE(2))), "s/x");
 }
 
-/* A node's inputs exist before it does, and a name belongs to one tensor: there is no way to name a cycle. */
+/* A node's inputs exist before it does, and a name belongs to one tensor: there is no way to name a
+ * cycle. */
 static void a_cycle_of_names_cannot_be_made(void **state)
 {
     (void)state;

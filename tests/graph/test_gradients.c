@@ -1,6 +1,7 @@
-/* Gradients of every op against central differences in float64, elementwise, signed, with a random cotangent. The table
- * of expressions.c serves first and second derivatives, variables, constants and per-sample inputs. The coverage test
- * at the end fails when an op of ops.def has no row. How leaves are written ("N,7"): graph_cases.h. */
+/* Gradients of every op against central differences in float64, elementwise, signed, with a random
+ * cotangent. The table of expressions.c serves first and second derivatives, variables, constants
+ * and per-sample inputs. The coverage test at the end fails when an op of ops.def has no row. How
+ * leaves are written ("N,7"): graph_cases.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +35,8 @@ typedef struct probe {
     ls_tensor *g[TEST_INPUTS];
 } probe;
 
-/* Tensors, each with the weights of its elements: what is differentiated is the sum of all products. */
+/* Tensors, each with the weights of its elements: what is differentiated is the sum of all
+ * products. */
 typedef struct objective {
     size_t count;
     ls_tensor *y[TEST_INPUTS];

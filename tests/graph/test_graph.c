@@ -1,5 +1,5 @@
-/* Graphs as people meet them: names and name scopes, look-up, dumps, counts of nodes and flops, types, values as text.
- */
+/* Graphs as people meet them: names and name scopes, look-up, dumps, counts of nodes and flops,
+ * types, values as text. / */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -321,7 +321,7 @@ static void traits_of_ops_agree(void **state)
                    (info->inputs == 2 || !ls_node_is(&node, LS_TRAIT_CHEAP_WITH_WHOLE)) &&
                    (!weights || weights <= info->inputs) && (!weights || !ls_node_is(&node, LS_TRAIT_WEIGHTS_OUT)) &&
                    (reduces || !ls_node_is(&node, LS_TRAIT_GATHERS | LS_TRAIT_JOIN_MAX | LS_TRAIT_JOIN_MIN)) &&
-                   (ls_node_is_given(&node) || !ls_node_is(&node, LS_TRAIT_OUTSIDE));
+                   (ls_node_is_given(&node) || !ls_node_is(&node, LS_TRAIT_EXTERNAL));
         if (!fit)
             fail_msg("%s: its traits %#x contradict each other or its row in ops.def", info->name, info->traits);
     }

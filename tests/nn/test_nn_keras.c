@@ -1,5 +1,6 @@
-/* Models from Keras's JSON: what Keras 3 wrote is read, gives Keras's predictions with Keras's weights, and what is not
- * honoured is refused by name. The files of tests/reference/keras are real; the texts here are cut down from such. */
+/* Models from Keras's JSON: what Keras 3 wrote is read, gives Keras's predictions with Keras's
+ * weights, and what is not honoured is refused by name. The files of tests/reference/keras are
+ * real; the texts here are cut down from such. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -279,7 +280,8 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
     assert_int_equal(ls_model_from_keras_json(ctx, NULL, &model), LS_ERR_INVALID);
 }
 
-/* Without memory limits in the way: whatever is cut off a file, the reader reports it and does not crash. */
+/* Without memory limits in the way: whatever is cut off a file, the reader reports it and does not
+ * crash. */
 static void texts_cut_short_are_refused(void **state)
 {
     (void)state;
@@ -407,7 +409,8 @@ static void compare(subject *s, const char *label, const char *weights, double t
     }
 }
 
-/* With Keras's initial weights, and with those it had after training: moving statistics have moved by then. */
+/* With Keras's initial weights, and with those it had after training: moving statistics have moved
+ * by then. */
 static void predictions_are_keras_s(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Layers one by one: output shapes and parameter counts as Keras has them, values of layers that are a formula, initial
- * values, and the errors for wrong specs. */
+/* Layers one by one: output shapes and parameter counts as Keras has them, values of layers that
+ * are a formula, initial values, and the errors for wrong specs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -250,7 +250,8 @@ static void zeros_before_a_convolution_are_its_padding(void **state)
     ls_model_destroy(direct);
 }
 
-/* Dropout in training: the part that is kept is scaled, about half is gone, and tracing again gives the same masks. */
+/* Dropout in training: the part that is kept is scaled, about half is gone, and tracing again gives
+ * the same masks. */
 static void dropout_in_training_drops(void **state)
 {
     (void)state;
@@ -478,7 +479,8 @@ static void the_error_of_a_wrong_spec_has_layer_option_and_value(void **state)
     }
 }
 
-/* A kind without a row would be named NULL in messages; without a class, no file of Keras's could have it. */
+/* A kind without a row would be named NULL in messages; without a class, no file of Keras's could
+ * have it. */
 static void every_kind_has_its_rows(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Losses against Keras: values, reductions, sample weights, types and shapes of targets, gradients; and what is
- * refused. tests/reference/training_losses.json has the cases. */
+/* Losses against Keras: values, reductions, sample weights, types and shapes of targets, gradients;
+ * and what is refused. tests/reference/training_losses.json has the cases. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

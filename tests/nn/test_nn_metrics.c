@@ -1,5 +1,6 @@
-/* Metrics against Keras, over several batches of different sizes; as sums added by hand and as state in the graph; on
- * any devices; and what is refused. tests/reference/training_metrics.json has the cases. */
+/* Metrics against Keras, over several batches of different sizes; as sums added by hand and as
+ * state in the graph; on any devices; and what is refused. tests/reference/training_metrics.json
+ * has the cases. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -141,7 +142,8 @@ static size_t wrong_class_values(const ls_metric *metric, const double *sums, co
     return training_compare(name, values, LS_F64, expected, TOLERANCE);
 }
 
-/* Every batch in turn; the result after each, from sums added here and from the state. Returns what is wrong. */
+/* Every batch in turn; the result after each, from sums added here and from the state. Returns what
+ * is wrong. */
 static size_t run_case(ls_context *ctx, const json_t *spec, int lanes, bool gathered)
 {
     const char *name = training_string(spec, "name");
@@ -194,7 +196,8 @@ static void metrics_are_those_of_keras(void **state)
     json_decref(cases);
 }
 
-/* Each kind of case has some whose results are not all alike: a metric that always said 0 or 1 would not pass. */
+/* Each kind of case has some whose results are not all alike: a metric that always said 0 or 1
+ * would not pass. */
 static void results_distinguish_metrics(void **state)
 {
     (void)state;

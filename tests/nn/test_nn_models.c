@@ -1,5 +1,5 @@
-/* Models: sequential, functional and custom ones, names, shared layers, seeds, traces, the built-in ones, summaries,
- * weights in files. */
+/* Models: sequential, functional and custom ones, names, shared layers, seeds, traces, the built-in
+ * ones, summaries, weights in files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -501,7 +501,8 @@ static void inputs_of_a_trace_must_fit(void **state)
 
 /* ---- Built-in models ---- */
 
-/* A model that is only described takes no memory of its devices, and its weights are the same when they come late. */
+/* A model that is only described takes no memory of its devices, and its weights are the same when
+ * they come late. */
 static void a_description_needs_no_weights(void **state)
 {
     (void)state;
@@ -658,7 +659,8 @@ static void the_summary_is_keras_s(void **state)
     OK(ls_model_summary(m, &text));
     if (strncmp(text, expected, strlen(expected)) != 0)
         fail_msg("the summary is\n%s", text);
-    /* convolutions 2 9 16 26^2 + 2 144 32 11^2, dense 2 800 10; biases, ReLUs, pools and softmax are a few per cent */
+    /* convolutions 2 9 16 26^2 + 2 144 32 11^2, dense 2 800 10; biases, ReLUs, pools and softmax
+     * are a few per cent */
     double flops = 0, least = 2 * 9 * 16 * 676 + 2 * 144 * 32 * 121 + 16000;
     for (const char *digit = text + strlen(expected); *digit != '\n'; digit++)
         flops = *digit == ',' ? flops : 10 * flops + (*digit - '0');

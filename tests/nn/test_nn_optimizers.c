@@ -1,5 +1,6 @@
-/* Optimizers and schedules against Keras (and TensorFlow 1's RMSProp), step by step; accumulation, clipping, state and
- * its names; the same bits on any devices; and what is refused. tests/reference/training_*.json has the cases. */
+/* Optimizers and schedules against Keras (and TensorFlow 1's RMSProp), step by step; accumulation,
+ * clipping, state and its names; the same bits on any devices; and what is refused.
+ * tests/reference/training_*.json has the cases. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -575,7 +576,8 @@ static void train(network *n, int64_t from, int64_t to)
         fail_msg("%s", ls_last_error());
 }
 
-/* Parts of 5, 12, 1 and 6 samples make the update of all 24 at once; the mean of their means would not. */
+/* Parts of 5, 12, 1 and 6 samples make the update of all 24 at once; the mean of their means would
+ * not. */
 static void parts_of_any_size_make_one_big_batch(void **state)
 {
     (void)state;
@@ -703,7 +705,8 @@ static void global_norm_can_be_fetched(void **state)
     ls_context_close(ctx);
 }
 
-/* Whatever clips or accumulates, a gradient that is not finite stops the run; it is named, and nothing is changed. */
+/* Whatever clips or accumulates, a gradient that is not finite stops the run; it is named, and
+ * nothing is changed. */
 static void gradients_that_are_not_finite_stop_the_run(void **state)
 {
     (void)state;
@@ -806,7 +809,8 @@ static void variables_without_a_gradient_are_left_alone(void **state)
     ls_context_close(ctx);
 }
 
-/* The fifth seed: RMSPropOptimizer(0.001, 0.9).minimize(cost, name="train_step"), fetched by its name. */
+/* The fifth seed: RMSPropOptimizer(0.001, 0.9).minimize(cost, name="train_step"), fetched by its
+ * name. */
 static void minimize_is_fetched_by_name(void **state)
 {
     (void)state;

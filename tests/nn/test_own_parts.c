@@ -1,5 +1,5 @@
-/* Parts that users write themselves: initial values of variables, weights of a custom model, losses and metrics that
- * are C functions of tensors. */
+/* Parts that users write themselves: initial values of variables, weights of a custom model, losses
+ * and metrics that are C functions of tensors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

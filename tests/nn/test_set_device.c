@@ -1,6 +1,7 @@
-/* Changes of a finished model. ls_model_set_device: built-in models and Keras's files, spread over devices by
- * ranges of layers, have the bits of the unspread ones; memory moves with the variables; what is refused, and that it
- * changes nothing. ls_model_set_norm_statistics: the bits are those of layers that say it. */
+/* Changes of a finished model. ls_model_set_device: built-in models and Keras's files, spread over
+ * devices by ranges of layers, have the bits of the unspread ones; memory moves with the variables;
+ * what is refused, and that it changes nothing. ls_model_set_norm_statistics: the bits are those of
+ * layers that say it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,7 +135,8 @@ static void spread_models_have_the_bits_of_one_device(void **state)
     }
 }
 
-/* A device's limit counts the variables that belong to it, also if they had memory before they were moved. */
+/* A device's limit counts the variables that belong to it, also if they had memory before they were
+ * moved. */
 static void memory_moves_with_the_variables(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Weights in other formats and layouts: through each of them and back the bits stay; files of PyTorch, torchvision,
- * NumPy and Keras (tests/reference/make_weights.py) load, and give what those compute; what contradicts itself is
- * refused; differences are reported. */
+/* Weights in other formats and layouts: through each of them and back the bits stay; files of
+ * PyTorch, torchvision, NumPy and Keras (tests/reference/make_weights.py) load, and give what those
+ * compute; what contradicts itself is refused; differences are reported. */
 #include <math.h>
 
 #include "data_files.h"
@@ -294,7 +294,8 @@ static void hdf5_keeps_the_bits(void **state)
     ls_model_destroy(model);
 }
 
-/* The model is written, too: read again, it is the same layers with the same weights, and computes the same. */
+/* The model is written, too: read again, it is the same layers with the same weights, and computes
+ * the same. */
 static void assert_archive(ls_model *model, const char *name)
 {
     char *before, *after, *first, *second;
@@ -391,7 +392,8 @@ static void many_arrays_in_a_group(void **state)
     free(values);
 }
 
-/* Variables of a Functional model, in the order in which Keras wrote them, created in another order. */
+/* Variables of a Functional model, in the order in which Keras wrote them, created in another
+ * order. */
 static void layers_are_in_kerass_order(void **state)
 {
     (void)state;
@@ -446,8 +448,8 @@ static void hostile_hdf5_files_are_refused(void **state)
     }
 }
 
-/* Every type that h5py writes in these sizes, an array without elements, one number, and a group of 270 arrays, whose
- * tree has two levels. */
+/* Every type that h5py writes in these sizes, an array without elements, one number, and a group of
+ * 270 arrays, whose tree has two levels. */
 static void hdf5s_types_are_ours(void **state)
 {
     (void)state;

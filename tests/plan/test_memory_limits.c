@@ -1,7 +1,7 @@
-/* Memory limits are real: a job that does not fit fails before the first step and reports what would fit, a job that
- * fits trains, and no device ever takes more than its limit, by its own books and by the process's pages. The model is
- * a chain of layers whose activations are kept for the gradients; how much it needs is found by a run without a limit.
- */
+/* Memory limits are real: a job that does not fit fails before the first step and reports what
+ * would fit, a job that fits trains, and no device ever takes more than its limit, by its own books
+ * and by the process's pages. The model is a chain of layers whose activations are kept for the
+ * gradients; how much it needs is found by a run without a limit. / */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/context.h"
 #include "lockstep.h"
 #include "machine.h"
 
@@ -110,7 +111,8 @@ static size_t need_of(const char *device, int64_t batch)
     return peak;
 }
 
-/* CPUs large enough that the process's own few MiB do not matter; GPUs compute with the reference kernels. */
+/* CPUs large enough that the process's own few MiB do not matter; GPUs compute with the reference
+ * kernels. */
 static const limited devices[] = {
     { .device = "cpu:0", .batch = 1500, .growth = false },
     { .device = "cpu:0", .batch = 1500, .growth = true },
@@ -465,6 +467,36 @@ static void a_run_can_be_explained_first(void **state)
     }
 }
 
+/* A control group gives a process less than the machine has: without limits of devices a run is
+ * made, with a warning. */
+static void the_memory_of_the_process_is_compared(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 300 };
+    machine m;
+    chain c;
+    char *text = NULL;
+    bool fit = true;
+    open_limited(&m, &(limited){ .device = "cpu:0" });
+    make_chain(&c, m.ctx);
+    ls_tensor *fetches[] = { c.loss, c.step };
+    OK(ls_explain_memory(c.graph, fetches, 2, SAMPLES, &fit, &text));
+    assert_true(fit);
+    free(text);
+    m.ctx->memory = (ls_host_memory){ .bytes = need_of("cpu:0", SAMPLES) * 2 / 3, .reason = "cgroup limit (a file)" };
+    OK(ls_explain_memory(c.graph, fetches, 2, SAMPLES, &fit, &text));
+    assert_false(fit);
+    machine_has(text, "MiB: cgroup limit (a file): does not fit\n");
+    machine_has(text, "would fit, 300 does not\n");
+    free(text);
+    OK(train(&c, SAMPLES));
+    OK(train(&c, SAMPLES));
+    machine_has(m.log, "MiB: cgroup limit (a file); the system may end it: use a smaller batch");
+    assert_int_equal(machine_count(m.log, "cgroup limit"), 1);
+    ls_graph_destroy(c.graph);
+    machine_close(&m);
+}
+
 /* The line of a text about a device; empty where it has none. */
 static void line_about(const char *text, const char *device, char *out, size_t room)
 {
@@ -472,7 +504,8 @@ static void line_about(const char *text, const char *device, char *out, size_t r
     snprintf(out, room, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
 }
 
-/* A fetched value is held by the device of its tensor, and counted there before a run and after it. */
+/* A fetched value is held by the device of its tensor, and counted there before a run and after
+ * it. */
 static void what_is_fetched_is_counted_where_it_is_held(void **state)
 {
     (void)state;
@@ -524,6 +557,7 @@ int main(void)
         cmocka_unit_test(variables_that_find_no_memory_are_named),
         cmocka_unit_test(memory_is_listed_by_name),
         cmocka_unit_test(a_run_can_be_explained_first),
+        cmocka_unit_test(the_memory_of_the_process_is_compared),
     };
     return cmocka_run_group_tests(tests, make_samples, free_samples);
 }

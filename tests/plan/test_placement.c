@@ -1,5 +1,6 @@
-/* Placement: the log as TensorFlow has it, scopes, soft and hard placement, tables and colours, groups that a
- * scope would cut, and the copies between devices. The GPUs are the tests' own (gpu.h), and have no cast. */
+/* Placement: the log as TensorFlow has it, scopes, soft and hard placement, tables and colours,
+ * groups that a scope would cut, and the copies between devices. The GPUs are the tests' own
+ * (gpu.h), and have no cast. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -579,7 +580,8 @@ static const char *in_turn(void *user, int layer)
     return layer % 3 == 0 ? "gpu:0" : layer % 3 == 1 ? "gpu:1" : "cpu:0";
 }
 
-/* Whatever is copied is counted: bytes by the list are those that the backend saw, but for constants. */
+/* Whatever is copied is counted: bytes by the list are those that the backend saw, but for
+ * constants. */
 static void the_list_has_every_byte(void **state)
 {
     (void)state;

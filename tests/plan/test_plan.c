@@ -1,5 +1,5 @@
-/* Plans: what each pass makes of small graphs; plans that are kept and plans that end; what a step computes however it
- * is cut. Memory of plans: test_plan_memory.c. */
+/* Plans: what each pass makes of small graphs; plans that are kept and plans that end; what a step
+ * computes however it is cut. Memory of plans: test_plan_memory.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -287,7 +287,8 @@ static void patterns_end_where_a_value_is_needed(void **state)
     }
 }
 
-/* Largest |a - b| of all values of two runs, in units in the last place of the tensor's largest value. */
+/* Largest |a - b| of all values of two runs, in units in the last place of the tensor's largest
+ * value. */
 static double far_apart(const float *a, const float *b, size_t n)
 {
     double most = 0, far = 0;
@@ -408,8 +409,9 @@ static void networks_fused_and_unfused_agree(void **state)
     }
 }
 
-/* However the batch is cut, the numbers are those of the unsplit graph, as the reference kernels give them.
- * Measured: 5.4 (cnn), 4 (mlp) and 32 (residual) units in the last place of a tensor's largest value. */
+/* However the batch is cut, the numbers are those of the unsplit graph, as the reference kernels
+ * give them. Measured: 5.4 (cnn), 4 (mlp) and 32 (residual) units in the last place of a tensor's
+ * largest value. */
 static void any_lanes_and_micro_batches_agree(void **state)
 {
     (void)state;
@@ -464,7 +466,8 @@ static void a_norm_has_one_join_each_way(void **state)
     for (int i = 0; i < plan->join_count; i++) /* statistics are joined in f64 */
         if (plan->joins[i].group->root->op == LS_OP_moments)
             assert_int_equal(plan->joins[i].dtype, LS_F64);
-    /* Five norms follow each other forward (the projection's is parallel to the block's first), and five backward. */
+    /* Five norms follow each other forward (the projection's is parallel to the block's first), and
+     * five backward. */
     assert_int_equal(plan->levels, 2 * 5 + 2);
     for (int s = 0; s < plan->segment_count; s++) {
         assert_int_equal(plan->segments[s].index, s);
@@ -479,7 +482,8 @@ static void a_norm_has_one_join_each_way(void **state)
     close_lab(&l);
 }
 
-/* No group's input is joined later than the group runs, and nothing is read before it is computed. */
+/* No group's input is joined later than the group runs, and nothing is read before it is
+ * computed. */
 static void levels_and_segments_are_in_order(void **state)
 {
     (void)state;
@@ -647,7 +651,8 @@ static void lanes_by_default(void **state)
     close_lab(&l);
 }
 
-/* Every lane has one worker, and none would be done sooner if another one had one of the slowest's lanes. */
+/* Every lane has one worker, and none would be done sooner if another one had one of the slowest's
+ * lanes. */
 static void lanes_follow_weights(void **state)
 {
     (void)state;
@@ -792,7 +797,8 @@ static void updates_see_variables_as_they_were(void **state)
     ls_tensor *w = ls_op_variable(b.graph, "w", LS_F32, LS_SHAPE(4), .data = two);
     ls_tensor *u = ls_op_variable(b.graph, "u", LS_F32, LS_SHAPE(4), .data = one);
     ls_tensor *rate = ls_op_scalar(b.graph, LS_F32, 1);
-    /* Each is the other's gradient: in whatever order the updates are done, both gradients are the old values. */
+    /* Each is the other's gradient: in whatever order the updates are done, both gradients are the
+     * old values. */
     ls_tensor *fetches[] = { ls_op_apply(v, w, LS_APPLY_SGD, .learning_rate = rate),
                              ls_op_apply(w, v, LS_APPLY_SGD, .learning_rate = rate), ls_op_reshape(v, LS_SHAPE(2, 2)),
                              ls_op_assign(u, w), ls_op_reshape(u, LS_SHAPE(2, 2)) };

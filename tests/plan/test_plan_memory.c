@@ -1,5 +1,6 @@
-/* Memory of plans: values that live at the same time do not overlap, kernels write only their outputs, and a plan needs
- * the bytes that it announces. Memory of a process that trains stays the same. */
+/* Memory of plans: values that live at the same time do not overlap, kernels write only their
+ * outputs, and a plan needs the bytes that it announces. Memory of a process that trains stays the
+ * same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,8 +114,8 @@ static void touch_inputs(memory_check *c, const ls_step *step, int phase, int se
             touch(c, &step->in[k], step->group->in[k], phase, segment);
 }
 
-/* A segment's own values, by half steps: inputs are there in both, outputs from the second on, so that only the one
- * input that a step works in place on may share the output's room. */
+/* A segment's own values, by half steps: inputs are there in both, outputs from the second on, so
+ * that only the one input that a step works in place on may share the output's room. */
 static void check_micro(const ls_plan *plan, const ls_segment *segment)
 {
     arena a = { .name = "micro", .bytes = plan->thread_bytes };
@@ -277,7 +278,8 @@ static void no_kernel_writes_past_its_output(void **state)
         }
 }
 
-/* With few workers and many lanes siblings are joined as soon as both are there: less memory, the same bits. */
+/* With few workers and many lanes siblings are joined as soon as both are there: less memory, the
+ * same bits. */
 static void siblings_are_joined_early(void **state)
 {
     (void)state;

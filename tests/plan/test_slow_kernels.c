@@ -1,5 +1,6 @@
-/* A plan that leaves much of its work to reference kernels reports it in one line of the log, with the share, the ops
- * and their shapes. float64 has no other kernels for products: it represents everything that falls back. */
+/* A plan that leaves much of its work to reference kernels reports it in one line of the log, with
+ * the share, the ops and their shapes. float64 has no other kernels for products: it represents
+ * everything that falls back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

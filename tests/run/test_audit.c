@@ -1,5 +1,6 @@
-/* Audits between real processes: a worker whose partials have a wrong bit is named, with the worker that computed its
- * lane again, and every worker ends with that error. Without a wrong bit no worker is named. */
+/* Audits between real processes: a worker whose partials have a wrong bit is named, with the worker
+ * that computed its lane again, and every worker ends with that error. Without a wrong bit no
+ * worker is named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

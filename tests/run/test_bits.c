@@ -1,14 +1,15 @@
-/* The promise: the same bits on any devices. SHA-256 of the loss of every step and of all variables after training is
- * equal for equal (network, batch, lanes), whatever runs the tasks.
+/* The promise: the same bits on any devices. SHA-256 of the loss of every step and of all variables
+ * after training is equal for equal (network, batch, lanes), whatever runs the tasks.
  *
- * What is covered, for each of the three networks (tests/support/networks.h), always against one worker alone:
+ * What is covered, for each of the three networks (tests/support/networks.h), always against one
+ * worker alone:
  * - batches of 1, 7, 32, 33, 100 with 1, 2, 3, 5, 8, 32 lanes: 6 choices of (threads, devices, map, cut or not,
  *   fed as rows of a set or not) for each pair, taken in turn so that neighbours differ;
  * - a few of these pairs: 1 to 8 threads with 1 to 8 devices, maps in turn;
  * - the same: every map with 2, 3, 5 and 8 devices, segments as they are and cut as finely as they can be;
  * - the list (node, kernel, layout, micro-batch) of each of these runs.
- * Then mutations of the tree, which must be noticed; any instruction set; and several contexts and graphs at the same
- * time. */
+ * Then mutations of the tree, which must be noticed; any instruction set; and several contexts and
+ * graphs at the same time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -341,7 +342,8 @@ static void work_goes_where_the_map_says(void **state)
     ls_context_close(ctx);
 }
 
-/* The hash sees the order of sums: other lanes, other bits. Without this, equal hashes would say little. */
+/* The hash sees the order of sums: other lanes, other bits. Without this, equal hashes would say
+ * little. */
 static void the_hash_sees_the_lanes(void **state)
 {
     (void)state;

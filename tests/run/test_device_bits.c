@@ -1,11 +1,13 @@
-/* The promise on devices of several kinds: the same bits for equal kinds, on any number of devices of each, wherever
- * layers are placed among them, with copies made by the backend or by way of the host. Compared are SHA-256 of losses
- * and variables, and the list (node, kernel, layout, micro-batch).
+/* The promise on devices of several kinds: the same bits for equal kinds, on any number of devices
+ * of each, wherever layers are placed among them, with copies made by the backend or by way of the
+ * host. Compared are SHA-256 of losses and variables, and the list (node, kernel, layout,
+ * micro-batch).
  *
- * For each network, batches of 1, 7 and 33 with 1, 3 and 8 lanes, `spread` choices of devices and places, taken in turn
- * so that neighbours differ: only on GPUs (1, 2, 3, 5, physical or parts of one), only on CPUs (1, 2, 3, 8),
- * and with some layers on CPUs and some on GPUs. Then every place for a few spots, GPUs that lack ops, and an empty
- * batch. Fit on devices: test_device_training.c. */
+ * For each network, batches of 1, 7 and 33 with 1, 3 and 8 lanes, SPREAD choices of devices and
+ * places, taken in turn so that neighbours differ: only on GPUs (1, 2, 3, 5, physical or parts of
+ * one), only on CPUs (1, 2, 3, 8), and with some layers on CPUs and some on GPUs. Then every place
+ * for a few spots, GPUs that lack ops, and an empty batch. Fit on devices:
+ * test_device_training.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amount.h"
 #include "lockstep.h"
 #include "machine.h"
 #include "networks.h"
@@ -26,7 +29,7 @@ static const int64_t batches[] = { 1, 7, 33 };
 static const int lane_counts[] = { 1, 3, 8 };
 static const int gpu_numbers[] = { 1, 2, 3, 5 };
 static const int cpu_numbers[] = { 1, 2, 3, 8 };
-static const size_t spread = SANITIZED ? 1 : 3;
+#define SPREAD (SANITIZED ? 1u : test_is_sample() ? 2u : 3u)
 
 static int layers_of(network_kind kind)
 {
@@ -222,10 +225,10 @@ static void bits_are_equal_on(mix first, mix last)
         for (network_kind kind = 0; kind < NETWORK_KINDS; kind++)
             for (size_t b = 0; b < LENGTH(batches); b++)
                 for (size_t v = 0; v < LENGTH(lane_counts); v++) {
-                    if ((SANITIZED || m != GPUS) && (b + v + (size_t)kind + (size_t)m) % 3 != 0)
+                    if ((test_is_sample() || m != GPUS) && (b + v + (size_t)kind + (size_t)m) % 3 != 0)
                         continue;
                     result expected = alone(kind, batches[b], lane_counts[v], m);
-                    for (size_t i = 0; i < spread; i++) {
+                    for (size_t i = 0; i < SPREAD; i++) {
                         job j = choose(kind, batches[b], lane_counts[v], m, ++choice);
                         must_equal(&expected, &j);
                     }
@@ -277,7 +280,8 @@ static void bits_are_equal_for_every_place(void **state)
         }
 }
 
-/* GPUs that have everything, and some that lack what is in the middle: then values go to the CPUs and back. */
+/* GPUs that have everything, and some that lack what is in the middle: then values go to the CPUs
+ * and back. */
 static void bits_are_equal_whatever_gpus_lack(void **state)
 {
     (void)state;
@@ -296,7 +300,8 @@ static void bits_are_equal_whatever_gpus_lack(void **state)
         }
 }
 
-/* No samples at all: nothing is computed for them, and what is reduced over them is a sum of nothing. */
+/* No samples at all: nothing is computed for them, and what is reduced over them is a sum of
+ * nothing. */
 static void an_empty_batch_is_one(void **state)
 {
     (void)state;

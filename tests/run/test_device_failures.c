@@ -1,6 +1,7 @@
-/* A device fails: at any call of its backend, at once or when the work is done. The run names the node and the device,
- * nothing was written, nothing is lost, and the next run is right. The networks are cut in the middle over two GPUs;
- * the failing call is the first, the second, ... until none is left to fail. */
+/* A device fails: at any call of its backend, at once or when the work is done. The run names the
+ * node and the device, nothing was written, nothing is lost, and the next run is right. The
+ * networks are cut in the middle over two GPUs; the failing call is the first, the second, ...
+ * until none is left to fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +75,8 @@ static void check_message(const failing *f, int nth)
                  device ? "node" : "device", text);
 }
 
-/* False: there was nothing to fail. A variable that one device cannot give may come from another: then all is well. */
+/* False: there was nothing to fail. A variable that one device cannot give may come from another:
+ * then all is well. */
 static bool fail_once(const failing *f, int nth, const char *expected)
 {
     machine m;
@@ -159,7 +161,8 @@ static void dropout_and_its_constants_survive_failures(void **state)
     fail_all((failing){ .call = GPU_UPLOAD, .kind = NETWORK_MLP, .copies = true, .before = 1 }, 8);
 }
 
-/* Work that fails after a call that fails at once: both belong to that run, and the next one reports neither. */
+/* Work that fails after a call that fails at once: both belong to that run, and the next one
+ * reports neither. */
 static void two_failures_end_one_run(void **state)
 {
     (void)state;

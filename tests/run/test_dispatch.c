@@ -1,5 +1,5 @@
-/* The dispatcher: lanes in flight, slots and frames, and what happens when a unit fails. A lane that waits for ever is
- * what these tests look for, so every one of them has a time limit. */
+/* The dispatcher: lanes in flight, slots and frames, and what happens when a unit fails. A lane
+ * that waits for ever is what these tests look for, so every one of them has a time limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,8 @@ static uint32_t draw(uint32_t stream, uint32_t a, uint32_t b)
 
 /* ---- Slots ---- */
 
-/* Lanes of one segment on one device, begun in order and completed in any, joined as partials.c joins them. */
+/* Lanes of one segment on one device, begun in order and completed in any, joined as partials.c
+ * joins them. */
 typedef struct slots {
     int total;
     bool here[1024];
@@ -65,7 +66,8 @@ static int choose_lanes(slots *s, uint32_t stream, int *lanes)
     return count;
 }
 
-/* The next lane to be completed, of those in flight: any; or the youngest, so that old ones stay holes. */
+/* The next lane to be completed, of those in flight: any; or the youngest, so that old ones stay
+ * holes. */
 static int choose_done(uint32_t stream, uint32_t turn, int in_flight)
 {
     uint32_t way = stream % 3;
@@ -256,7 +258,8 @@ static void lanes_that_wander_may_fail(void **state)
 
 /* ---- Frames ---- */
 
-/* Values that segments of one level pass on are kept for the lanes in flight: workers, not lanes. */
+/* Values that segments of one level pass on are kept for the lanes in flight: workers, not
+ * lanes. */
 static void frames_are_for_lanes_in_flight(void **state)
 {
     (void)state;
@@ -282,7 +285,8 @@ static void frames_are_for_lanes_in_flight(void **state)
     }
 }
 
-/* A map that spreads lanes spreads their partials: no device has memory for the partials of others. */
+/* A map that spreads lanes spreads their partials: no device has memory for the partials of
+ * others. */
 static void partials_are_where_they_are_made(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* A step that fails changes nothing, whatever failed: a label, a number that is not finite, a kernel. */
+/* A step that fails changes nothing, whatever failed: a label, a number that is not finite, a
+ * kernel. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,8 +88,8 @@ static void one_of_several_failures_is_named(void **state)
     close_lab(&l);
 }
 
-/* A network of float32 inputs: convolution, norm with moving statistics, dense layer. Two of its variables have names.
- */
+/* A network of float32 inputs: convolution, norm with moving statistics, dense layer. Two of its
+ * variables have names. / */
 typedef struct float_net {
     ls_tensor *x, *loss, *step, *updated;
 } float_net;
@@ -165,8 +166,8 @@ static void what_is_not_finite_changes_nothing(void **state)
     close_bed(&b);
 }
 
-/* The kernel is zero, so that the loss does not see the number by which its gradient overflows. The next step is made,
- * with the bits of a model that never saw the bad one. */
+/* The kernel is zero, so that the loss does not see the number by which its gradient overflows. The
+ * next step is made, with the bits of a model that never saw the bad one. */
 static void a_step_after_one_with_an_infinite_gradient_is_made(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Many models on many devices: graphs whose parts have the same names under other scopes, each on its own devices, run
- * by threads of their own at the same time, fed and fetched by name. Each has the bits it has alone. */
+/* Many models on many devices: graphs whose parts have the same names under other scopes, each on
+ * its own devices, run by threads of their own at the same time, fed and fetched by name. Each has
+ * the bits it has alone. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
-/* Micro-batches do not change the bits (docs/bits.md): everything that adds up samples gives one hash with
- * micro-batches of 1, 2, 3, 5 and the whole lane, fused or not, in one piece or cut into segments everywhere; and the
- * hash is the same with every instruction set and with the reference kernels. First every op that reduces the batch, at
- * shapes whose blocks are samples, rows and parts of rows; then whole training steps. */
+/* Micro-batches do not change the bits (docs/bits.md): everything that adds up samples gives one
+ * hash with micro-batches of 1, 2, 3, 5 and the whole lane, fused or not, in one piece or cut into
+ * segments everywhere; and the hash is the same with every instruction set and with the reference
+ * kernels. First every op that reduces the batch, at shapes whose blocks are samples, rows and
+ * parts of rows; then whole training steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,7 +84,8 @@ static ls_status hash_values(ls_tensor *const *tensors, size_t count, char hex[6
     return status;
 }
 
-/* All hashes of this process, as a text that other processes must have, too; those of reductions come first. */
+/* All hashes of this process, as a text that other processes must have, too; those of reductions
+ * come first. */
 static char *said;
 static size_t said_length, said_of_reductions;
 
@@ -184,7 +186,8 @@ static void bed_open(bed *b, const test_case *c, ls_dtype real)
             b->fetch[b->count++] = g[i];
 }
 
-/* Which ops of a plan add up samples over several micro-batches; those that this test does not know are a mistake. */
+/* Which ops of a plan add up samples over several micro-batches; those that this test does not know
+ * are a mistake. */
 static void note_reductions(const ls_plan *plan)
 {
     for (int s = 0; s < plan->segment_count; s++)
@@ -232,7 +235,8 @@ static void every_reduction_has_one_hash(void **state)
     said_of_reductions = said_length;
 }
 
-/* After the rows: every op that can reduce the batch was seen to. Gathering a batch adds nothing up. */
+/* After the rows: every op that can reduce the batch was seen to. Gathering a batch adds nothing
+ * up. */
 static void no_reduction_is_forgotten(void **state)
 {
     (void)state;
@@ -283,7 +287,8 @@ static void networks_have_one_hash(void **state)
         }
 }
 
-/* An embedding whose words are added up, dropout, a norm, a dense layer; cross-entropy, two metrics; momentum. */
+/* An embedding whose words are added up, dropout, a norm, a dense layer; cross-entropy, two
+ * metrics; momentum. */
 #define WORDS   23
 #define LENGTHS 9
 #define WIDTH   18
@@ -381,8 +386,8 @@ static void embedding_and_metrics_have_one_hash(void **state)
 
 /* ---- Instruction sets, and the reference kernels ---- */
 
-/* This program again, with LOCKSTEP_ISA set or (NULL) with the reference kernels; it must print the beginning of what
- * was said here. */
+/* This program again, with LOCKSTEP_ISA set or (NULL) with the reference kernels; it must print the
+ * beginning of what was said here. */
 static void must_say_the_same(const char *isa, size_t wanted)
 {
     char *text = run_self(isa ? "--say" : "--say-reference", isa, true);

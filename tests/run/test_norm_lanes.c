@@ -1,5 +1,6 @@
-/* Batch norm by lane: each lane is normalised as if it were the whole batch, bit for bit, forward and back; the moving
- * averages are those of the whole batch; and lanes do not wait for each other. */
+/* Batch norm by lane: each lane is normalised as if it were the whole batch, bit for bit, forward
+ * and back; the moving averages are those of the whole batch; and lanes do not wait for each
+ * other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,7 +139,8 @@ static void moving_averages_are_the_batches(void **state)
     machine_close(&m);
 }
 
-/* The sums that are kept are the batch's; a value that is read by itself still uses the lanes' own. */
+/* The sums that are kept are the batch's; a value that is read by itself still uses the lanes'
+ * own. */
 static void eager_values_are_the_lanes_own(void **state)
 {
     (void)state;

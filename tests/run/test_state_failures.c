@@ -1,5 +1,6 @@
-/* The state of a graph on devices that are not CPUs when something fails: a run at any point, room that cannot be had,
- * the run of another graph. What a variable is worth is what the last good run made it. */
+/* The state of a graph on devices that are not CPUs when something fails: a run at any point, room
+ * that cannot be had, the run of another graph. What a variable is worth is what the last good run
+ * made it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,8 +85,8 @@ static void open_machine(machine *m, int devices, bool copies)
                                           .options = { .threads = 2 } });
 }
 
-/* The small variable's newest value is in one vector, the large one's in the other; the run that reads both overwrites
- * the vector that the small one came from, and then fails. */
+/* The small variable's newest value is in one vector, the large one's in the other; the run that
+ * reads both overwrites the vector that the small one came from, and then fails. */
 static void a_run_that_fails_late_leaves_both_vectors_right(void **state)
 {
     (void)state;
@@ -143,8 +144,8 @@ static void a_run_that_fails_anywhere_leaves_both_vectors_right(void **state)
     assert_true(failed >= 30);
 }
 
-/* A small trained part beside a large frozen one moves from one vector to the other: after a few steps nothing is
- * copied. */
+/* A small trained part beside a large frozen one moves from one vector to the other: after a few
+ * steps nothing is copied. */
 static void a_frozen_part_is_copied_once(void **state)
 {
     (void)state;
@@ -166,8 +167,8 @@ static void a_frozen_part_is_copied_once(void **state)
     machine_close(&m);
 }
 
-/* A plan that needs larger vectors gives the old ones back first; when there is no memory for new ones, plans that were
- * made before take theirs again, or fail, and run when there is memory. */
+/* A plan that needs larger vectors gives the old ones back first; when there is no memory for new
+ * ones, plans that were made before take theirs again, or fail, and run when there is memory. */
 static void vectors_that_cannot_grow_come_back(void **state)
 {
     (void)state;
@@ -224,7 +225,8 @@ static void a_fetched_update_is_the_new_value(void **state)
     }
 }
 
-/* Two graphs, each in a thread: a failure is reported to the run that asked for the work, and to no other. */
+/* Two graphs, each in a thread: a failure is reported to the run that asked for the work, and to no
+ * other. */
 #define ROUNDS 40
 typedef struct life {
     pair p;

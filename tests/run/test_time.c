@@ -1,5 +1,5 @@
-/* Time: what a run reads, when its writes appear, what eager tensors keep, what a scope ends, and random numbers from
- * run to run. (docs/design.md, "Time".) */
+/* Time: what a run reads, when its writes appear, what eager tensors keep, what a scope ends, and
+ * random numbers from run to run. (docs/design.md, "Time".) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Two graphs of one context, trained by two threads at the same time on the same CPUs and GPUs: each has the bits that
- * it has alone. Also while devices fail: regardless of which thread gets the error, no run that it spoilt counts. */
+/* Two graphs of one context, trained by two threads at the same time on the same CPUs and GPUs:
+ * each has the bits that it has alone. Also while devices fail: regardless of which thread gets the
+ * error, no run that it spoilt counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* The tree and its leaves, exactly: joins against the definition, lanes without samples, where lanes begin and end, and
- * that a lane's leaf is its blocks, whatever the micro-batches. Everything is compared byte by byte. */
+/* The tree and its leaves, exactly: joins against the definition, lanes without samples, where
+ * lanes begin and end, and that a lane's leaf is its blocks, whatever the micro-batches. Everything
+ * is compared byte by byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +24,8 @@ static uint32_t draw(uint32_t stream, uint32_t i)
     return ls_random_block(ls_random_key(2, LS_RANDOM_TEST, stream, 0), 0, 0, i).word[0];
 }
 
-/* Numbers of very different sizes and both signs, so that any other order of a sum shows; some are zeros of either
- * sign. */
+/* Numbers of very different sizes and both signs, so that any other order of a sum shows; some are
+ * zeros of either sign. */
 static double any_real(uint32_t stream, uint32_t i)
 {
     uint32_t word = draw(stream, i);
@@ -36,8 +37,8 @@ static double any_real(uint32_t stream, uint32_t i)
 
 /* ---- The definition ---- */
 
-/* T[a,b) of one element: the lane's own value if b-a is 1, else T[a,a+k) + T[a+k,b), k the largest power of two below
- * b-a; nothing and x is x. Returns whether there is a value. */
+/* T[a,b) of one element: the lane's own value if b-a is 1, else T[a,a+k) + T[a+k,b), k the largest
+ * power of two below b-a; nothing and x is x. Returns whether there is a value. */
 #define DEFINE_TREE(type, suffix, sum)                                                                                 \
     static bool tree_##suffix(const type *const *lane, int a, int b, size_t i, ls_join_kind kind, type *out)           \
     {                                                                                                                  \
@@ -249,7 +250,8 @@ static void lanes_begin_where_they_should(void **state)
                              (long long)ls_lane_first(sizes[s], lanes, v), (long long)sizes[s]);
 }
 
-/* Sample numbers go in; they must come out, each once, and in order. Random rows belong to samples, not to lanes. */
+/* Sample numbers go in; they must come out, each once, and in order. Random rows belong to samples,
+ * not to lanes. */
 static void every_sample_is_used_once(void **state)
 {
     (void)state;
@@ -301,8 +303,8 @@ static void every_sample_is_used_once(void **state)
     close_bed(&b);
 }
 
-/* Rows picked from a set: the batch is these rows, in this order, however it is cut, also in views of the input.
- */
+/* Rows picked from a set: the batch is these rows, in this order, however it is cut, also in views
+ * of the input. / */
 static void picked_rows_are_the_batch(void **state)
 {
     (void)state;
@@ -340,8 +342,8 @@ static void picked_rows_are_the_batch(void **state)
     close_bed(&b);
 }
 
-/* Nothing joined to x is x, however many lanes have nothing: -0 stays -0. (Sums have no -0 to show it with: a chain
- * begins with +0; joins_are_the_tree has them.) */
+/* Nothing joined to x is x, however many lanes have nothing: -0 stays -0. (Sums have no -0 to show
+ * it with: a chain begins with +0; joins_are_the_tree has them.) */
 static void an_empty_lane_adds_nothing(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Whole tensors on all workers: reductions, softmax and squared norms in tiles, against plain loops in long double. */
+/* Whole tensors on all workers: reductions, softmax and squared norms in tiles, against plain loops
+ * in long double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -137,8 +138,8 @@ static void squared_norms_are_one_kernel(void **state)
     close_bed(&b);
 }
 
-/* Tiles leave sums of 4,096 squares, which are added in order: the bits of one sweep, with any workers, in every run.
- */
+/* Tiles leave sums of 4,096 squares, which are added in order: the bits of one sweep, with any
+ * workers, in every run. / */
 static void squared_norms_in_tiles_have_the_bits_of_one_sweep(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Workers of a cluster, each a thread with a context of its own, that exchange through memory: whatever their number,
- * each ends with the bits of one process that had all lanes. */
+/* Workers of a cluster, each a thread with a context of its own, that exchange through memory:
+ * whatever their number, each ends with the bits of one process that had all lanes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,8 +89,8 @@ static ls_status exchange(ls_peers *peers, uint64_t tag, const char *what, const
     return same ? LS_OK : ls_backend_fail(LS_ERR_PEER, "%s", what);
 }
 
-/* Posted collectives move as late as possible, so that an early write to their memory is detected; or at once, so that
- * a late read is. */
+/* Posted collectives move as late as possible, so that an early write to their memory is detected;
+ * or at once, so that a late read is. */
 static ls_status post(ls_peers *peers, uint64_t tag, const char *what, const ls_piece *pieces, size_t count)
 {
     member *m = (member *)peers;
@@ -160,8 +160,8 @@ static member make_member(cluster *c, int rank, int size)
 
 /* ---- A job ---- */
 
-/* LARGE: joins are divided among workers; DEEP: some joins are not read for several levels, and are posted; SHORTCUT:
- * one join is read at once where nothing is fused */
+/* LARGE: joins are divided among workers; DEEP: some joins are not read for several levels, and are
+ * posted; SHORTCUT: one join is read at once where nothing is fused */
 typedef enum net { PLAIN, NORMED, NORMED_BY_LANE, GATHERED, LARGE, DEEP, DEEP_LARGE, SHORTCUT, NETS } net;
 
 typedef struct job {
@@ -195,7 +195,8 @@ static void centred(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs
     outputs[0] = ls_op_softmax(ls_op_sub(x, mean), -1);
 }
 
-/* A norm whose sum with the end of three others may be fused with it, and is then done when they are. */
+/* A norm whose sum with the end of three others may be fused with it, and is then done when they
+ * are. */
 static void around(ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs, void *user)
 {
     static const char *const names[][2] = { { "d0", "n0" }, { "d1", "n1" }, { "d2", "n2" }, { "d3", "n3" } };
@@ -449,8 +450,8 @@ static void workers_of_several_kinds_have_the_bits_of_one(void **state)
 
 /* ---- Audits ---- */
 
-/* A lane that another worker computes beside its own changes nothing: with every number of workers, several devices,
- * joins in mid-step, lanes without samples, and shares that change. */
+/* A lane that another worker computes beside its own changes nothing: with every number of workers,
+ * several devices, joins in mid-step, lanes without samples, and shares that change. */
 static void audits_change_no_bit(void **state)
 {
     (void)state;
@@ -474,8 +475,8 @@ static void audits_change_no_bit(void **state)
     }
 }
 
-/* One worker computes something wrong. All agree on the joined value, so it is not noticed without audits. With them
- * an audit names that worker and another one, on all of them. */
+/* One worker computes something wrong. All agree on the joined value, so it is not noticed without
+ * audits. With them an audit names that worker and another one, on all of them. */
 static void a_wrong_bit_is_found_by_audits(void **state)
 {
     (void)state;

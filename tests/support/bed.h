@@ -1,4 +1,5 @@
-/* Fixtures for tests of plans and of failing steps: a graph of its own (a bed), or a network (a lab). */
+/* Fixtures for tests of plans and of failing steps: a graph of its own (a bed), or a network (a
+ * lab). */
 #ifndef TESTS_BED_H
 #define TESTS_BED_H
 

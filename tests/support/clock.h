@@ -1,4 +1,5 @@
-/* A time limit for a test that looks for hangs: cmocka_unit_test_setup_teardown(test, clock_start, clock_stop). */
+/* A time limit for a test that looks for hangs: cmocka_unit_test_setup_teardown(test, clock_start,
+ * clock_stop). */
 #ifndef TESTS_CLOCK_H
 #define TESTS_CLOCK_H
 

@@ -1,5 +1,5 @@
-/* Contexts of an example that is compiled with -Dls_context_create=example_context_create (and the like) have two test
- * GPUs of 64 MiB: the example itself knows nothing of it. */
+/* Contexts of an example that is compiled with -Dls_context_create=example_context_create (and the
+ * like) have two test GPUs of 64 MiB: the example itself knows nothing of it. */
 #include "gpu.h"
 #include "lockstep/backend.h"
 

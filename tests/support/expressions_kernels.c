@@ -1,5 +1,5 @@
-/* Expressions that aim at the CPU's kernels: what is fused, broadcasts and sums of every pattern, sizes that fill no
- * vector, nothing at all. See expressions.h. */
+/* Expressions that aim at the CPU's kernels: what is fused, broadcasts and sums of every pattern,
+ * sizes that fill no vector, nothing at all. See expressions.h. */
 #include <stddef.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 
 enum { RELU = 1, BIAS = 2, RESIDUAL = 2, POOLED = 4, SHARED = 8 };
 
-/* number: RELU, POOLED (by windows of 3, one apart), and SHARED: what the ReLU takes is used beside it */
+/* number: RELU, POOLED (by windows of 3, one apart), and SHARED: what the ReLU takes is used beside
+ * it */
 static ls_tensor *finish(const test_case *c, ls_tensor *y)
 {
     ls_tensor *before = y;
@@ -58,7 +59,8 @@ ls_tensor *test_residual_blocks(const test_case *c, ls_tensor *const *x)
     return y;
 }
 
-/* Convolution, ReLU, pool, dense: one after the other. in: x, kernel, bias, dense kernel, dense bias */
+/* Convolution, ReLU, pool, dense: one after the other. in: x, kernel, bias, dense kernel, dense
+ * bias */
 static ls_tensor *small_network(const test_case *c, ls_tensor *const *x)
 {
     ls_tensor *y = ls_op_relu(ls_op_add(ls_op_conv2d(x[0], x[1]), x[2]));
@@ -279,8 +281,8 @@ static const test_case table[] = {
 };
 /* clang-format on */
 
-/* Ops by families with shapes that the table of expressions has not: more axes, rows and ones in all places, nothing.
- */
+/* Ops by families with shapes that the table of expressions has not: more axes, rows and ones in
+ * all places, nothing. / */
 static void add_elementwise(void)
 {
     static const char *const single[] = { "N,3,5,7", "N,17", "N,0", "0,3", "N" };

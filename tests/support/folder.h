@@ -6,7 +6,8 @@
 
 extern char folder[64]; /* its path, after make_folder */
 
-/* Set-up and tear-down of a test or a group: a new, empty folder; and it is removed with all that is in it. */
+/* Set-up and tear-down of a test or a group: a new, empty folder; and it is removed with all that
+ * is in it. */
 int make_folder(void **state);
 int remove_folder(void **state);
 

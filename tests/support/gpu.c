@@ -1,5 +1,5 @@
-/* A backend for tests: see gpu.h and gpu_private.h. It knows the library by its public headers alone, as any backend
- * does. */
+/* A backend for tests: see gpu.h and gpu_private.h. It knows the library by its public headers
+ * alone, as any backend does. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -210,8 +210,9 @@ typedef struct copy_call {
     size_t to_offset, from_offset, bytes;
 } copy_call;
 
-/* The bytes are read when the copy's turn comes, on the thread of the device that they go to. It does not wait for the
- * other device, and does not keep its bytes from changing: the library must. */
+/* The bytes are read when the copy's turn comes, on the thread of the device that they go to. It
+ * does not wait for the other device, and does not keep its bytes from changing: the library
+ * must. */
 static ls_status queue_copy(const copy_call *call, bool late)
 {
     buffer *to = gpu_find_bytes(call->to_device, call->to, call->to_offset, call->bytes);

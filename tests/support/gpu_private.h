@@ -1,5 +1,6 @@
-/* The inside of the tests' GPU backend (gpu.h): gpu_queue.c counts calls, and has a device's queue and the thread that
- * works it off; gpu_programs.c has programs; gpu.c has memory, copies, joins, devices and the table. */
+/* The inside of the tests' GPU backend (gpu.h): gpu_queue.c counts calls, and has a device's queue
+ * and the thread that works it off; gpu_programs.c has programs; gpu.c has memory, copies, joins,
+ * devices and the table. */
 #ifndef TESTS_GPU_PRIVATE_H
 #define TESTS_GPU_PRIVATE_H
 
@@ -38,8 +39,9 @@ struct gpu {
     bool held;
 };
 
-/* Two mappings: the handle, which is never accessible, and the bytes, whose place only this file knows. A handle stays
- * mapped until the device is closed, so that no later buffer has the same one. */
+/* Two mappings: the handle, which is never accessible, and the bytes, whose place only this file
+ * knows. A handle stays mapped until the device is closed, so that no later buffer has the same
+ * one. */
 typedef struct buffer {
     struct buffer *next;
     void *handle;
@@ -117,7 +119,8 @@ bool gpu_count_memory(device *d, size_t bytes, bool taken);
 /* Counts a mistake of the caller, and is the error for it. */
 LS_PRINTF(2, 3) ls_status gpu_misuse(device *d, const char *format, ...);
 
-/* The next command, when the queue has room for it. The thread does not look at it until gpu_post. */
+/* The next command, when the queue has room for it. The thread does not look at it until
+ * gpu_post. */
 command *gpu_claim(device *d, kind kind);
 void gpu_post(device *d);
 

@@ -1,5 +1,5 @@
-/* The tests' GPU backend: what it counts, the queue of a device, and the thread that works it off. See gpu_private.h.
- */
+/* The tests' GPU backend: what it counts, the queue of a device, and the thread that works it off.
+ * See gpu_private.h. / */
 #include <math.h>
 #include <sched.h>
 #include <signal.h>

@@ -25,7 +25,8 @@ void test_random(double *out, size_t n, uint32_t stream, double low, double high
     }
 }
 
-/* Cell i of n equal cells between -2 and 2, somewhere in its middle half, but never about 0; then shuffled. */
+/* Cell i of n equal cells between -2 and 2, somewhere in its middle half, but never about 0; then
+ * shuffled. */
 void test_random_apart(double *out, size_t n, uint32_t stream)
 {
     test_random(out, n, stream, 0, 1);

@@ -1,5 +1,6 @@
-/* Help for tests of graphs: data, leaves made from a short spec, runs that can be repeated, comparing; and test_case,
- * a row of a table of expressions, with builders that many rows share. Linked into every test program. */
+/* Help for tests of graphs: data, leaves made from a short spec, runs that can be repeated,
+ * comparing; and test_case, a row of a table of expressions, with builders that many rows share.
+ * Linked into every test program. */
 #ifndef TESTS_GRAPH_CASES_H
 #define TESTS_GRAPH_CASES_H
 
@@ -12,11 +13,12 @@
 /* n numbers in [low, high), the same for the same stream: Philox. */
 void test_random(double *out, size_t n, uint32_t stream, double low, double high);
 
-/* n numbers between -2 and 2 in random order, no two alike and none near 0: safe for kinks and ties. */
+/* n numbers between -2 and 2 in random order, no two alike and none near 0: safe for kinks and
+ * ties. */
 void test_random_apart(double *out, size_t n, uint32_t stream);
 
-/* Fails the running test unless |a - b| <= tolerance max(1, |b|) for every element, so NaN fails. `what` names the
- * pair. */
+/* Fails the running test unless |a - b| <= tolerance max(1, |b|) for every element, so NaN fails.
+ * `what` names the pair. */
 void test_assert_near(const char *what, const double *a, const double *b, size_t n, double tolerance);
 bool test_is_near(double a, double b, double tolerance);
 
@@ -59,14 +61,16 @@ typedef struct test_graph {
     test_leaf leaf[TEST_LEAVES];
 } test_graph;
 
-/* With a context of its own and reals in float64; or in the given context, with reals of that type. */
+/* With a context of its own and reals in float64; or in the given context, with reals of that
+ * type. */
 void test_graph_open(test_graph *t, int64_t batch);
 void test_graph_open_in(test_graph *t, ls_context *ctx, int64_t batch, ls_dtype real);
 void test_graph_close(test_graph *t);
 
-/* Adds a leaf described by a spec: what the numbers are, then sizes ("" is a scalar; N: the batch; n: as many, but no
- * batch axis). "N,7" test_random_apart; "+N,7" 0.5 to 2.5; "~N,7" 0.05 to 0.95; "#N,7" multiples of 1/64; "i5:N" int64,
- * "j5:N" int32, "u5:N" uint8, all from 0 to 4; "b:N,7" bool. */
+/* Adds a leaf described by a spec: what the numbers are, then sizes ("" is a scalar; N: the batch;
+ * n: as many, but no batch axis). "N,7" test_random_apart; "+N,7" 0.5 to 2.5; "~N,7" 0.05 to 0.95;
+ * "#N,7" multiples of 1/64; "i5:N" int64, "j5:N" int32, "u5:N" uint8, all from 0 to 4; "b:N,7"
+ * bool. */
 test_leaf *test_add(test_graph *t, const char *spec, test_kind kind);
 
 /* Adds a leaf for the cotangent of y: of y's type, shape and batch axis. */
@@ -75,7 +79,8 @@ test_leaf *test_add_like(test_graph *t, const ls_tensor *y);
 bool test_spec_is_real(const char *spec);
 bool test_spec_has_batch(const char *spec);
 
-/* Runs with the leaves' data as it is now. Every run has the run counter 0: random numbers stay the same. */
+/* Runs with the leaves' data as it is now. Every run has the run counter 0: random numbers stay the
+ * same. */
 ls_status test_run(test_graph *t, ls_tensor *const *fetches, size_t count);
 
 /* The value a tensor holds, as doubles; free() it. */
@@ -148,7 +153,8 @@ typedef struct test_reduction {
 
 ls_tensor *test_build(const test_case *c, ls_tensor *const *x);
 
-/* The gradient of x, given y's: an expression like any other. NULL and the last error when refused. */
+/* The gradient of x, given y's: an expression like any other. NULL and the last error when
+ * refused. */
 ls_tensor *test_pull_back(ls_tensor *y, ls_tensor *x, ls_tensor *dy);
 
 /* Builders. Each lists the parameters that it takes from the row beside its inputs. */
@@ -180,8 +186,8 @@ ls_tensor *test_pad(const test_case *c, ls_tensor *const *x);     /* options: te
 ls_tensor *test_reduce(const test_case *c, ls_tensor *const *x);  /* reduces squares; options: test_reduction; number:
                                                                      the  axes  as bits, and 64 to keep them */
 
-/* Ops of gradients. The last input is the cotangent; the other inputs and the parameters are those of the builder whose
- * gradient it is. */
+/* Ops of gradients. The last input is the cotangent; the other inputs and the parameters are those
+ * of the builder whose gradient it is. */
 ls_tensor *test_relu_grad(const test_case *c, ls_tensor *const *x); /* inputs dy and x; real: slope */
 ls_tensor *test_slice_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_gather_grad(const test_case *c, ls_tensor *const *x);
@@ -197,7 +203,8 @@ ls_tensor *test_sparse_cross_entropy(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_cross_entropy(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_binary_cross_entropy(const test_case *c, ls_tensor *const *x);
 
-/* Families of ops: rows to be finished. `in` has the beginning of a spec, before the sizes, that the op needs. */
+/* Families of ops: rows to be finished. `in` has the beginning of a spec, before the sizes, that
+ * the op needs. */
 extern const test_case test_unary[], test_binary[];
 extern const size_t test_unary_count, test_binary_count;
 

@@ -1,6 +1,6 @@
-/* A machine for tests of devices: a context with the tests' GPU backend (gpu.h) beside the CPU, and its log. Functions
- * without a status fail the running test; threads other than the main one use none of them. Linked into every test
- * program. */
+/* A machine for tests of devices: a context with the tests' GPU backend (gpu.h) beside the CPU, and
+ * its log. Functions without a status fail the running test; threads other than the main one use
+ * none of them. Linked into every test program. */
 #ifndef TESTS_MACHINE_H
 #define TESTS_MACHINE_H
 

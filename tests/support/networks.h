@@ -1,5 +1,6 @@
-/* Small networks that tests of plans and runs train: built from ops by hand, data and initial weights from Philox, so
- * that every run of a test sees the same numbers. Nothing here asserts: threads other than the main one use it too. */
+/* Small networks that tests of plans and runs train: built from ops by hand, data and initial
+ * weights from Philox, so that every run of a test sees the same numbers. Nothing here asserts:
+ * threads other than the main one use it too. */
 #ifndef TESTS_NETWORKS_H
 #define TESTS_NETWORKS_H
 
@@ -38,8 +39,8 @@ typedef struct network {
     ls_device_scope scope;               /* device scope of the current layer */
 } network;
 
-/* Where layers belong: a device by the layer's number (a convolution or a dense layer, and all up to the next); NULL:
- * nothing is said. */
+/* Where layers belong: a device by the layer's number (a convolution or a dense layer, and all up
+ * to the next); NULL: nothing is said. */
 typedef struct network_places {
     const char *(*device)(void *user, int layer);
     void *user;
@@ -66,7 +67,8 @@ void network_batch_free(network_batch *batch);
 /* One training step; loss and step are fetched. */
 ls_status network_step(network *n, int64_t batch, uint64_t step);
 
-/* Trains; the hash is over the loss of every step and then all variables in the order of their creation. */
+/* Trains; the hash is over the loss of every step and then all variables in the order of their
+ * creation. */
 ls_status network_train(network *n, int64_t batch, int steps, char hex[65]);
 
 /* The hash of all variables and the run counter. */

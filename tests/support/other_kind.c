@@ -248,8 +248,8 @@ static int64_t run_chain(ls_context *ctx, int which, int64_t width, float *out)
     return before;
 }
 
-/* As many launches as there are chains, of as many lanes as there are; and the CPU's bits (of a NaN: that it is one).
- */
+/* As many launches as there are chains, of as many lanes as there are; and the CPU's bits (of a
+ * NaN: that it is one). / */
 void other_fuses_chains(const other_kind *k)
 {
     static const int64_t widths[] = { 3, 16, 33 };
@@ -327,7 +327,8 @@ static void gather_rows(ls_context *ctx, const gathering *g, float *out)
     ls_graph_destroy(graph);
 }
 
-/* Around the edges of what is sorted, and of the runs that are merged: LS_GPU_SORTED and twice as many, and so on. */
+/* Around the edges of what is sorted, and of the runs that are merged: LS_GPU_SORTED and twice as
+ * many, and so on. */
 void other_adds_gathered_rows_in_order(const other_kind *k)
 {
     static const int64_t positions[] = { 1, 65, 1024, 1025, 1087, 1088, 1089, 2048, 2049, 16384, 16385, 17409 };
@@ -396,8 +397,8 @@ static ls_status gather_within(const other_kind *k, size_t limit, size_t *peak)
     return status;
 }
 
-/* It counts like anything else; if the limit has no room for it, the error has the op, the bytes and the limit.
- */
+/* It counts like anything else; if the limit has no room for it, the error has the op, the bytes
+ * and the limit. / */
 void other_counts_scratch_memory(const other_kind *k)
 {
     size_t peak, with_limit;
@@ -443,7 +444,8 @@ static int64_t gather_lanes(const other_kind *k, const char *device, size_t limi
     return launches;
 }
 
-/* The rooms of all lanes have room within the limit, but not their scratch memory: half of them are run at once. */
+/* The rooms of all lanes have room within the limit, but not their scratch memory: half of them are
+ * run at once. */
 void other_runs_fewer_lanes_for_scratch_memory(const other_kind *k)
 {
     float expected[5], all[5], half[5];
@@ -512,7 +514,8 @@ static size_t count_beside(const other_kind *k, size_t limit)
     return peak;
 }
 
-/* Without room for an old and a new block of scratch memory, those that use the old one wait while it is replaced. */
+/* Without room for an old and a new block of scratch memory, those that use the old one wait while
+ * it is replaced. */
 void other_replaces_scratch_memory_in_use(const other_kind *k)
 {
     size_t peak = count_beside(k, 0), sorting = COUNTED * 4 * sizeof(int64_t);
@@ -662,8 +665,8 @@ void other_keeps_the_order(const ls_backend *b)
     bare_close(&x);
 }
 
-/* Joins that wait are one launch, unless one of them reads or writes what the other writes: drivers may run the parts
- * of a launch in any order. */
+/* Joins that wait are one launch, unless one of them reads or writes what the other writes: drivers
+ * may run the parts of a launch in any order. */
 void other_joins_together(const ls_backend *b)
 {
     bare x = bare_open(b, 4096);
@@ -698,8 +701,9 @@ void other_joins_together(const ls_backend *b)
     bare_close(&x);
 }
 
-/* A program that is run again as it was is launched from what was kept of the last run: it reads what is in memory now,
- * and random numbers, places, samples and rows of another run are other ones. */
+/* A program that is run again as it was is launched from what was kept of the last run: it reads
+ * what is in memory now, and random numbers, places, samples and rows of another run are other
+ * ones. */
 void other_runs_again(const ls_backend *b)
 {
     bare x = bare_open(b, 4096);

@@ -1,5 +1,6 @@
-/* Tests for devices of any kind that has the CPU's bits: whole trainings, on one, on two, and beside the CPU; a
- * steady step that moves neither weight nor gradient to the host; messages about data as the CPU has them. */
+/* Tests for devices of any kind that has the CPU's bits: whole trainings, on one, on two, and
+ * beside the CPU; a steady step that moves neither weight nor gradient to the host; messages about
+ * data as the CPU has them. */
 #ifndef TESTS_OTHER_KIND_H
 #define TESTS_OTHER_KIND_H
 
@@ -52,7 +53,8 @@ typedef struct other_training {
     ls_dataset *data;
 } other_training;
 
-/* The context is closed with it. wide: a layer that is large enough for each device to join a part of its gradient. */
+/* The context is closed with it. wide: a layer that is large enough for each device to join a part
+ * of its gradient. */
 void other_training_open(other_training *t, ls_context *ctx, bool wide);
 void other_training_close(other_training *t);
 ls_status other_training_fit(other_training *t, const char *devices, int64_t max_steps, bool continue_last);

@@ -205,7 +205,8 @@ void random_job_describe(const random_job *j, char *out, size_t bytes)
 
 /* ---- Callbacks ---- */
 
-/* Lowers the learning rate every third batch and remembers how many there were: it must be saved with the job. */
+/* Lowers the learning rate every third batch and remembers how many there were: it must be saved
+ * with the job. */
 typedef struct own {
     const random_job *job;
     int64_t batches;

@@ -1,6 +1,7 @@
-/* A training job drawn from a seed: model, data pipeline, optimizer, callbacks and options of ls_fit. Everything goes
- * through the public API. The same seed gives the same job in every process, so workers draw it by themselves.
- * Linked into every test program; test_random_jobs.c uses it. */
+/* A training job drawn from a seed: model, data pipeline, optimizer, callbacks and options of
+ * ls_fit. Everything goes through the public API. The same seed gives the same job in every
+ * process, so workers draw it by themselves. Linked into every test program; test_random_jobs.c
+ * uses it. */
 #ifndef TESTS_RANDOM_JOB_H
 #define TESTS_RANDOM_JOB_H
 
@@ -53,8 +54,9 @@ typedef struct random_run {
     const char *folder; /* for its log, CSV file and checkpoints; checkpoints are in the parent folder */
 } random_run;
 
-/* Trains, evaluates and predicts. Returns one line for each step (its state hash), each epoch's results, the final
- * state, the evaluation and the predictions; a failure is a line, too. free() it. NULL: no memory. */
+/* Trains, evaluates and predicts. Returns one line for each step (its state hash), each epoch's
+ * results, the final state, the evaluation and the predictions; a failure is a line, too. free()
+ * it. NULL: no memory. */
 char *random_job_run(const random_job *job, ls_context *ctx, const random_run *run);
 
 #endif

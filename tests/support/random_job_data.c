@@ -139,7 +139,8 @@ static ls_dataset *generated_samples(samples *s)
     return ls_from_generator(generate, s, spec);
 }
 
-/* Turns images around in every second sample, and adds a number that depends on epoch and sample to float inputs. */
+/* Turns images around in every second sample, and adds a number that depends on epoch and sample to
+ * float inputs. */
 static ls_status augment(void *user, const ls_element *in, ls_element *out)
 {
     (void)user;

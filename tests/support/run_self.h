@@ -4,8 +4,9 @@
 
 #include <stdbool.h>
 
-/* Runs this program with one argument, with LOCKSTEP_ISA set, or unset if isa is NULL, and returns its standard output;
- * free() it. quiet: its standard error is dropped. Fails the running test if the program does not end with 0. */
+/* Runs this program with one argument, with LOCKSTEP_ISA set, or unset if isa is NULL, and returns
+ * its standard output; free() it. quiet: its standard error is dropped. Fails the running test if
+ * the program does not end with 0. */
 char *run_self(const char *argument, const char *isa, bool quiet);
 
 #endif

@@ -1,5 +1,5 @@
-/* Small images with labels, the same in every run, and models for them. Nothing here asserts: any thread may call it.
- * Linked into every test program. */
+/* Small images with labels, the same in every run, and models for them. Nothing here asserts: any
+ * thread may call it. Linked into every test program. */
 #ifndef TESTS_SAMPLES_H
 #define TESTS_SAMPLES_H
 
@@ -8,8 +8,8 @@
 #include "lockstep/data.h"
 #include "lockstep/train.h"
 
-/* Datasets of images of side x side x 1 pixels, and int32 labels. Floats are noise, brighter at every `classes`-th
- * pixel from the label on, which a network can learn; bytes are noise alone. */
+/* Datasets of images of side x side x 1 pixels, and int32 labels. Floats are noise, brighter at
+ * every `classes`-th pixel from the label on, which a network can learn; bytes are noise alone. */
 ls_dataset *samples_of_floats(int samples, int side, int classes);
 ls_dataset *samples_of_bytes(int samples, int side, int classes);
 

@@ -1,4 +1,5 @@
-/* Whether this build is for a sanitizer: tests then do less of what takes long, and count no memory. */
+/* Whether this build is for a sanitizer: tests then do less of what takes long, and count no
+ * memory. */
 #ifndef TESTS_SANITIZED_H
 #define TESTS_SANITIZED_H
 

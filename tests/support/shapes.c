@@ -396,8 +396,8 @@ static ls_tensor *make_matmul(test_graph *t, test_draws *d)
     }
 }
 
-/* One operand of a product: leading axes `lead`, of which it may lack the first ones or have 1 in their places, and a
- * matrix, transposed or not. */
+/* One operand of a product: leading axes `lead`, of which it may lack the first ones or have 1 in
+ * their places, and a matrix, transposed or not. */
 static ls_tensor *draw_matrices(test_graph *t, test_draws *d, const box *lead, bool all, int rows, int columns,
                                 bool turned)
 {
@@ -412,8 +412,9 @@ static ls_tensor *draw_matrices(test_graph *t, test_draws *d, const box *lead, b
     return leaf(t, d, spec_of(&b, NULL, skip, ones, spec, sizeof spec));
 }
 
-/* Products of many matrices: any leading axes, broadcast, and any transposes. Their gradients are sums over positions,
- * which have blocks of 256: some sizes are longer than one, and than the 512 steps of a piece. */
+/* Products of many matrices: any leading axes, broadcast, and any transposes. Their gradients are
+ * sums over positions, which have blocks of 256: some sizes are longer than one, and than the 512
+ * steps of a piece. */
 static ls_tensor *make_products(test_graph *t, test_draws *d)
 {
     box lead = { .rank = between(d, 1, 2), .samples = test_draw(d, 3) > 0 };
@@ -435,7 +436,8 @@ static ls_tensor *make_products(test_graph *t, test_draws *d)
     return plain_b ? finish(t, d, y) : y;
 }
 
-/* A weight as it is, then with its sizes exchanged by a reshape: each product needs panels of its own. */
+/* A weight as it is, then with its sizes exchanged by a reshape: each product needs panels of its
+ * own. */
 static ls_tensor *make_reshaped_weight(test_graph *t, test_draws *d)
 {
     int k = between(d, 1, 70), m = between(d, 1, 70);

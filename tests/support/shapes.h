@@ -1,5 +1,5 @@
-/* Expressions of one op, or of a few that are fused, at random shapes: every choice is drawn from a seed, so that
- * several devices get the same. Leaves are made as in graph_cases.h. */
+/* Expressions of one op, or of a few that are fused, at random shapes: every choice is drawn from a
+ * seed, so that several devices get the same. Leaves are made as in graph_cases.h. */
 #ifndef TESTS_SHAPES_H
 #define TESTS_SHAPES_H
 
@@ -14,8 +14,8 @@ typedef struct test_draws {
 test_draws test_draws_of(uint32_t seed, uint32_t stream);
 uint32_t test_draw(test_draws *d, uint32_t below);
 
-/* A family of expressions. make: adds leaves to the graph and gives the result; an error or NULL where the shapes drawn
- * do not go together. */
+/* A family of expressions. make: adds leaves to the graph and gives the result; an error or NULL
+ * where the shapes drawn do not go together. */
 typedef struct test_shapes {
     const char *name;
     ls_tensor *(*make)(test_graph *t, test_draws *d);

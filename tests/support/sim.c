@@ -1,5 +1,5 @@
-/* A simulated world: whose turn it is, the time, and the events of workers. The transport itself is in
- * sim_lines.c. */
+/* A simulated world: whose turn it is, the time, and the events of workers. The transport itself is
+ * in sim_lines.c. */
 #include "sim.h"
 
 #include <errno.h>
@@ -328,7 +328,8 @@ static bool all_done(const ls_sim *sim)
     return true;
 }
 
-/* Moves the clock to the next moment at which a worker goes on, and returns it; NULL: all are done. */
+/* Moves the clock to the next moment at which a worker goes on, and returns it; NULL: all are
+ * done. */
 static ls_sim_worker *next_worker(ls_sim *sim)
 {
     while (!all_done(sim)) {

@@ -1,13 +1,13 @@
-/* A simulated network and clock, for tests of the protocols of workers. A world has workers, each a thread of
- * this process that uses the transport ls_transport_sim. Only one of them runs at a time: the world chooses it, and how
- * long bytes travel, by a seed. A worker goes on to run until a call of the transport hands over to another one, and
- * when all wait, the clock jumps to the next moment at which one of them has something to do. So a world whose workers
- * use no other clock and no other randomness happens again exactly as it did, for the same settings, workers and
- * events.
+/* A simulated network and clock, for tests of the protocols of workers. A world has workers, each a
+ * thread of this process that uses the transport ls_transport_sim. Only one of them runs at a time:
+ * the world chooses it, and how long bytes travel, by a seed. A worker goes on to run until a call
+ * of the transport hands over to another one, and when all wait, the clock jumps to the next moment
+ * at which one of them has something to do. So a world whose workers use no other clock and no
+ * other randomness happens again exactly as it did, for the same settings, workers and events.
  *
- * What is said of a transport holds for this one, at its worst: few bytes move at a time, other workers go on between
- * any two calls, a wait ends for nothing now and then. A call costs 1 simulated microsecond, and what a worker does
- * between calls nothing. */
+ * What is said of a transport holds for this one, at its worst: few bytes move at a time, other
+ * workers go on between any two calls, a wait ends for nothing now and then. A call costs 1
+ * simulated microsecond, and what a worker does between calls nothing. */
 #ifndef LS_TESTS_SIM_H
 #define LS_TESTS_SIM_H
 
@@ -51,17 +51,17 @@ typedef struct ls_sim_event {
 ls_status ls_sim_create(const ls_sim_settings *settings, ls_sim **out);
 void ls_sim_destroy(ls_sim *sim);
 
-/* Before the run. A worker begins at a moment of simulated time; several may have the same rank one after another. When
- * it is killed, and also when the world has ended, all its calls of the transport fail with LS_ERR_STATE, and its work
- * must return soon. */
+/* Before the run. A worker begins at a moment of simulated time; several may have the same rank one
+ * after another. When it is killed, and also when the world has ended, all its calls of the
+ * transport fail with LS_ERR_STATE, and its work must return soon. */
 typedef void (*ls_sim_work)(void *user);
 ls_status ls_sim_add_worker(ls_sim *sim, double begins, ls_sim_work work, void *user);
 ls_status ls_sim_add_event(ls_sim *sim, const ls_sim_event *event);
 
-/* Returns when every worker's work has returned. LS_ERR_STATE: all waited and nothing could come any more, or the limit
- * was reached; the message lists each worker and what it waited for. LS_ERR_INTERNAL: a worker used the transport
- * wrongly (a line after it was hung up; lines left at its end; calls of two threads at once; many calls after its
- * death). */
+/* Returns when every worker's work has returned. LS_ERR_STATE: all waited and nothing could come
+ * any more, or the limit was reached; the message lists each worker and what it waited for.
+ * LS_ERR_INTERNAL: a worker used the transport wrongly (a line after it was hung up; lines left at
+ * its end; calls of two threads at once; many calls after its death). */
 ls_status ls_sim_run(ls_sim *sim);
 
 /* Results. */

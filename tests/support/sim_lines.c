@@ -1,5 +1,5 @@
-/* The simulated transport: listeners and lines of a simulated world. Bytes of a line arrive in order, those of
- * different lines as chance has it. */
+/* The simulated transport: listeners and lines of a simulated world. Bytes of a line arrive in
+ * order, those of different lines as chance has it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The inside of a simulated world, for sim.c (who runs when) and sim_lines.c (the transport). Only the worker whose
- * turn it is touches it, so it needs no lock. */
+/* The inside of a simulated world, for sim.c (who runs when) and sim_lines.c (the transport). Only
+ * the worker whose turn it is touches it, so it needs no lock. */
 #ifndef LS_TESTS_SIM_WORLD_H
 #define LS_TESTS_SIM_WORLD_H
 
@@ -115,8 +115,8 @@ extern _Thread_local ls_sim_worker *ls_sim_own_worker;
 uint64_t ls_sim_random(ls_sim *sim, uint64_t below);
 double ls_sim_delay(ls_sim *sim);
 
-/* At the beginning of each call: the worker's events happen now, and maybe others continue first. Fails when it is
- * dead. */
+/* At the beginning of each call: the worker's events happen now, and maybe others continue first.
+ * Fails when it is dead. */
 ls_status ls_sim_enter(ls_sim_worker *worker);
 /* The others go on until this worker's state lets it. Fails when it is dead. */
 ls_status ls_sim_pass_on(ls_sim_worker *worker, ls_sim_state state, double at);
@@ -130,10 +130,12 @@ ls_status ls_sim_is_over(ls_sim_worker *worker);
 
 /* When what would arrive at `time` arrives, as far as is known now; INFINITY: never. */
 double ls_sim_arrival(const ls_sim *sim, const ls_sim_worker *from, const ls_sim_worker *to, double time);
-/* When the worker finds something of what it waits for; INFINITY: never, unless another worker acts. */
+/* When the worker finds something of what it waits for; INFINITY: never, unless another worker
+ * acts. */
 double ls_sim_ready_at(const ls_sim_worker *worker);
 void ls_sim_cut(ls_sim *sim, int worker, int other); /* other -1: all */
-/* Resets the connections between the workers of `side` and the others; both ends see it at once, split or not. */
+/* Resets the connections between the workers of `side` and the others; both ends see it at once,
+ * split or not. */
 void ls_sim_cut_across(ls_sim *sim, uint32_t side);
 void ls_sim_end_lines(ls_sim_worker *worker, bool silently);
 ls_status ls_sim_check_end(ls_sim_worker *worker); /* its work has returned */

@@ -1,5 +1,6 @@
-/* Shared by the tests of vectorised kernels: the tables; outputs with guard zones around them; numbers. Inputs are
- * allocated to the byte, so the address sanitizer sees a read beyond them. Start reading at `output`. */
+/* Shared by the tests of vectorised kernels: the tables; outputs with guard zones around them;
+ * numbers. Inputs are allocated to the byte, so the address sanitizer sees a read beyond them.
+ * Start reading at `output`. */
 #ifndef LS_TESTS_SIMD_ARRAYS_H
 #define LS_TESTS_SIMD_ARRAYS_H
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The command with kernels of cuBLAS and cuDNN, of a stand-in (standin_cuda/standin.h): one hash on any number of devices, close to
-# that of our own kernels; checkpoints and workers of the other set are refused; what cannot be had is said at the door. And a GPU
+# that of our own kernels; checkpoints and workers of the other set are refused; an unavailable set is refused before anything else. And a GPU
 # that is newer than NVRTC knows.
 . "$(dirname "$0")/../support/lib.sh"
 LOCKSTEP="$LS_BUILD/lockstep"

@@ -1,5 +1,5 @@
-/* Parts of asynchronous parameter servers, each by itself: the staleness bound, the queue of batches, the journal of a
- * server, and the messages between processes. */
+/* Parts of asynchronous parameter servers, each by itself: the staleness bound, the queue of
+ * batches, the journal of a server, and the messages between processes. */
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -29,7 +29,8 @@
 
 /* ---- The staleness bound ---- */
 
-/* Any number of workers that read and push in any order: no worker is ever too late, and one can always continue. */
+/* Any number of workers that read and push in any order: no worker is ever too late, and one can
+ * always continue. */
 static void bound_holds(int64_t bound, int64_t every, int workers, unsigned seed)
 {
     ls_staleness r = { .bound = bound, .every = every };
@@ -220,7 +221,8 @@ static void a_server_returns(void **state)
     assert_true(m.state[0] == 100 + 4 + 5 + 6 + 7);
     come_back("ffffffffffffffffffffffffffffffff", &m, false); /* from another run */
 
-    /* A push that was torn is left out, at any byte, and the next one follows the last whole one. */
+    /* A push that was torn is left out, at any byte, and the next one follows the last whole
+     * one. */
     snprintf(path, sizeof(path), "%s/server-1.pushes-1", folder);
     assert_int_equal(stat(path, &about), 0);
     for (off_t cut = about.st_size - 1; cut > about.st_size * 3 / 4; cut -= 13) {
@@ -301,40 +303,41 @@ static ls_messenger *open_post(const ls_cluster_options *o, const char *about, i
 
 static ls_message receive(ls_messenger *post, int kind)
 {
-    ls_message letter = { .kind = 0 };
+    ls_message message = { .kind = 0 };
     bool got = false;
-    OK(ls_messenger_receive(post, LIMIT, &letter, &got));
+    OK(ls_messenger_receive(post, LIMIT, &message, &got));
     assert_true(got);
-    if (letter.kind != kind)
-        fail_msg("letter %d, not %d: %s", letter.kind, kind, letter.text);
-    return letter;
+    if (message.kind != kind)
+        fail_msg("message %d, not %d: %s", message.kind, kind, message.text);
+    return message;
 }
 
-static void letters_come_whole(void **state)
+static void messages_arrive_whole(void **state)
 {
     const char *transport = *state;
     ls_cluster_options a = process_of(0, transport), b = process_of(1, transport);
     ls_messenger *one = open_post(&a, "the job", -1, 1 << 22), *two = open_post(&b, "the job", 0, 1 << 22);
     assert_int_equal(receive(one, LS_MESSAGE_MET).numbers[0], 41);
     assert_int_equal(receive(two, LS_MESSAGE_MET).numbers[0], 40);
-    ls_payload *parcel;
-    OK(ls_payload_make((1 << 22) - 3, &parcel));
-    for (size_t i = 0; i < ls_payload_size(parcel); i++)
-        ((unsigned char *)ls_payload_bytes(parcel))[i] = (unsigned char)(i * 7 + i / 251);
+    ls_payload *payload;
+    OK(ls_payload_make((1 << 22) - 3, &payload));
+    for (size_t i = 0; i < ls_payload_size(payload); i++)
+        ((unsigned char *)ls_payload_bytes(payload))[i] = (unsigned char)(i * 7 + i / 251);
     for (int i = 0; i < 4; i++) {
-        OK(ls_messenger_send(two, &(ls_message){ .rank = 0, .kind = 9, .numbers = { i, -i }, .body = parcel }));
+        OK(ls_messenger_send(two, &(ls_message){ .rank = 0, .kind = 9, .numbers = { i, -i }, .body = payload }));
         OK(ls_messenger_send(one, &(ls_message){ .rank = 1, .kind = 10, .numbers = { i } }));
     }
     for (int i = 0; i < 4; i++) {
-        ls_message letter = receive(one, 9);
-        assert_true(letter.rank == 1 && letter.numbers[0] == i && letter.numbers[1] == -i);
-        assert_int_equal(ls_payload_size(letter.body), ls_payload_size(parcel));
-        assert_memory_equal(ls_payload_bytes(letter.body), ls_payload_bytes(parcel), ls_payload_size(parcel));
-        ls_payload_drop(letter.body);
-        letter = receive(two, 10);
-        assert_true(letter.rank == 0 && letter.numbers[0] == i && !letter.body);
+        ls_message message = receive(one, 9);
+        assert_true(message.rank == 1 && message.numbers[0] == i && message.numbers[1] == -i);
+        assert_int_equal(ls_payload_size(message.body), ls_payload_size(payload));
+        assert_memory_equal(ls_payload_bytes(message.body), ls_payload_bytes(payload), ls_payload_size(payload));
+        ls_payload_drop(message.body);
+        message = receive(two, 10);
+        assert_true(message.rank == 0 && message.numbers[0] == i && !message.body);
     }
-    /* A process that returns replaces its predecessor, and messages without a receiver are dropped. */
+    /* A process that returns replaces its predecessor, and messages without a receiver are
+     * dropped. */
     OK(ls_messenger_send(one, &(ls_message){ .rank = 2, .kind = 9 }));
     ls_messenger_close(two);
     receive(one, LS_MESSAGE_LOST);
@@ -342,9 +345,9 @@ static void letters_come_whole(void **state)
     receive(one, LS_MESSAGE_MET);
     receive(two, LS_MESSAGE_MET);
     /* More bytes than it expects: it hangs up, and takes no memory for them. */
-    OK(ls_messenger_send(one, &(ls_message){ .rank = 1, .kind = 9, .body = parcel }));
+    OK(ls_messenger_send(one, &(ls_message){ .rank = 1, .kind = 9, .body = payload }));
     assert_non_null(strstr(receive(two, LS_MESSAGE_LOST).text, "the limit is 100"));
-    ls_payload_drop(parcel);
+    ls_payload_drop(payload);
     ls_messenger_close(two);
     ls_messenger_close(one);
 }
@@ -355,9 +358,9 @@ static void another_job_is_refused(void **state)
     ls_cluster_options a = process_of(0, transport), b = process_of(2, transport);
     ls_messenger *one = open_post(&a, "a job", -1, 100), *two = open_post(&b, "another job", 0, 100);
     assert_non_null(strstr(receive(two, LS_MESSAGE_REFUSED).text, "different jobs: worker 0 has a job"));
-    ls_message letter;
+    ls_message message;
     bool got = true;
-    OK(ls_messenger_receive(one, 0.05, &letter, &got));
+    OK(ls_messenger_receive(one, 0.05, &message, &got));
     assert_false(got);
     ls_messenger_close(two);
     ls_messenger_close(one);
@@ -390,10 +393,11 @@ static void silent_unknown_peers_are_dropped(void **state)
     ls_messenger_close(one);
 }
 
-/* A process that was stopped is lost, and met again when it wakes; nothing of a body it had begun is heard. */
-static bool swallow(void *user, ls_message *letter)
+/* A process that was stopped is lost, and met again when it wakes; nothing of a body it had begun
+ * is heard. */
+static bool swallow(void *user, ls_message *message)
 {
-    (void)letter;
+    (void)message;
     while (atomic_load((atomic_int *)user))
         usleep(1000);
     return false;
@@ -418,16 +422,16 @@ static void the_silent_are_lost(void **state)
     ls_messenger_close(one);
 }
 
-/* The last message of a process that leaves is received, even while the receiver itself sends something that is not
- * read. */
+/* The last message of a process that leaves is received, even while the receiver itself sends
+ * something that is not read. */
 typedef struct held {
     atomic_bool entered, stays;
 } held;
 
-static bool hold(void *user, ls_message *letter)
+static bool hold(void *user, ls_message *message)
 {
     held *h = user;
-    (void)letter;
+    (void)message;
     atomic_store(&h->entered, true);
     while (atomic_load(&h->stays))
         usleep(1000);
@@ -471,14 +475,14 @@ int main(void)
         cmocka_unit_test(each_batch_is_dealt_once),
         cmocka_unit_test(a_server_returns),
         cmocka_unit_test(batches_are_applied_once),
-        { "letters come whole over unix", letters_come_whole, NULL, NULL, "unix" },
-        { "letters come whole over shm", letters_come_whole, NULL, NULL, "shm" },
+        { "messages come whole over unix", messages_arrive_whole, NULL, NULL, "unix" },
+        { "messages come whole over shm", messages_arrive_whole, NULL, NULL, "shm" },
         { "another job is refused over unix", another_job_is_refused, NULL, NULL, "unix" },
         { "another job is refused over shm", another_job_is_refused, NULL, NULL, "shm" },
         cmocka_unit_test(silent_unknown_peers_are_dropped),
         cmocka_unit_test(the_silent_are_lost),
-        { "the last letter is read over unix", the_last_letter_is_read, NULL, NULL, "unix" },
-        { "the last letter is read over shm", the_last_letter_is_read, NULL, NULL, "shm" },
+        { "the last message is read over unix", the_last_letter_is_read, NULL, NULL, "unix" },
+        { "the last message is read over shm", the_last_letter_is_read, NULL, NULL, "shm" },
     };
     return cmocka_run_group_tests(tests, make_folder, remove_empty_folder);
 }

@@ -1,6 +1,6 @@
-/* ls_fit with asynchronous parameter servers, from C: two fits one after the other, a learning rate that a callback
- * sets, a callback that stops training, a step that is not finite, and what is refused. Every process is one of
- * ls_spawn. */
+/* ls_fit with asynchronous parameter servers, from C: two fits one after the other, a learning rate
+ * that a callback sets, a callback that stops training, a step that is not finite, and what is
+ * refused. Every process is one of ls_spawn. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -126,8 +126,8 @@ static void two_fits_have_one_state_everywhere(void **state)
     assert_true(all[0].steps[1] >= 90 && all[0].steps[1] < 100); /* the batches in work are finished, and no more */
 }
 
-/* Weights that a callback of the chief changes stay there, and nothing is computed from them: servers have the others.
- * But for the last epoch: then everybody gets the chief's. */
+/* Weights that a callback of the chief changes stay there, and nothing is computed from them:
+ * servers have the others. But for the last epoch: then everybody gets the chief's. */
 static ls_status spoil(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     static const float zeros[64];

@@ -1,6 +1,7 @@
-/* A server and a worker of asynchronous training, each a process that is in ls_fit, against a chief and others that the
- * test plays: what happens when two workers have one batch, because one of them was held for lost, and when a server
- * sends a worker back to read again. Such moments are too short to be met by killing and stopping processes. */
+/* A server and a worker of asynchronous training, each a process that is in ls_fit, against a chief
+ * and others that the test plays: what happens when two workers have one batch, because one of them
+ * was held for lost, and when a server sends a worker back to read again. Such moments are too
+ * short to be met by killing and stopping processes. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -26,7 +27,7 @@ typedef struct play {
     bool overlap;
     pid_t pid;
     char about[4096];
-    ls_messenger *posts[8]; /* by rank: those of the test */
+    ls_messenger *messengers[8]; /* by rank: those of the test */
 } play;
 
 static ls_cluster_options process_of(const play *p, int rank)
@@ -92,36 +93,36 @@ static void open_post(play *p, int rank)
     ls_cluster_options o = process_of(p, rank);
     ls_messenger_options options = { .cluster = &o, .about = p->about, .hello = { 77 }, .most = 65536 };
     options.calls[p->rank] = rank != 0 && p->rank >= p->size - p->servers;
-    OK(ls_messenger_open(&options, &p->posts[rank]));
+    OK(ls_messenger_open(&options, &p->messengers[rank]));
 }
 
 static ls_message receive(const play *p, int rank, int kind, int64_t ordinal)
 {
-    ls_message letter = { .kind = 0 };
+    ls_message message = { .kind = 0 };
     bool got = false;
-    OK(ls_messenger_receive(p->posts[rank], LIMIT, &letter, &got));
-    if (!got || letter.kind != kind || (ordinal >= 0 && letter.numbers[0] != ordinal))
-        fail_msg("process %d: letter %d of batch %lld, not %d of batch %lld: %s", rank, got ? letter.kind : 0,
-                 (long long)letter.numbers[0], kind, (long long)ordinal, letter.text);
-    return letter;
+    OK(ls_messenger_receive(p->messengers[rank], LIMIT, &message, &got));
+    if (!got || message.kind != kind || (ordinal >= 0 && message.numbers[0] != ordinal))
+        fail_msg("process %d: message %d of batch %lld, not %d of batch %lld: %s", rank, got ? message.kind : 0,
+                 (long long)message.numbers[0], kind, (long long)ordinal, message.text);
+    return message;
 }
 
 /* body: bytes, of which the first are given and the others 0. */
 static void send_letter(const play *p, int from, int kind, const int64_t *numbers, const void *bytes, size_t given,
                         size_t body)
 {
-    ls_message letter = { .rank = p->rank, .kind = kind };
-    memcpy(letter.numbers, numbers, 3 * sizeof(*numbers));
+    ls_message message = { .rank = p->rank, .kind = kind };
+    memcpy(message.numbers, numbers, 3 * sizeof(*numbers));
     if (kind == LS_PS_TAKE || kind == LS_PS_PUSH)
-        memcpy(letter.numbers, numbers, sizeof(letter.numbers));
+        memcpy(message.numbers, numbers, sizeof(message.numbers));
     if (body > 0) {
-        OK(ls_payload_make(body, &letter.body));
-        memset(ls_payload_bytes(letter.body), 0, body);
+        OK(ls_payload_make(body, &message.body));
+        memset(ls_payload_bytes(message.body), 0, body);
         if (given > 0)
-            memcpy(ls_payload_bytes(letter.body), bytes, given);
+            memcpy(ls_payload_bytes(message.body), bytes, given);
     }
-    OK(ls_messenger_send(p->posts[from], &letter));
-    ls_payload_drop(letter.body);
+    OK(ls_messenger_send(p->messengers[from], &message));
+    ls_payload_drop(message.body);
 }
 
 static void say(const play *p, int from, int kind, int64_t first, int64_t second)
@@ -160,7 +161,7 @@ static void end(play *p)
     if (status == -1)
         kill(p->pid, SIGKILL);
     for (int r = 0; r < p->size; r++)
-        ls_messenger_close(p->posts[r]);
+        ls_messenger_close(p->messengers[r]);
     assert_int_equal(status, 0);
 }
 
@@ -186,8 +187,8 @@ static void read_part(const play *p, int rank, int64_t ordinal, int64_t version)
     ls_payload_drop(part.body);
 }
 
-/* Workers 1 and 3 have batch 2: both are accepted when it is its turn, and each that pushes it gets the answer that it
- * was applied. */
+/* Workers 1 and 3 have batch 2: both are accepted when it is its turn, and each that pushes it gets
+ * the answer that it was applied. */
 static void a_server_answers_all_that_have_one_batch(void **state)
 {
     (void)state;
@@ -255,8 +256,9 @@ static void take(const play *p, int64_t number, int64_t ordinal)
                 0);
 }
 
-/* With overlap a worker that has to read batch 0 again is reading batch 1 meanwhile: it computes from the versions that
- * it reports, in either order. A gradient here is a weight times a constant. */
+/* With overlap a worker that has to read batch 0 again is reading batch 1 meanwhile: it computes
+ * from the versions that it reports, in either order. A gradient here is a weight times a
+ * constant. */
 static void a_worker_computes_from_the_versions_it_reports(void **state)
 {
     (void)state;
@@ -276,7 +278,8 @@ static void a_worker_computes_from_the_versions_it_reports(void **state)
     assert_true(gradient(&p, 2, 0, 1, 0) == 2 * unit);
     assert_true(gradient(&p, 3, 0, 1, 0) == unit);
 
-    /* Batch 1 has no weights of server 1: the model has them. Then batch 0, read again, brings others. */
+    /* Batch 1 has no weights of server 1: the model has them. Then batch 0, read again, brings
+     * others. */
     say(&p, 2, LS_PS_AGAIN, 0, 0);
     give_part(&p, 2, 0, 2, 4);
     give_part(&p, 3, 0, 1, 8);

@@ -1,5 +1,5 @@
-/* Callbacks: moments and built-in ones do what Keras's do (tests/reference/callbacks.json has what those did), their
- * state is the job's, and errors in them are reported before training. */
+/* Callbacks: moments and built-in ones do what Keras's do (tests/reference/callbacks.json has what
+ * those did), their state is the job's, and errors in them are reported before training. */
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
@@ -650,7 +650,8 @@ static ls_status block_and_free(void *user, ls_model *model, const ls_logs *logs
     return LS_OK;
 }
 
-/* A file that cannot be written: warnings, and training goes on; when it can be again, the best is saved. */
+/* A file that cannot be written: warnings, and training goes on; when it can be again, the best is
+ * saved. */
 static void a_save_that_fails_is_a_warning(void **state)
 {
     (void)state;
@@ -669,7 +670,8 @@ static void a_save_that_fails_is_a_warning(void **state)
     ls_context_close(ctx);
 }
 
-/* The third step is not finite, as its data is not: the first of an epoch of two, the last of an epoch of three. */
+/* The third step is not finite, as its data is not: the first of an epoch of two, the last of an
+ * epoch of three. */
 static void a_step_that_is_not_finite_ends_training(void **state)
 {
     (void)state;
@@ -770,8 +772,9 @@ static ended fit_with_state(saver *s, const char *monitor, const char *path)
     return e;
 }
 
-/* Stopped at any step, inside an epoch and at its last one, by a callback and by a signal, and gone on with: the end is
- * that of the run that was not stopped: the same weights, the same epoch, the same log. */
+/* Stopped at any step, inside an epoch and at its last one, by a callback and by a signal, and gone
+ * on with: the end is that of the run that was not stopped: the same weights, the same epoch, the
+ * same log. */
 static void resume_with(const char *monitor)
 {
     saver none = { .at = -1 };
@@ -792,7 +795,8 @@ static void resume_with(const char *monitor)
     free(whole.csv);
 }
 
-/* A log that is appended to: what was there before stays, and the first epoch, cut and gone on with, is there once. */
+/* A log that is appended to: what was there before stays, and the first epoch, cut and gone on
+ * with, is there once. */
 static void an_appended_log_has_no_epoch_twice(void **state)
 {
     (void)state;
@@ -864,7 +868,8 @@ static ls_status save_at_end(void *user, ls_model *model, const ls_logs *logs, b
     return ls_job_save(model->job, &s->snapshot);
 }
 
-/* Saved after the epoch that early stopping ended: the job is done, unless there is more patience. */
+/* Saved after the epoch that early stopping ended: the job is done, unless there is more
+ * patience. */
 static void training_that_was_stopped_does_not_continue(void **state)
 {
     (void)state;

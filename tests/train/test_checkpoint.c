@@ -1,5 +1,6 @@
-/* Checkpoints: a checkpoint has the whole state of a fit, so that a run that continues from any of them, on any
- * devices, has the bits of the uninterrupted run; what is not whole, or of another job, is refused by name. */
+/* Checkpoints: a checkpoint has the whole state of a fit, so that a run that continues from any of
+ * them, on any devices, has the bits of the uninterrupted run; what is not whole, or of another
+ * job, is refused by name. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
@@ -64,8 +65,7 @@ static size_t checkpoints(int64_t *newest)
     return count;
 }
 
-/* ---- A run that has everything: batch norm, dropout, a regulariser, a callback with a memory that sets the rate ----
- */
+/* ---- A run with everything: batch norm, dropout, a regularizer, a callback with state ---- */
 
 static char log_text[16384];
 
@@ -336,7 +336,8 @@ static void files_are_canonical(void **state)
 
 /* ---- Saved by fit ---- */
 
-/* Stopped in mid-epoch, gone on from what fit saved, twice; and more epochs than were planned at first. */
+/* Stopped in mid-epoch, gone on from what fit saved, twice; and more epochs than were planned at
+ * first. */
 static void fit_saves_and_resumes(void **state)
 {
     (void)state;

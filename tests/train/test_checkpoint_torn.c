@@ -1,5 +1,6 @@
-/* Checkpoints and what can happen to files: power cuts at every moment of writing, calls that fail, damaged and hostile
- * files. A reader gets the old state or the new one, or an error; never junk, never a crash. */
+/* Checkpoints and what can happen to files: power cuts at every moment of writing, calls that fail,
+ * damaged and hostile files. A reader gets the old state or the new one, or an error; never junk,
+ * never a crash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -344,7 +345,8 @@ static void replay(size_t count, const fate *fates)
 static size_t mark[SAVES]; /* operations when a save was complete */
 static char identities[SAVES][65];
 
-/* 0: as it must be. The state is that of the last save that was complete, or of the one after it. */
+/* 0: as it must be. The state is that of the last save that was complete, or of the one after
+ * it. */
 static int judge(size_t count)
 {
     ls_checkpoint *found = NULL;
@@ -368,8 +370,8 @@ static int judge(size_t count)
     return wrong;
 }
 
-/* Every prefix of the operations; of what is not synced then: all kept, all lost, each lost or cut alone, every write
- * cut. Returns the states that are wrong. */
+/* Every prefix of the operations; of what is not synced then: all kept, all lost, each lost or cut
+ * alone, every write cut. Returns the states that are wrong. */
 static int count_wrong(bool syncs_count, size_t *states)
 {
     static fate fates[OPERATIONS];
@@ -454,8 +456,8 @@ static int count_temporaries(void)
     return temporaries;
 }
 
-/* One call fails, or that and all after it: the save fails or not; the old checkpoint or the new one is there, whole.
- */
+/* One call fails, or that and all after it: the save fails or not; the old checkpoint or the new
+ * one is there, whole. / */
 static void failing_calls(void **state)
 {
     (void)state;
@@ -551,7 +553,8 @@ static void a_full_disk_does_not_end_training(void **state)
     forget();
 }
 
-/* Trains on a disk with room for this number of checkpoints and a half; returns the step of the newest one. */
+/* Trains on a disk with room for this number of checkpoints and a half; returns the step of the
+ * newest one. */
 static int64_t fit_with_room(size_t checkpoints, size_t size, ls_status wanted)
 {
     ls_model *model = make_model();
@@ -576,7 +579,8 @@ static int64_t fit_with_room(size_t checkpoints, size_t size, ls_status wanted)
     return step;
 }
 
-/* With less room than --keep asks for, the oldest gives way to the newest; the best stays, and never is there none. */
+/* With less room than --keep asks for, the oldest gives way to the newest; the best stays, and
+ * never is there none. */
 static void on_a_full_disk_the_oldest_gives_way(void **state)
 {
     (void)state;
@@ -620,7 +624,8 @@ static void new_folders_are_synced(void **state)
     forget();
 }
 
-/* The disk is full in the second epoch, which is the best; its step is so large that the third is worse. */
+/* The disk is full in the second epoch, which is the best; its step is so large that the third is
+ * worse. */
 static ls_status turn_full(void *user, ls_model *model, const ls_logs *logs)
 {
     (void)user;
@@ -678,7 +683,8 @@ static void write_whole(const char *path, const char *data, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-/* The newest is not whole any more: the one before is taken, and a warning names the damaged one and the reason. */
+/* The newest is not whole any more: the one before is taken, and a warning names the damaged one
+ * and the reason. */
 static void passed_over(const char *name, const char *old)
 {
     char found[65];
@@ -760,8 +766,8 @@ static void damaged_files_are_passed_over(void **state)
     ls_model_destroy(other);
 }
 
-/* A run that goes on from the one before gives the damaged one another name, so that it is not taken for a later one.
- */
+/* A run that goes on from the one before gives the damaged one another name, so that it is not
+ * taken for a later one. / */
 static void damaged_ones_are_set_aside(void **state)
 {
     (void)state;

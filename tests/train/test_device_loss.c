@@ -1,6 +1,7 @@
-/* A device is lost in the middle of a step: its calls fail, from one of them on, for good. The step ends with a status
- * that names device, op and lane; the weights are those of the last whole step; training goes on without the device, in
- * the same process, and ends with the bits of an undisturbed run. The device is lost at every call of a step. */
+/* A device is lost in the middle of a step: its calls fail, from one of them on, for good. The step
+ * ends with a status that names device, op and lane; the weights are those of the last whole step;
+ * training goes on without the device, in the same process, and ends with the bits of an
+ * undisturbed run. The device is lost at every call of a step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,8 +102,8 @@ typedef struct losing {
 static char middle[65], end[65]; /* hashes of the undisturbed run */
 static int told_lanes, told_joins, told_updates;
 
-/* A step, a lane's task or those of several, device and op; a join, an update and a value of the whole batch have no
- * lane. */
+/* A step, a lane's task or those of several, device and op; a join, an update and a value of the
+ * whole batch have no lane. */
 static void check_message(const losing *l, int nth)
 {
     char lost[32];
@@ -186,7 +187,8 @@ static void a_mirrored_device_of_three(void **state)
                                 nth);
 }
 
-/* Training continues on an unused device: the values come from the remaining device, not from the lost one. */
+/* Training continues on an unused device: the values come from the remaining device, not from the
+ * lost one. */
 static void another_device_takes_over(void **state)
 {
     (void)state;
@@ -227,8 +229,8 @@ static void two_devices_one_after_the_other(void **state)
     }
 }
 
-/* The first device alone has the optimizer's slots: another one can be lost, and training goes on under another
- * strategy; without the first there is nothing to go on with, and that is said. */
+/* The first device alone has the optimizer's slots: another one can be lost, and training goes on
+ * under another strategy; without the first there is nothing to go on with, and that is said. */
 static void data_parallel_lives_on_its_first_device(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* ls_fit on devices: layers that belong to devices, strategies, and what each really uses. Bits are compared by the
- * hash of parameters and optimizer state. */
+/* ls_fit on devices: layers that belong to devices, strategies, and what each really uses. Bits are
+ * compared by the hash of parameters and optimizer state. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -177,7 +177,8 @@ static void strategies_change_no_bit(void **state)
         must_equal(expected, &jobs[i]);
 }
 
-/* Two batches of three change no weight and no slot, wherever they are; the third makes the update. */
+/* Two batches of three change no weight and no slot, wherever they are; the third makes the
+ * update. */
 static void updates_on_devices_wait_for_the_last_batch(void **state)
 {
     (void)state;
@@ -211,7 +212,8 @@ static void updates_on_devices_wait_for_the_last_batch(void **state)
     }
 }
 
-/* Updates that wait for the last of several batches, on devices that keep the state; and norms of joined gradients. */
+/* Updates that wait for the last of several batches, on devices that keep the state; and norms of
+ * joined gradients. */
 static void accumulation_and_clipping_have_the_same_bits(void **state)
 {
     (void)state;

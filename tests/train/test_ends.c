@@ -1,6 +1,7 @@
-/* Every kind of run ends, and with the same bits, whatever the batch size, lanes, devices and cores: values fetched for
- * each sample, for the whole batch, or both; picked rows; eager reads; predict, evaluate, fit. Each kind runs in a
- * process of its own under a time limit, and says in shared memory where it is: a hang is a failure with a name. */
+/* Every kind of run ends, and with the same bits, whatever the batch size, lanes, devices and
+ * cores: values fetched for each sample, for the whole batch, or both; picked rows; eager reads;
+ * predict, evaluate, fit. Each kind runs in a process of its own under a time limit, and says in
+ * shared memory where it is: a hang is a failure with a name. */
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -36,7 +37,8 @@ static uint8_t pixels[MOST * SIDE * SIDE];
 static int32_t labels[MOST];
 static int64_t rows[MOST];
 
-/* Results of the child for its parent. The first process stores the hashes, the later ones compare. */
+/* Results of the child for its parent. The first process stores the hashes, the later ones
+ * compare. */
 typedef struct notes {
     int batch, lanes, devices;
     char text[512];

@@ -1,5 +1,5 @@
-/* The calls around fit: evaluate and predict on arrays and with options, one step by hand, several outputs, a learning
- * rate that is set, names that are copied. Each against a loop by hand. */
+/* The calls around fit: evaluate and predict on arrays and with options, one step by hand, several
+ * outputs, a learning rate that is set, names that are copied. Each against a loop by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -210,7 +210,8 @@ static ls_model *two_outputs(ls_context *ctx)
 #define BATCH 20
 #define LANES 4
 
-/* The same steps in the library's other calls: returns what an epoch would report of each step's loss parts. */
+/* The same steps in the library's other calls: returns what an epoch would report of each step's
+ * loss parts. */
 static void train_two_by_hand(ls_model *model, ls_loss first, ls_loss second, double by, double *total, double *parts)
 {
     ls_graph *g = ls_model_graph(model);

@@ -121,7 +121,8 @@ static void what_is_done_between_steps_changes_none(void **state)
     ls_dataset_destroy(d);
 }
 
-/* Training before an evaluation, or after one, is the same, too; and every step has masks of its own. */
+/* Training before an evaluation, or after one, is the same, too; and every step has masks of its
+ * own. */
 static void steps_have_a_counter_of_their_own(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The job that a fit is made of: computing gradients writes nothing, everything that must be saved is in
- * one list, and settings go with each run. */
+/* The job that a fit is made of: computing gradients writes nothing, everything that must be saved
+ * is in one list, and settings go with each run. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -193,7 +193,8 @@ static void slots_are_made_when_a_model_is_compiled(void **state)
 
 #define STEPS 64
 
-/* A callback with a memory: it lowers the rate whenever it has seen three steps, and keeps every step's hash. */
+/* A callback with a memory: it lowers the rate whenever it has seen three steps, and keeps every
+ * step's hash. */
 typedef struct watcher {
     int64_t seen;
     bool sets_rate;
@@ -262,7 +263,8 @@ static void fit_watched(ls_model *model, const way *at, watcher *w)
     ls_dataset_destroy(d);
 }
 
-/* Trains to the end and keeps a snapshot of step `save_at`; then puts everything back and trains again. */
+/* Trains to the end and keeps a snapshot of step `save_at`; then puts everything back and trains
+ * again. */
 static void resume(const way *at, int64_t save_at, bool in_a_new_model)
 {
     static watcher first, again;
@@ -414,7 +416,8 @@ typedef struct plans {
     int64_t checked;
 } plans;
 
-/* The plan of fit's steps is the same one after an evaluation and a prediction with lanes and devices of their own. */
+/* The plan of fit's steps is the same one after an evaluation and a prediction with lanes and
+ * devices of their own. */
 static ls_status evaluates_otherwise(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     plans *p = user;

@@ -1,6 +1,6 @@
-/* Training against real Keras: models exported by Keras with its own initial weights, the same data without shuffling.
- * The loss of each of 50 steps and the final weights must agree. tests/reference/make_keras.py made the files and
- * describes manifest.json. */
+/* Training against real Keras: models exported by Keras with its own initial weights, the same data
+ * without shuffling. The loss of each of 50 steps and the final weights must agree.
+ * tests/reference/make_keras.py made the files and describes manifest.json. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,8 +60,8 @@ static ls_model *load_model(const json_t *record)
     return model;
 }
 
-/* Features in the model's order, then labels, then weights. Pixels that Keras was fed divided by 255 are fed as they
- * are. */
+/* Features in the model's order, then labels, then weights. Pixels that Keras was fed divided by
+ * 255 are fed as they are. */
 static ls_dataset *load_data(const json_t *record, const char *part)
 {
     ls_array inputs[8] = { { .data = NULL } }, labels = { .data = NULL }, weights = { .data = NULL };

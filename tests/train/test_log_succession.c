@@ -1,5 +1,6 @@
-/* A worker goes on with the log of a lost chief: whatever that wrote last, the file has every record once. And a chief
- * that finds another one's lease writes nothing. test_succession.sh does so with processes that are killed. */
+/* A worker goes on with the log of a lost chief: whatever that wrote last, the file has every
+ * record once. And a chief that finds another one's lease writes nothing. test_succession.sh does
+ * so with processes that are killed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +144,8 @@ static void more_records_than_are_kept(void **state)
     ls_text_free(&whole);
 }
 
-/* The chief was killed before it began its log: an old file is replaced, or gone on with where training is. */
+/* The chief was killed before it began its log: an old file is replaced, or gone on with where
+ * training is. */
 static void the_log_of_another_run(void **state)
 {
     fixture *f = *state;
@@ -243,7 +245,8 @@ static void one_that_wakes_writes_nothing(void **state)
     ls_text_free(&whole);
 }
 
-/* The first worker is stopped while the second one goes on and finishes, and wakes when the lease is removed. */
+/* The first worker is stopped while the second one goes on and finishes, and wakes when the lease
+ * is removed. */
 static void one_that_wakes_after_the_end_writes_nothing(void **state)
 {
     fixture *f = *state;

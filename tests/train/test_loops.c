@@ -1,5 +1,6 @@
-/* Loops by hand: steps that are traced once, on any devices and under any strategy, against ls_fit's bits; what steps
- * give, how it is reduced and looked at; data in passes; copies of variables that are proven equal. */
+/* Loops by hand: steps that are traced once, on any devices and under any strategy, against
+ * ls_fit's bits; what steps give, how it is reduced and looked at; data in passes; copies of
+ * variables that are proven equal. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -421,7 +422,8 @@ static void wrong_steps_are_reported(void **state)
     machine_close(&m);
 }
 
-/* A compile is a scope of the model's graph: a step that was made in it ends with the next compile. */
+/* A compile is a scope of the model's graph: a step that was made in it ends with the next
+ * compile. */
 static void steps_end_with_what_was_compiled(void **state)
 {
     (void)state;

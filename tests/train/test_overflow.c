@@ -1,5 +1,6 @@
-/* A step whose loss and gradients are finite, and whose update is not: it changes nothing, in weights and slots, on any
- * devices, and the message names what would not be finite. OpenCL's and CUDA's devices are in test_kinds.c. */
+/* A step whose loss and gradients are finite, and whose update is not: it changes nothing, in
+ * weights and slots, on any devices, and the message names what would not be finite. OpenCL's and
+ * CUDA's devices are in test_kinds.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -249,8 +250,8 @@ static void keep_lines(void *user, ls_log_level level, const char *line)
     strncat(text, line, 4095 - strlen(text));
 }
 
-/* A good epoch, then data that only Adam's second moments cannot bear: the error, what is saved, the state and the
- * number of steps are those of the last good step. */
+/* A good epoch, then data that only Adam's second moments cannot bear: the error, what is saved,
+ * the state and the number of steps are those of the last good step. */
 static void fit_keeps_the_state_of_the_last_good_step(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Progress on a terminal, which a pseudo-terminal plays: a small screen goes through all that is written to it. No line
- * is ever wider than the terminal, whatever its width, whatever metrics are called, and when the width changes. */
+/* Progress on a terminal, which a pseudo-terminal plays: a small screen goes through all that is
+ * written to it. No line is ever wider than the terminal, whatever its width, whatever metrics are
+ * called, and when the width changes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Records of asynchronous training: what is written is read back; torn ends, damage and wrong numbers are reported with
- * file and position; a server that returns continues after its last whole record. */
+/* Records of asynchronous training: what is written is read back; torn ends, damage and wrong
+ * numbers are reported with file and position; a server that returns continues after its last whole
+ * record. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -177,7 +178,8 @@ static void test_torn(void **state)
     free(text);
 }
 
-/* Any byte of a record that is not the last, changed: told with its place. One of the last: as if it was cut short. */
+/* Any byte of a record that is not the last, changed: told with its place. One of the last: as if
+ * it was cut short. */
 static void test_damage(void **state)
 {
     (void)state;
@@ -251,8 +253,8 @@ static void test_wrong_numbers(void **state)
     assert_versions(1, false);
 }
 
-/* Gradients that are added up make a version with the last of them; a server that continues begins after a whole one.
- */
+/* Gradients that are added up make a version with the last of them; a server that continues begins
+ * after a whole one. / */
 static void test_accumulated(void **state)
 {
     (void)state;
@@ -314,7 +316,8 @@ static void test_go_on(void **state)
     json_decref(head.job);
 }
 
-/* A disk that is full: the file ends with a whole record, and no later one is reported as written. */
+/* A disk that is full: the file ends with a whole record, and no later one is reported as
+ * written. */
 static void test_no_room(void **state)
 {
     (void)state;

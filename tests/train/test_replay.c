@@ -1,7 +1,8 @@
-/* Replays of asynchronous training. The training itself is a simulation in this process: workers that read, compute and
- * push at random moments, each server by itself, some of them killed in between; servers that apply what comes. What it
- * recorded is replayed by another context, on other devices, to the same hash at every version. Impossible records are
- * refused before anything is computed. */
+/* Replays of asynchronous training. The training itself is a simulation in this process: workers
+ * that read, compute and push at random moments, each server by itself, some of them killed in
+ * between; servers that apply what comes. What it recorded is replayed by another context, on other
+ * devices, to the same hash at every version. Impossible records are refused before anything is
+ * computed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -506,7 +507,7 @@ static ls_status read_by_hand(const line *a, size_t a_count, const line *b, size
                             .staleness = staleness,
                             .accumulate = 1,
                             .job = json_object() };
-    ls_replay_schedule recording;
+    ls_replay_schedule schedule;
     memset(head.sha256, 'a', 64);
     for (int s = 0; s < 2; s++) {
         char path[PATH_MAX];
@@ -523,15 +524,15 @@ static ls_status read_by_hand(const line *a, size_t a_count, const line *b, size
         must(ls_record_close(&writer));
     }
     json_decref(head.job);
-    ls_status status = ls_replay_schedule_read(file, &recording);
+    ls_status status = ls_replay_schedule_read(file, &schedule);
     if (status == LS_OK)
-        ls_replay_schedule_free(&recording);
+        ls_replay_schedule_free(&schedule);
     return status;
 }
 
 #define LINES(...) (const line[]){ __VA_ARGS__ }, sizeof((const line[]){ __VA_ARGS__ }) / sizeof(line)
 
-static void told(ls_status status, const char *part)
+static void fails_with(ls_status status, const char *part)
 {
     if (status != LS_ERR_DATA || !strstr(ls_last_error(), part))
         fail_msg("%s: '%s'; expected '%s'", ls_status_name(status), ls_last_error(), part);
@@ -543,14 +544,14 @@ static void bad_schedules_are_reported(void **state)
     /* clang-format off */
     must(read_by_hand(LINES({ 1, 0, 0, { 0, 0 } }, { 2, 1, 1, { 0, 0 } }),
                       LINES({ 1, 1, 1, { 0, 0 } }, { 2, 0, 0, { 0, 0 } }), 1));
-    told(read_by_hand(LINES({ 1, 0, 0, { 0, 2 } }), LINES({ 1, 0, 0, { 0, 0 } }), 1),
+    fails_with(read_by_hand(LINES({ 1, 0, 0, { 0, 2 } }), LINES({ 1, 0, 0, { 0, 0 } }), 1),
          "version 2 of server 1 was read, but");
-    told(read_by_hand(LINES({ 1, 0, 0, { 0, 0 } }, { 2, 0, 0, { 1, 0 } }), LINES({ 1, 0, 0, { 0, 0 } }), 1),
+    fails_with(read_by_hand(LINES({ 1, 0, 0, { 0, 0 } }, { 2, 0, 0, { 1, 0 } }), LINES({ 1, 0, 0, { 0, 0 } }), 1),
          "server 0 applied batch 0 of epoch 0 twice");
-    told(read_by_hand(LINES({ 1, 0, 0, { 0, 0 } }), LINES({ 1, 0, 1, { 0, 0 } }), 1), "has run counter 0 in record");
-    told(read_by_hand(LINES({ 1, 0, 0, { 0, 1 } }, { 2, 1, 1, { 0, 0 } }),
+    fails_with(read_by_hand(LINES({ 1, 0, 0, { 0, 0 } }), LINES({ 1, 0, 1, { 0, 0 } }), 1), "has run counter 0 in record");
+    fails_with(read_by_hand(LINES({ 1, 0, 0, { 0, 1 } }, { 2, 1, 1, { 0, 0 } }),
                       LINES({ 1, 1, 1, { 1, 0 } }, { 2, 0, 0, { 0, 0 } }), 4), "pushes wait for each other");
-    told(read_by_hand(LINES({ 1, 0, 0, { 0, 0 } }, { 2, 1, 1, { 0, 0 } }, { 3, 2, 2, { 0, 0 } }),
+    fails_with(read_by_hand(LINES({ 1, 0, 0, { 0, 0 } }, { 2, 1, 1, { 0, 0 } }, { 3, 2, 2, { 0, 0 } }),
                       LINES({ 1, 0, 0, { 0, 0 } }), 1), "exceeds the staleness bound of 1");
     /* clang-format on */
 }

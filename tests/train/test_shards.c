@@ -1,5 +1,6 @@
-/* The state of a job in parts: a step computed by a worker and applied by one, two, three or seven servers has the bits
- * of fit's; parts hold every element once; a push that is late is applied where the part is now. */
+/* The state of a job in parts: a step computed by a worker and applied by one, two, three or seven
+ * servers has the bits of fit's; parts hold every element once; a push that is late is applied
+ * where the part is now. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Which samples a step of ls_fit sees, what weights of classes and samples make of them, and what stays when a step
- * fails. */
+/* Which samples a step of ls_fit sees, what weights of classes and samples make of them, and what
+ * stays when a step fails. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +72,8 @@ static void fit_line(ls_context *ctx, ls_dataset *d, ls_fit_options options, cha
     ls_dataset_destroy(d);
 }
 
-/* The same samples in the same order, whether they are recorded by a map or taken as rows of the arrays. */
+/* The same samples in the same order, whether they are recorded by a map or taken as rows of the
+ * arrays. */
 static void assert_order(ls_fit_options options, const int *samples, int count)
 {
     ls_context *ctx = open_two_cpus();
@@ -120,7 +121,8 @@ static const int32_t label[ROWS] = { 0, 1, 2, 1, 0, 2 };
 static const float sample_weight[ROWS] = { 1, 0.5f, 2, 0.25f, 3, 0 };
 static const double class_weight[CLASSES] = { 0.5, 4, 1.5 };
 
-/* Mean over the samples of weight times cross-entropy, and its gradient by the kernel, for a kernel of zeros. */
+/* Mean over the samples of weight times cross-entropy, and its gradient by the kernel, for a kernel
+ * of zeros. */
 static double by_hand(bool samples, bool classes, double gradient[INPUTS][CLASSES])
 {
     double loss = 0;
@@ -199,7 +201,8 @@ static ls_model *train_on(ls_context *ctx, float bad, int64_t steps, ls_status *
     return model;
 }
 
-/* Weights, moving statistics, slots and the step are those of the last good step, and training can go on from there. */
+/* Weights, moving statistics, slots and the step are those of the last good step, and training can
+ * go on from there. */
 static void a_step_that_is_not_finite_changes_nothing(void **state)
 {
     (void)state;
@@ -223,7 +226,8 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
     ls_context_close(ctx);
 }
 
-/* A weight that is not finite before a step, moving statistics among them, is reported, and nothing is changed. */
+/* A weight that is not finite before a step, moving statistics among them, is reported, and nothing
+ * is changed. */
 static void a_weight_that_is_not_finite_is_reported(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Strategies: every one of them, on CPUs and on the tests' GPUs, gives the bits of one device: weights, slots, step,
- * epoch losses, metrics and sample counts. And each does what it says: where its work goes, who joins and updates. */
+/* Strategies: every one of them, on CPUs and on the tests' GPUs, gives the bits of one device:
+ * weights, slots, step, epoch losses, metrics and sample counts. And each does what it says: where
+ * its work goes, who joins and updates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -254,7 +255,8 @@ static ls_model *make_placed(ls_context *ctx, const char *first, const char *sec
     return model;
 }
 
-/* They are the stages, whatever else has none goes with what it reads, and no device beside them works. */
+/* They are the stages, whatever else has none goes with what it reads, and no device beside them
+ * works. */
 static void layers_with_devices_are_the_stages(void **state)
 {
     (void)state;
@@ -299,8 +301,8 @@ static void placed_layers_have_no_replicas(void **state)
 
 /* ---- Samples that look at each other ---- */
 
-/* Every sample reads all others, so that the gradient of what is gathered is joined, and its rows go to devices that
- * have no room for all of it. */
+/* Every sample reads all others, so that the gradient of what is gathered is joined, and its rows
+ * go to devices that have no room for all of it. */
 static void train_pairs(int gpus, bool copies, char hash[65])
 {
     machine m;
@@ -410,12 +412,13 @@ static void all_reduces_join_where_they_say(void **state)
     must_copy(copies, "01 02 03 10 20 32 "); /* 1 to 0 and 3 to 2, then 2 to 0, which sends to all */
     double one = count_copies(ls_mirrored(.all_reduce = LS_ALL_REDUCE_TO_ONE), 1, copies, NULL);
     must_copy(copies, "01 02 03 10 20 30 ");
-    /* each device sends and gets all but its own quarter; the others move as much, over fewer devices */
+    /* each device sends and gets all but its own quarter; the others move as much, over fewer
+     * devices */
     assert_true(sharded > 0 && sharded == one && pairs == one);
 }
 
-/* With one sample in the last of 8 lanes one part moves, and its result to three devices; with 32 samples three parts.
- */
+/* With one sample in the last of 8 lanes one part moves, and its result to three devices; with 32
+ * samples three parts. / */
 static void lanes_without_samples_move_nothing(void **state)
 {
     (void)state;
@@ -426,7 +429,8 @@ static void lanes_without_samples_move_nothing(void **state)
     assert_true(last > 0 && last * 6 == all * 4);
 }
 
-/* The first device has the weights and their updates; the others get them from it before every step. */
+/* The first device has the weights and their updates; the others get them from it before every
+ * step. */
 static void data_parallel_updates_on_one_device(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Results of fit, evaluate and predict under every strategy are those of one device, to the last bit: losses and
- * metrics of each step and epoch, sample counts, predictions. And training that ends early (by a callback, a signal, a
- * number of steps, or because a loss is not finite) leaves every device at the same step: what is trained on has the
- * bits of one device. */
+/* Results of fit, evaluate and predict under every strategy are those of one device, to the last
+ * bit: losses and metrics of each step and epoch, sample counts, predictions. And training that
+ * ends early (by a callback, a signal, a number of steps, or because a loss is not finite) leaves
+ * every device at the same step: what is trained on has the bits of one device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -301,7 +301,8 @@ static void an_early_stop_leaves_all_devices_at_one_step(void **state)
     same_everywhere(by_number);
 }
 
-/* A sample of the fourth batch is not a number; which lane it is in, and so which device meets it, is tried, too. */
+/* A sample of the fourth batch is not a number; which lane it is in, and so which device meets it,
+ * is tried, too. */
 static int bad_sample;
 
 static void by_nan(bed *b, const who *w, told *out)

@@ -1,5 +1,6 @@
-/* Event files: their checksums and framing, read again by a small reader of our own; tags and steps are Keras's; full
- * disks and runs that go on leave whole files. (test_tensorboard_package.sh has the real package read them.) */
+/* Event files: their checksums and framing, read again by a small reader of our own; tags and steps
+ * are Keras's; full disks and runs that go on leave whole files. (test_tensorboard_package.sh has
+ * the real package read them.) */
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
@@ -89,7 +90,8 @@ static bytes part(bytes *b)
     return found;
 }
 
-/* {"tag": {"steps": [..], "values": [..]}, ...} of one Event; anything that we do not write fails. */
+/* {"tag": {"steps": [..], "values": [..]}, ...} of one Event; anything that we do not write
+ * fails. */
 static void read_event(bytes event, bool first, json_t *out)
 {
     int64_t step = 0;

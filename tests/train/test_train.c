@@ -1,5 +1,5 @@
-/* fit, evaluate and predict: the same bits on any devices and as a loop by hand, every sample counted once, callbacks,
- * history, validation, progress, logs, and what is refused. */
+/* fit, evaluate and predict: the same bits on any devices and as a loop by hand, every sample
+ * counted once, callbacks, history, validation, progress, logs, and what is refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Files that a fit writes beside its weights: a log that stays proper JSON whatever metrics are called, whose failure
- * does not end training; and the log is true. */
+/* Files that a fit writes beside its weights: a log that stays proper JSON whatever metrics are
+ * called, whose failure does not end training; and the log is true. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

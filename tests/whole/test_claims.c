@@ -1,7 +1,7 @@
-/* One thread at a time uses a graph and its model. While one thread trains, every public call of another is refused
- * with an error that names both calls, except those that read what never changes. The list of calls comes from the
- * headers: a new one is either in claimed_calls.def or the test fails. `make test SANITIZE=thread TESTS=test_claims`
- * looks for races. */
+/* One thread at a time uses a graph and its model. While one thread trains, every public call of
+ * another is refused with an error that names both calls, except those that read what never
+ * changes. The list of calls comes from the headers: a new one is either in claimed_calls.def or
+ * the test fails. `make test SANITIZE=thread TESTS=test_claims` looks for races. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -172,7 +172,8 @@ static void *walk(void *user)
     return NULL;
 }
 
-/* Training goes on until the other thread has tried everything. The callback's own calls are the claim holder's. */
+/* Training goes on until the other thread has tried everything. The callback's own calls are the
+ * claim holder's. */
 static ls_status after_batch(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     world *w = user;
@@ -241,7 +242,8 @@ static void threads_may_follow_each_other(void **state)
     end(&w);
 }
 
-/* Many threads predict with one model at the same time: each gets numbers or LS_ERR_STATE, and the first is right. */
+/* Many threads predict with one model at the same time: each gets numbers or LS_ERR_STATE, and the
+ * first is right. */
 static void *predict_often(void *user)
 {
     world *w = user;

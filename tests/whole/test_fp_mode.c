@@ -1,6 +1,6 @@
-/* The caller's floating-point mode does not leak in: with flush-to-zero, every rounding mode or traps enabled, in the
- * main thread or another, everything from opening a context to predictions has the bits of the plain mode, nothing
- * traps, and the mode is the caller's again afterwards. */
+/* The caller's floating-point mode does not leak in: with flush-to-zero, every rounding mode or
+ * traps enabled, in the main thread or another, everything from opening a context to predictions
+ * has the bits of the plain mode, nothing traps, and the mode is the caller's again afterwards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,8 +99,8 @@ static ls_status add_text(ls_sha256 *hash, char *text)
     return status;
 }
 
-/* Weights that start at 0 and learn from subnormal numbers stay subnormal. Once by a product on the workers, once
- * elementwise, in this thread. */
+/* Weights that start at 0 and learn from subnormal numbers stay subnormal. Once by a product on the
+ * workers, once elementwise, in this thread. */
 static ls_status train_subnormals(ls_context *ctx, ls_sha256 *hash, bool product)
 {
     static const float x[4][3] = { { 1e-39f, 2e-40f, 3e-41f }, { 4e-39f, 1e-38f }, { 5e-42f }, { 7e-39f, 1e-44f } };

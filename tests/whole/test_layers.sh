@@ -133,10 +133,8 @@ check "a higher folder of a layer is refused" refuses src/train/job/bad.c '#incl
 
 # ---- Symbols ----
 
-# What a lower layer calls in a higher one: a context owns graphs and is the door to the cluster. (A table would hide it no better.)
-UPWARD="ls_context_add_own_kinds ls_context_leave_cluster ls_context_look_for_cluster ls_context_check_vendor ls_context_meet_cluster
-    ls_context_meets_later ls_context_refuse ls_context_add_graph ls_context_drop_graph ls_context_give ls_context_is_inherited
-    ls_context_data ls_context_take"
+# The table by which a context calls the layers above it: it adds their kinds of devices and connects to the cluster.
+UPWARD="ls_library_hooks"
 symbols() {
     command -v nm >/dev/null || return 1
     (cd "$LS_BUILD/obj/src" && find . -name '*.o' ! -path './tool/*' | sort | xargs nm -A) | awk -v layers="$LAYERS" -v upward="$UPWARD" '

@@ -1,6 +1,6 @@
-/* Lifetimes of objects: calls inside callbacks, failures of callbacks, scopes that are open, children
- * that were forked, and things destroyed in the wrong order. Nothing here may crash, hang or touch what is freed (the
- * address sanitizer looks). */
+/* Lifetimes of objects: calls inside callbacks, failures of callbacks, scopes that are open,
+ * children that were forked, and things destroyed in the wrong order. Nothing here may crash, hang
+ * or touch what is freed (the address sanitizer looks). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

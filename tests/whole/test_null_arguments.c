@@ -1,6 +1,7 @@
-/* Every public function with NULL for each of its pointers in turn, the others being right: a status with a message, or
- * nothing at all, never a crash. tests/whole/test_symbols.sh sees to it that no function is left out. REFUSED: a status
- * must come; STATUS: the pointer may be left out, or the call cannot know; CALL: it returns something else. */
+/* Every public function with NULL for each of its pointers in turn, the others being right: a
+ * status with a message, or nothing at all, never a crash. tests/whole/test_symbols.sh sees to it
+ * that no function is left out. REFUSED: a status must come; STATUS: the pointer may be left out,
+ * or the call cannot know; CALL: it returns something else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,7 +1,8 @@
-/* Random jobs have one result wherever they run: under every strategy, on CPU devices and on those of another kind, in
- * several workers over each transport, with parameter servers, with audits, and when they end early and go on
- * elsewhere. One seed is one job (random_job.h) and the places where it runs. `make test` runs a sample, `make
- * random-jobs` goes on from RANDOM_JOBS_FIRST until a job differs; LS_RANDOM_JOB=SEED repeats one and prints all runs.
+/* Random jobs have one result wherever they run: under every strategy, on CPU devices and on those
+ * of another kind, in several workers over each transport, with parameter servers, with audits, and
+ * when they end early and go on elsewhere. One seed is one job (random_job.h) and the places where
+ * it runs. `make test` runs a sample, `make random-jobs` goes on from RANDOM_JOBS_FIRST until a job
+ * differs; LS_RANDOM_JOB=SEED repeats one and prints all runs.
  *
  * Workers are processes that `lockstep launch` starts: this program with --worker. */
 #include <ftw.h>
@@ -217,7 +218,8 @@ static size_t line_length(const char *text)
     return strcspn(text, "\n");
 }
 
-/* The first line of `found` that `wanted` does not have after the lines before; NULL: it has all. */
+/* The first line of `found` that `wanted` does not have after the lines before; NULL: it has
+ * all. */
 static const char *foreign_line(const char *found, const char *wanted)
 {
     while (*found) {
@@ -307,8 +309,8 @@ static int64_t count_steps(const char *text)
     return steps;
 }
 
-/* Runs the job, or a part of it, at a place and compares what must be equal. A run that is cut makes the steps up to
- * there. */
+/* Runs the job, or a part of it, at a place and compares what must be equal. A run that is cut
+ * makes the steps up to there. */
 static void try_place(trial *t, int number, int part, int64_t cut)
 {
     char folder[400];
@@ -342,7 +344,8 @@ static void try_place(trial *t, int number, int part, int64_t cut)
         free(texts[i]);
 }
 
-/* The result that all others are compared with. A job that cannot be run at all is a mistake of random_job.c. */
+/* The result that all others are compared with. A job that cannot be run at all is a mistake of
+ * random_job.c. */
 static bool run_first(trial *t)
 {
     char folder[400];

@@ -1,5 +1,5 @@
-/* Arguments that must not be accepted silently: class numbers of NaN, infinity, a fraction or below 0, names that no
- * file of weights could hold, unknown instruction sets. */
+/* Arguments that must not be accepted silently: class numbers of NaN, infinity, a fraction or below
+ * 0, names that no file of weights could hold, unknown instruction sets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,11 +1,13 @@
-/* Whole training steps have the bits that are written down here: on any processor, with any instruction set, compiler
- * and optimization, in any floating-point mode of the caller. Each row is two steps of a model and its predictions.
+/* Whole training steps have the bits that are written down here: on any processor, with any
+ * instruction set, compiler and optimization, in any floating-point mode of the caller. Each row is
+ * two steps of a model and its predictions.
  *
- * With --check [ROW...] the program only compares these rows, prints them and ends with 0 when all are right:
- * test_bits_matrix.sh does so for other builds and under valgrind.
+ * With --check [ROW...] the program only compares these rows, prints them and ends with 0 when all
+ * are right: test_bits_matrix.sh does so for other builds and under valgrind.
  *
- * A row that differs is a change of bits. If it is one that is wanted: docs/bits.md describes the change, its number
- * and DEFINITION, here and in src/run/canary.c, count one up, and then the rows are those that --check prints. */
+ * If a row differs, the bits have changed. If that is intended: describe the change in
+ * docs/bits.md, increase DEFINITION by one here and in src/run/canary.c, and copy the hashes that
+ * --check prints. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +66,7 @@ static ls_status embedding(ls_context *ctx, ls_optimizer *optimizer, ls_model **
                          ls_dense(CLASSES, .activation = LS_SOFTMAX));
 }
 
-/* ---- What is written down ---- */
+/* ---- Expected hashes ---- */
 
 #define DEFINITION 4
 
@@ -181,9 +183,9 @@ static ls_status hash_in(const row *r, ls_context *ctx, char hex[HEX])
     return status;
 }
 
-/* True when the row has its bits; else `message` has its bits. */
-static bool reference; /* the plain C kernels */
+static bool reference; /* use the plain C kernels */
 
+/* Writes the expected and the computed hash to `message`. */
 static bool is_right(const row *r, char message[512])
 {
     ls_context *ctx = NULL;
@@ -203,7 +205,8 @@ static bool is_right(const row *r, char message[512])
 
 /* ---- Tests ---- */
 
-/* Where all rows take long, the small ones are enough; `make bits` (LS_BITS=all) runs all everywhere. */
+/* Where all rows take long, the small ones are enough; `make bits` (LS_BITS=all) runs all
+ * everywhere. */
 static bool is_left_out(const row *r, bool slow)
 {
     const char *asked = getenv("LS_BITS");
@@ -285,7 +288,8 @@ static void the_same_by_the_reference_kernels(void **state)
     reference = false;
 }
 
-/* Flush-to-zero, denormals-are-zero and another rounding, as a program with -ffast-math or interval arithmetic has. */
+/* Flush-to-zero, denormals-are-zero and another rounding, as a program with -ffast-math or interval
+ * arithmetic has. */
 static void the_same_in_any_mode_of_the_caller(void **state)
 {
     (void)state;
@@ -313,11 +317,11 @@ static void the_same_in_any_mode_of_the_caller(void **state)
         if (!right)
             fail_msg("flush to zero, rounding %d: %s", roundings[i], message);
         if (!kept)
-            fail_msg("flush to zero, rounding %d: the mode is another afterwards", roundings[i]);
+            fail_msg("flush to zero, rounding %d: the mode of the caller was changed", roundings[i]);
     }
 }
 
-/* ---- Without the tests ---- */
+/* ---- --check ---- */
 
 static int check(int count, char **names)
 {

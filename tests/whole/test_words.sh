@@ -20,6 +20,8 @@ comments() {
             print substr(line, 1, end - 1); line = substr(line, end + 2); inside = 0
           } }' | tr '\n' ' ' | sed 's/ \* / /g'
 }
+# Text of comments of scripts, on lines of their own.
+remarks() { sed -n 's/^[[:space:]]*# //p' "$@" | tr '\n' ' '; }
 # Text of Markdown without code.
 prose() { awk '/^```/ { code = !code; next } !code && !/^    /' "$@" | sed 's/`[^`]*`/CODE/g' | tr '\n' ' '; }
 # Text of string literals with a space: messages, lines of the log, help. Literals side by side are one; quotes in them become '.
@@ -32,10 +34,11 @@ text_of() {
     case $1 in
     include) comments include/*.h include/lockstep/*.h ;;
     docs) prose docs/*.md ;;
-    readme) prose README.md ;;
-    tests) comments tests/*/*.[ch] ;;
+    readme) prose README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md ;;
+    tests | fuzz | bench | examples) comments $(find "$1" -name '*.[ch]' -o -name '*.cc') ;;
+    scripts) remarks Makefile .ci/run tools/*.sh tests/*.sh tests/*/*.sh bench/*.sh ;;
     messages/*) messages $(find "src/${1#*/}" -name '*.[ch]' -o -name '*.def') ;;
-    src/*) comments $(find "$1" -name '*.[ch]') ;;
+    src/*) comments $(find "$1" -name '*.[ch]' -o -name '*.cl' -o -name '*.inc' -o -name '*.def') ;;
     esac
 }
 
@@ -60,6 +63,15 @@ fi
 while read -r place bound; do
     check "$place" is_plain "$place" "$bound"
 done < <(grep -v '^#' tests/whole/words.bounds)
+
+# Prose of documents and of comments on lines of their own has at most 100 columns; tables, code and lists may be longer.
+long_lines() {
+    awk 'FNR == 1 { code = 0 } /^ *```/ { code = !code }
+         !code && length > 100 && !/^ *\|/ && !/^    / { print FILENAME ":" FNR; found = 1 } END { exit found }' "$@"
+}
+long_comments() { awk 'length > 100 && /^ *(\/\*|\* [^ ]*[a-z])/ && !/   / && !/\\$/ && !/[^ -~]/ { print FILENAME ":" FNR; found = 1 } END { exit found }' "$@"; }
+check "documents have lines of at most 100 columns" long_lines ./*.md docs/*.md
+check "comments have lines of at most 100 columns" long_comments $(find src include tests bench fuzz examples ! -name math_tables.h -name '*.[ch]' -o -name '*.inc' -o -name '*.cl')
 
 # The check can fail.
 notices() {

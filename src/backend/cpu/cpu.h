@@ -15,7 +15,7 @@ typedef struct ls_cpu {
     const ls_simd *simd;
     const ls_gemm *gemm; /* of the same instruction set */
     ls_logger *log;
-    int workers;
+    int threads;
     /* Ops whose fallback to the reference kernel has been logged. */
     _Atomic uint64_t announced[(LS_OP_COUNT + 63) / 64];
     bool reference; /* only reference kernels */

@@ -365,9 +365,9 @@ static void unpack_panel(const gradient *g, const float *from, float *to, int64_
         memcpy(to + r * g->conv.o + column, from + r * width, (size_t)count * sizeof(*to));
 }
 
-static ls_status unpack(ls_kernel *kernel, const void *joined, void *out, int worker, void *scratch)
+static ls_status unpack(ls_kernel *kernel, const void *joined, void *out, int thread, void *scratch)
 {
-    (void)worker, (void)scratch;
+    (void)thread, (void)scratch;
     const gradient *g = (const gradient *)kernel;
     for (int64_t i = 0; i < g->conv.groups; i++)
         for (int64_t column = 0; column < g->columns; column += LS_GEMM_PANEL) {

@@ -42,7 +42,7 @@ typedef struct part {
 
 typedef struct pixel_class {
     const axis_class *rows, *columns;
-    part *parts; /* one without runs if there are no taps */
+    part *parts; /* at least one; without taps it has no runs */
     int64_t part_count;
 } pixel_class;
 
@@ -50,7 +50,7 @@ typedef struct conv {
     ls_cpu_kernel base;
     ls_arena arena; /* owns the arrays below */
     bool gradient;  /* computes the input gradient */
-    bool even;      /* Rows are close together in the input, so the next ones can be prefetched. */
+    bool prefetch;  /* Rows are close together in the input: prefetch the next ones. */
     /* Large weights: all classes use one panel before the next, so that weights are read once. */
     bool heavy;
     bool single;     /* every run is one step */
@@ -144,7 +144,7 @@ static void multiply_block(const work *w, bool relu, int64_t first, int64_t end)
         for (int64_t column = first; column < end; column += LS_GEMM_PANEL) {
             ls_gemm_rows t = { .add = i > 0, .relu = last && relu };
             t.bias = last && w->bias ? w->bias + column : NULL;
-            bool fetch = c->even && last && column + LS_GEMM_PANEL >= end;
+            bool fetch = c->prefetch && last && column + LS_GEMM_PANEL >= end;
             multiply_part(w, &w->class->parts[i], t, column, fetch ? next : NULL);
         }
     }
@@ -260,9 +260,9 @@ static void pack_gradient(const conv *c, const float *from, float *to)
     }
 }
 
-static ls_status pack(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch)
+static ls_status pack(ls_kernel *kernel, const void *from, void *to, int thread, void *scratch)
 {
-    (void)worker, (void)scratch;
+    (void)thread, (void)scratch;
     const conv *c = (const conv *)kernel;
     for (int64_t g = 0; g < c->groups; g++)
         (c->gradient ? pack_gradient : pack_forward)(c, (const float *)from + g * (c->gradient ? c->in : c->out),
@@ -489,7 +489,7 @@ static void set_sizes(conv *c, const ls_conv *v)
     c->y.stride = v->stride[0], c->y.dilation = v->dilation[0], c->y.pad = v->pad[0];
     c->x.stride = v->stride[1], c->x.dilation = v->dilation[1], c->x.pad = v->pad[2];
     c->single = c->in < SHORT;
-    c->even = v->stride[0] == 1 && v->stride[1] == 1 && v->groups == 1 && !c->single;
+    c->prefetch = v->stride[0] == 1 && v->stride[1] == 1 && v->groups == 1 && !c->single;
     c->weights = v->kh * v->kw * c->in * ls_gemm_padded(c->out);
     ls_kernel *base = &c->base.base;
     base->destroy = destroy;

@@ -86,9 +86,9 @@ static void multiply_forward(const dense *d, const float *x, const float *w, con
     }
 }
 
-static ls_status pack(ls_kernel *kernel, const void *from, void *to, int worker, void *scratch)
+static ls_status pack(ls_kernel *kernel, const void *from, void *to, int thread, void *scratch)
 {
-    (void)worker, (void)scratch;
+    (void)thread, (void)scratch;
     const dense *d = (const dense *)kernel;
     const ls_gemm *gemm = d->base.cpu->gemm;
     const float *w = from;

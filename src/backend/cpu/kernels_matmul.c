@@ -1,6 +1,6 @@
-/* Matrix products of any shape without sums over leading axes: rows of the first operand, packed if
- * transposed, times packed pieces of panels of the second. kernels_dense.c is faster for a single
- * weight matrix.
+/* Matrix products of any shape without sums over leading axes. Multiplies rows of the first
+ * operand, packed if it is transposed, by packed panels of the second. kernels_dense.c is faster
+ * for a single weight matrix.
  *
  * Every element is one chain over the index of its sum (docs/bits.md). */
 #include <string.h>
@@ -12,12 +12,12 @@
 #define TILE_ROWS 64
 #define PIECE     512 /* steps of a sum packed together */
 
-typedef struct room {
+typedef struct scratch {
     const float *in[TILE_ROWS + LS_GEMM_MOST_ROWS];
     float *out[TILE_ROWS + LS_GEMM_MOST_ROWS];
-    float nowhere[LS_GEMM_PANEL]; /* output of rows that fill the last tile */
+    float nowhere[LS_GEMM_PANEL]; /* output of the padding rows of the last tile */
     float b[PIECE * LS_GEMM_PANEL], a[TILE_ROWS * PIECE];
-} room;
+} scratch;
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -96,7 +96,7 @@ static void fold_rows(ls_cpu_product *p)
 }
 
 static void pack_b(const ls_gemm *gemm, const ls_cpu_product *p, const float *from, int64_t count, int64_t width,
-                   room *r)
+                   scratch *r)
 {
     if (p->b_column == 1) {
         gemm->copy_panel(r->b, from, p->b_row, count, width);
@@ -109,7 +109,7 @@ static void pack_b(const ls_gemm *gemm, const ls_cpu_product *p, const float *fr
 
 /* Sets the addresses of the rows of a piece. */
 static void place_rows(const ls_gemm *gemm, const ls_cpu_product *p, const float *from, int64_t count, int64_t rows,
-                       room *r)
+                       scratch *r)
 {
     bool packed = p->a_column != 1;
     if (packed)
@@ -121,7 +121,7 @@ static void place_rows(const ls_gemm *gemm, const ls_cpu_product *p, const float
 }
 
 static void multiply_rows(const ls_gemm *gemm, const ls_cpu_product *p, ls_gemm_rows t, int64_t width, float *out,
-                          int64_t rows, room *r)
+                          int64_t rows, scratch *r)
 {
     int64_t vectors = ls_gemm_vectors(width);
     for (int64_t i = 0; i < rows + LS_GEMM_MOST_ROWS; i++)
@@ -137,7 +137,7 @@ static void multiply_rows(const ls_gemm *gemm, const ls_cpu_product *p, ls_gemm_
 
 /* An empty sum is +0. */
 static void multiply(const ls_cpu_kernel *kernel, const ls_cpu_product *p, const float *a, const float *b,
-                     const float *bias, float *out, int64_t rows, room *r)
+                     const float *bias, float *out, int64_t rows, scratch *r)
 {
     const ls_gemm *gemm = kernel->cpu->gemm;
     for (int64_t column = 0; column < p->n; column += LS_GEMM_PANEL) {
@@ -194,7 +194,7 @@ ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *
     ls_cpu_kernel *kernel = ls_cpu_kernel_new(cpu, group, sizeof(*kernel), "rows by panels", run);
     if (!kernel)
         return LS_ERR_MEMORY;
-    kernel->base.scratch_bytes = sizeof(room);
+    kernel->base.scratch_bytes = sizeof(scratch);
     if (!group->per_sample) {
         ls_cpu_product p = ls_cpu_product_of(node, group->plan->batch, 1);
         fold_rows(&p);

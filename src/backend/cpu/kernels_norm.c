@@ -13,8 +13,8 @@ typedef struct norm {
     bool by_lane;
 } norm;
 
-/* Rows of [channels] in the scratch memory. g0 and g1 are adjacent: they also are the chains of a
- * block. */
+/* Rows of [channels] in the scratch memory. g0 and g1 are adjacent, because the sums of a block use
+ * both as one array of chains. */
 typedef struct rows {
     double *sums; /* [2, channels] of a block */
     float *mean, *inv, *scale, *g0, *g1;

@@ -46,7 +46,7 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
     const reference *r = (const reference *)kernel;
     const ls_group *group = r->base.group;
     size_t inputs = (size_t)group->root->input_count + 1;
-    return run_node(group->root, group->in_count, r->arrays + (size_t)call->worker * inputs, call);
+    return run_node(group->root, group->in_count, r->arrays + (size_t)call->thread * inputs, call);
 }
 
 static void destroy(ls_kernel *kernel)
@@ -62,7 +62,7 @@ ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_
     if (!r)
         return LS_ERR_MEMORY;
     size_t inputs = (size_t)group->root->input_count + 1;
-    r->arrays = calloc(inputs * (size_t)cpu->workers, sizeof(*r->arrays));
+    r->arrays = calloc(inputs * (size_t)cpu->threads, sizeof(*r->arrays));
     if (!r->arrays) {
         free(r);
         return ls_fail(LS_ERR_MEMORY, "no memory for a kernel of %zu inputs", inputs);

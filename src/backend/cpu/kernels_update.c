@@ -26,7 +26,8 @@ static ls_status run(ls_kernel *kernel, const ls_kernel_call *call)
 }
 
 #define MOST 0x1p20f /* maximum of a factor */
-/* Minimum epsilon and so divisor, because the sum of squares is not negative. */
+/* Minimum of epsilon. Divisors are at least as large: epsilon plus a root, which is not
+ * negative. */
 #define LEAST 0x1p-60f
 
 static bool is_fraction(float x)
@@ -78,7 +79,7 @@ bool ls_cpu_update_is_safe(void *backend, const ls_tensor *node, const void *con
     return false;
 }
 
-#define TRIED 512 /* elements at once */
+#define TRIED 512 /* elements that are tried at once */
 
 static void *at(const void *data, int64_t element, ls_dtype dtype)
 {
@@ -88,24 +89,24 @@ static void *at(const void *data, int64_t element, ls_dtype dtype)
 /* Updates a temporary buffer by the reference kernel, which has the same bits. */
 static int try_some(const ls_cpu *cpu, const ls_tensor *node, const void *const *in, int64_t from, int64_t count)
 {
-    double room[LS_MAX_WRITES][TRIED]; /* for any element type */
+    double buffer[LS_MAX_WRITES][TRIED]; /* large enough for any element type */
     ls_ref_array inputs[4];
     ls_variable *written[LS_MAX_WRITES];
     int writes = ls_node_writes(node, written);
     for (int i = 0; i < node->input_count; i++)
         inputs[i] = (ls_ref_array){ (void *)in[i], node->in[i]->dtype, LS_SCALAR };
     inputs[0] = (ls_ref_array){ at(in[0], from, node->dtype), node->dtype, LS_SHAPE(count) };
-    ls_ref_call call = { .node = node, .in = inputs, .out = { room[0], node->dtype, LS_SHAPE(count) }, .batch = 1 };
+    ls_ref_call call = { .node = node, .in = inputs, .out = { buffer[0], node->dtype, LS_SHAPE(count) }, .batch = 1 };
     call.state[0] = at(node->attr.apply.variable->data, from, node->dtype);
     for (int i = 0; i < 2; i++) {
         const ls_variable *slot = node->attr.apply.slot[i];
         call.state[1 + i] = slot ? at(slot->data, from, node->dtype) : NULL;
-        call.slots[i] = room[1 + i];
+        call.slots[i] = buffer[1 + i];
     }
     if (ls_ref_run(&call) != LS_OK)
         return 0;
     for (int k = 0; k < writes; k++)
-        if (ls_cpu_range(cpu->simd, node->dtype, room[k], (size_t)count) == LS_RANGE_INFINITE)
+        if (ls_cpu_range(cpu->simd, node->dtype, buffer[k], (size_t)count) == LS_RANGE_INFINITE)
             return k;
     return -1;
 }

@@ -107,7 +107,7 @@ static void close_cpu(void *backend)
     free(backend);
 }
 
-ls_status ls_host_open(int workers, ls_logger *log, bool reference, ls_kernel_source *out)
+ls_status ls_host_open(int threads, ls_logger *log, bool reference, ls_kernel_source *out)
 {
     LS_TRY(ls_check_environment());
     ls_cpu *cpu = calloc(1, sizeof(*cpu));
@@ -116,7 +116,7 @@ ls_status ls_host_open(int workers, ls_logger *log, bool reference, ls_kernel_so
     cpu->simd = ls_simd_choose();
     cpu->gemm = ls_gemm_named(cpu->simd->name);
     cpu->log = log;
-    cpu->workers = workers;
+    cpu->threads = threads;
     cpu->reference = reference;
     *out = (ls_kernel_source){ .backend = cpu,
                                .close = close_cpu,

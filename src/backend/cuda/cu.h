@@ -1,6 +1,7 @@
-/* What this library uses of the CUDA driver, NVRTC, NCCL, cuBLAS and cuDNN, declared so that
- * building needs nothing of CUDA; library.c loads them at run time. tests/backend/test_cuda.c and
- * tests/backend/test_cuda_headers.c compare with the toolkit's headers. */
+/* Declares the functions of the CUDA driver, NVRTC, NCCL, cuBLAS and cuDNN that this library calls,
+ * so that building needs nothing of CUDA; library.c loads them at run time.
+ * tests/backend/test_cuda.c and tests/backend/test_cuda_headers.c compare with the toolkit's
+ * headers. */
 #ifndef LS_BACKEND_CUDA_CU_H
 #define LS_BACKEND_CUDA_CU_H
 

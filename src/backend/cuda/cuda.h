@@ -71,8 +71,8 @@ void ls_vendor_close(ls_cuda_opened *device);
 ls_status ls_vendor_ask(void *device, ls_gpu_call *call, bool *can);
 ls_status ls_vendor_call(void *device, const ls_gpu_call *call, const ls_memory_place *at);
 
-/* What decides the bits of the vendor's kernels: "cuBLAS 13.0.2 and cuDNN 9.10.2 on sm_90 with 132
- * multiprocessors". limit: of the device's memory. */
+/* Describes everything that decides the bits of the vendor's kernels: "cuBLAS 13.0.2 and cuDNN
+ * 9.10.2 on sm_90 with 132 multiprocessors". limit: memory limit of the device. */
 void ls_vendor_describe(const ls_cuda_device *device, size_t limit, ls_text *text);
 
 /* Calls with the device's context as the thread's current one. */

@@ -1,15 +1,16 @@
-/* The numbers that kernels are given, beside places in memory: one struct each, the same for the host that fills it and
- * for the kernels, which have this file behind their prelude. All fields are 8 bytes, so that nothing is padded. */
+/* Numbers that kernels get in addition to places in memory: one struct per kind of call, shared by
+ * the host, which fills it, and the kernels, which include this file after their prelude. All
+ * fields have 8 bytes, so that there is no padding. */
 #ifndef LS_BACKEND_GPU_CALLS_H
 #define LS_BACKEND_GPU_CALLS_H
 
 #define LS_GPU_RANK         8                       /* axes */
-#define LS_GPU_PLACES       8                       /* of a kernel, at most */
-#define LS_GPU_RUN(vector)  ((vector) > 1 ? 16 : 1) /* pixels of an item that has a vector of channels */
-#define LS_GPU_SOME(vector) ((vector) > 1 ? 32 : 1) /* elements of an item of a kernel of few operations */
+#define LS_GPU_PLACES       8                       /* maximum number of places of a kernel */
+#define LS_GPU_RUN(vector)  ((vector) > 1 ? 16 : 1) /* pixels per item, if an item has a vector of channels */
+#define LS_GPU_SOME(vector) ((vector) > 1 ? 32 : 1) /* elements per item in kernels with few operations */
 
-/* Kernels that have little to do are one (small.cl): an entry of its table has the number of what it is to do in place
- * of the last offset. Of each: how many places it has. */
+/* Short kernels are combined into one (small.cl). An entry of its table has the number of the
+ * kernel to run in place of the last offset. The list has the number of places of each. */
 #define LS_GPU_WHICH        7
 #define LS_GPU_SMALL_PLACES 4 /* at most */
 /* clang-format off */
@@ -22,52 +23,53 @@
 #define LS_GPU_SMALL_NUMBER(name, places) LS_SMALL_##name,
 enum { LS_GPU_SMALL(LS_GPU_SMALL_NUMBER) LS_SMALL_COUNT };
 
-/* n elements, and attributes of their op */
+/* n elements, and attributes of the op */
 typedef struct ls_gpu_flat {
     i64 n;
     double a, b;
 } ls_gpu_flat;
 
-/* Elements of a shape of `rank` axes, and how far each of up to four arrays steps along them. */
+/* A walk over a shape of `rank` axes, with the strides of up to four arrays. */
 typedef struct ls_gpu_walk {
     i64 n, rank;
     i64 size[LS_GPU_RANK];
     i64 stride[4][LS_GPU_RANK];
     i64 start[4];
-    i64 magic, shift; /* i / size[1] is i * magic >> shift, where two axes are enough; 0: they are not */
+    i64 magic, shift; /* i / size[1] is i * magic >> shift for at most two axes; magic 0: more axes */
 } ls_gpu_walk;
 
-/* Convolutions and pools: x [n,h,w,c], kernel [kh,kw,group_in,out], y [n,yh,yw,out] (of pools out is c). */
+/* Convolutions and pools: x [n,h,w,c], kernel [kh,kw,group_in,out], y [n,yh,yw,out] (for pools out
+ * is c). */
 typedef struct ls_gpu_window {
     i64 n, h, w, c, kh, kw, yh, yw, out;
     i64 groups, group_in, group_out;
     i64 stride[2], dilation[2], pad[2];
     i64 count_padding;
-    i64 rectified; /* the gradient of a rectifier follows, in the same kernel */
-    i64 tiles;     /* of a kernel's gradient: of the channels of each of its pixels; 0: of all cells */
+    i64 rectified; /* the same kernel also computes the gradient of a rectifier */
+    i64 tiles;     /* for a kernel's gradient: tiles of the channels of each kernel pixel; 0: of all cells */
 } ls_gpu_window;
 
-/* A convolution: x [n,h,w,c] is read, y [n,yh,yw,out] written. Its data gradient is one, too, from dy to dx. Pixel p of
- * what is written meets pixels (p * in_step + start + cell * dilation) / out_step of what is read, where these are
- * whole numbers. */
+/* A convolution reads x [n,h,w,c] and writes y [n,yh,yw,out]; its input gradient is one from dy to
+ * dx. Output pixel p uses input pixels (p * in_step + start + cell * dilation) / out_step, where
+ * these are whole numbers. */
 typedef struct ls_gpu_conv {
     i64 n, h, w, c, kh, kw, yh, yw, out;
-    i64 groups, depth, columns;     /* channels of a group: that are read, and that are written */
-    i64 pitch, cell, group_weights; /* floats from a row of weights to the next, from a cell's, from a group's */
-    i64 first_cell;                 /* floats before the first cell's, which of a gradient is the last */
+    i64 groups, depth, columns;     /* channels of a group: input, output */
+    i64 pitch, cell, group_weights; /* floats from one row of weights, cell or group to the next */
+    i64 first_cell;                 /* floats before the first cell, which is the last one for a gradient */
     i64 in_step[2], out_step[2], dilation[2], start[2];
-    i64 run;               /* tiles of an item that has vectors */
-    i64 rows_lie;          /* cells of a row lie side by side, and pixels that meet them */
-    i64 padded;            /* pixels of a tile may be outside for some cells */
-    i64 biased, rectified; /* what follows, in the same kernel */
+    i64 run;               /* tiles per item, if items have vectors */
+    i64 rows_lie;          /* cells of a row are adjacent, and so are their pixels */
+    i64 padded;            /* some cells may be outside the image for some pixels of a tile */
+    i64 biased, rectified; /* tail in the same kernel: bias, rectifier */
 } ls_gpu_conv;
 
-/* Blocks of positions, as backend/blocks.h has them; of these, `count` from number `first` on. */
+/* Blocks of positions (backend/blocks.h): `count` of them, from number `first` on. */
 typedef struct ls_gpu_blocks {
     i64 sample, width, samples, rows, columns; /* ls_blocks */
-    i64 positions;                             /* of the lane */
+    i64 positions;                             /* positions of the lane */
     i64 first, count;
-    i64 per_row, per_sample; /* blocks of a row, where rows are cut; of a sample, where samples are */
+    i64 per_row, per_sample; /* blocks per row or per sample, if these are divided */
 } ls_gpu_blocks;
 
 typedef struct ls_gpu_correlate {
@@ -75,11 +77,12 @@ typedef struct ls_gpu_correlate {
     ls_gpu_blocks b;
 } ls_gpu_correlate;
 
-/* a [m,k] times b [k,n], b's columns side by side; leading axes are walked: array 0 is a, 1 is b, both in elements. */
+/* a [m,k] times b [k,n] with adjacent columns of b. Leading axes are walked: array 0 is a, array 1
+ * is b, offsets in elements. */
 typedef struct ls_gpu_product {
     i64 m, n, k, a_row, a_column, b_row;
-    i64 biased, rectified; /* what follows, in the same kernel */
-    i64 sums;              /* over blocks; otherwise each matrix is one */
+    i64 biased, rectified; /* tail in the same kernel: bias, rectifier */
+    i64 sums;              /* sums over blocks; 0: each matrix is one sum */
     ls_gpu_walk leading;
 } ls_gpu_product;
 
@@ -88,19 +91,21 @@ typedef struct ls_gpu_product_blocks {
     ls_gpu_blocks b;
 } ls_gpu_product_blocks;
 
-/* Partial sums of `count` blocks, `n` elements each, are added from left to right; more: to what is there. */
+/* Adds partial sums of `count` blocks, `n` elements each, from left to right; more: adds them to
+ * the contents of the output. */
 typedef struct ls_gpu_add {
     i64 n, count, more;
 } ls_gpu_add;
 
-/* Partial results of lanes become one of n elements, at byte offset `to` of their memory. Behind the struct, by lane:
- * its byte offset, and how many of those before it is joined with, the last first, as soon as it is there. */
+/* Joins the partials of lanes, n elements each, into one at byte offset `to` of their memory. After
+ * the struct, for each lane: its byte offset, and the number of earlier results that it is joined
+ * with, the last first. */
 typedef struct ls_gpu_tree {
     i64 n, lanes, to;
 } ls_gpu_tree;
-#define LS_GPU_LEVELS 13 /* of a tree, its lanes included */
+#define LS_GPU_LEVELS 13 /* levels of a tree, including its lanes */
 
-/* Axes that stay and axes that go. */
+/* Axes that are kept and axes that are reduced. */
 typedef struct ls_gpu_reduce {
     ls_gpu_walk kept, gone;
     ls_gpu_blocks b;
@@ -109,7 +114,7 @@ typedef struct ls_gpu_reduce {
 /* x [positions, channels] */
 typedef struct ls_gpu_norm {
     i64 positions, channels;
-    i64 rectified; /* a rectifier follows, in the same kernel */
+    i64 rectified; /* the same kernel also applies a rectifier */
     double count, epsilon;
     ls_gpu_blocks b;
 } ls_gpu_norm;
@@ -117,18 +122,18 @@ typedef struct ls_gpu_norm {
 /* [outer, n, inner] */
 typedef struct ls_gpu_rows {
     i64 outer, n, inner;
-    i64 size;  /* of an axis that is taken from */
+    i64 size;  /* size of the axis that is indexed */
     i64 width; /* bytes of an index */
-    i64 first; /* sample of the lane, in the batch */
-    i64 way;   /* of softmax_rows: what is made of a row */
+    i64 first; /* index of the first sample of the lane in the batch */
+    i64 way;   /* for softmax_rows: which function to compute */
 } ls_gpu_rows;
 enum { LS_GPU_SOFTMAX_ROWS, LS_GPU_LOG_SOFTMAX, LS_GPU_CROSS_ENTROPY, LS_GPU_CROSS_ENTROPY_GRAD };
 
-#define LS_GPU_SORTED 64 /* positions of the first runs that gather's gradient sorts (moves.cl) */
+#define LS_GPU_SORTED 64 /* length of the runs that the gradient of gather sorts first (moves.cl) */
 
 typedef struct ls_gpu_random {
     i64 samples, each;
-    i64 first; /* sample in the batch */
+    i64 first; /* index of the first sample in the batch */
     u64 seed, run;
     i64 purpose, layer, call;
     double a, b;
@@ -141,9 +146,10 @@ typedef struct ls_gpu_update {
     double momentum, rho, epsilon, beta_1, beta_2, weight_decay, l1, l2, shrinkage, beta;
 } ls_gpu_update;
 
-/* A chain: n elements, operands of period n, 1 or what is repeated; nodes, by number of LS_GPU_CHAIN_OPS, whose values
- * come from operands or, behind these, from nodes before; kept, by place: which of these is stored there. */
-#define LS_GPU_CHAIN 8 /* nodes, at most */
+/* A chain: n elements; operands of period n, 1 or another length; nodes by their number in
+ * LS_GPU_CHAIN_OPS, whose values come from operands or, numbered after these, from earlier nodes;
+ * `kept`: the value that each place stores. */
+#define LS_GPU_CHAIN 8 /* maximum number of nodes */
 /* clang-format off */
 #define LS_GPU_CHAIN_OPS(X)                                                                                            \
     X(add) X(sub) X(mul) X(neg) X(square) X(maximum) X(minimum) X(relu) X(relu_grad) X(sqrt) X(leaky_relu) X(clip)     \
@@ -158,12 +164,12 @@ typedef struct ls_gpu_chain {
     double s[LS_GPU_CHAIN], t[LS_GPU_CHAIN];
 } ls_gpu_chain;
 
-/* What a kernel found wrong with the data: the first place. Zeros: nothing. */
+/* The first fault in the data that a kernel found. Zeros: none. */
 typedef struct ls_gpu_fault {
     i64 kind; /* an ls_gpu_fault_kind */
-    i64 step; /* of the program */
+    i64 step; /* step of the program */
     i64 value, at, limit;
-    i64 first; /* sample of the lane, in the batch */
+    i64 first; /* index of the first sample of the lane in the batch */
     double rate;
 } ls_gpu_fault;
 enum { LS_GPU_FAULT_NONE, LS_GPU_FAULT_LABEL, LS_GPU_FAULT_INDEX, LS_GPU_FAULT_RATE };

@@ -1,9 +1,9 @@
-/* Chains: several nodes that compute one number at a time, each from those before it, as one kernel. The host writes its
- * text (chains.c), from the functions here; chain_steps does the same for any chain, one node after the other, where a
- * driver does not take that text. An item has a vector of each value. */
+/* Chains: several elementwise nodes, each computed from the ones before it, as one kernel. The host
+ * generates its source (chains.c) from the functions here. chain_steps runs any chain node by node,
+ * for drivers whose compiler refuses that source. An item has a vector of each value. */
 
-/* Elements i .. of an operand: of the output's size (its period is n), one number (1), or of a period that is repeated, as a
- * bias is. */
+/* Loads elements from i on of an operand. Its period is n (the size of the output), 1 (one number),
+ * or the length of a part that repeats, such as a bias. */
 FUNCTION vec operand(GLOBAL const float *at, i64 period, i64 n, i64 i, i64 count)
 {
     if (period == n)
@@ -22,7 +22,7 @@ FUNCTION vec operand(GLOBAL const float *at, i64 period, i64 n, i64 i, i64 count
 #endif
 }
 
-/* Nodes are functions of two values, of which some look at the first alone, and of two attributes. */
+/* A node is a function of two values, of which some use only the first, and of two attributes. */
 #define CHAIN(name, expression)                                                                                        \
     FUNCTION vec chain_##name(vec a, vec b, double s, double t)                                                        \
     {                                                                                                                  \
@@ -38,7 +38,7 @@ CHAIN(minimum, CHOOSE((a <= b) | (a != a), a, b))
 CHAIN(relu, CHOOSE(a <= (vec)0.0f, (vec)0.0f, a))
 CHAIN(relu_grad, CHOOSE(b > (vec)0.0f, a, (float)s == 0 ? (vec)0.0f : (vec)(float)s *a))
 
-/* Number by number. */
+/* Applies the function to one number at a time. */
 #if LS_VECTOR == 1
 #define CHAIN_ONE(name) CHAIN(name, one_##name(a, s, t))
 #else
@@ -55,7 +55,7 @@ CHAIN(relu_grad, CHOOSE(b > (vec)0.0f, a, (float)s == 0 ? (vec)0.0f : (vec)(floa
 ALL_ONE(CHAIN_ONE)
 
 #ifndef LS_CHAIN
-/* places: operands, then what is stored */
+/* places: operands, then stored values */
 #define LOOK(k)                                                                                                        \
     if (p->inputs > k)                                                                                                 \
         value[k] = operand(IN(float, k), p->period[k], p->n, i, count);

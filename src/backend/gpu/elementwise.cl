@@ -1,5 +1,6 @@
-/* One number at a time: arithmetic, functions, comparisons, selection. Binary kernels come three times: for operands that lie
- * side by side with the output, for others (NumPy's broadcasting) that two axes are enough for, and for all others. */
+/* Elementwise ops: arithmetic, functions, comparisons, selection. Binary kernels have three forms:
+ * for operands with the layout of the output, for broadcast operands that two axes describe, and
+ * for all others. */
 
 #define UNARY(name, type, expression)                                                                                  \
     KERNEL(name, 2)                                                                                                    \
@@ -41,7 +42,7 @@
         }                                                                                                              \
     }
 
-/* wide: of integers an unsigned type, so that they wrap */
+/* wide: an unsigned type for integers, so that they wrap */
 #define NUMBERS(suffix, type, wide)                                                                                    \
     BINARY(add_##suffix, type, type, (wide)a + (wide)b)                                                                \
     BINARY(sub_##suffix, type, type, (wide)a - (wide)b)                                                                \
@@ -68,7 +69,8 @@ UNARY(abs_f64, double, fabs(x))
 UNARY(abs_i32, i32, x < 0 ? 0 - (u32)x : (u32)x)
 UNARY(abs_i64, i64, x < 0 ? 0 - (u64)x : (u64)x)
 
-/* Rows whose columns lie side by side in both operands, as where a bias is added: an item has a vector of them. */
+/* Rows whose columns are adjacent in both operands, such as the addition of a bias: an item has a
+ * vector of columns. */
 #define COLUMNS(name, expression)                                                                                      \
     KERNEL(name, 3)                                                                                                    \
     {                                                                                                                  \
@@ -84,7 +86,7 @@ UNARY(abs_i64, i64, x < 0 ? 0 - (u64)x : (u64)x)
         vec b = load(IN(float, 1) + p->start[1] + row * p->stride[1][0] + column, count);                              \
         store(expression, OUT(float, 2) + row * p->size[1] + column, count);                                           \
     }
-/* Arrays beside one number. */
+/* An array and a single number. */
 #define BESIDE_ONE(name, expression)                                                                                   \
     KERNEL(name, 3)                                                                                                    \
     {                                                                                                                  \
@@ -111,7 +113,7 @@ BINARY(div_f64, double, double, a / b)
 #define ONE_KERNEL(name) UNARY(name##_f32, float, one_##name(x, p->a, p->b))
 ALL_ONE(ONE_KERNEL)
 
-/* What networks have most of, by vectors: n elements side by side, an item has one vector of them. */
+/* The most frequent ops, with vectors: n adjacent elements, one vector per item. */
 #define UNARY_VECTORS(name, expression)                                                                                \
     KERNEL(name, 2)                                                                                                    \
     {                                                                                                                  \

@@ -1,4 +1,5 @@
-/* Functions of one float, rounded once; s and t are attributes of the op. Kernels of one node and of chains have them. */
+/* Functions of one float, rounded once; s and t are attributes of the op. Used by kernels of single
+ * nodes and of chains. */
 #define ONE(name, expression)                                                                                          \
     FUNCTION float one_##name(float x, double s, double t)                                                             \
     {                                                                                                                  \

@@ -1,4 +1,4 @@
-/* What the files that lower ops share. */
+/* Shared by the files that lower ops. */
 #ifndef LS_BACKEND_GPU_LOWER_H
 #define LS_BACKEND_GPU_LOWER_H
 

@@ -1,5 +1,6 @@
-/* Elementary functions of one float, as docs/bits.md defines them: computed in double, one rounded operation after the
- * other, as backend/ref/functions.h does. The coefficients are the reference's (polynomials.h). */
+/* Elementary functions of a float as docs/bits.md defines them: computed in double, each operation
+ * rounded, as in backend/ref/functions.h, with the coefficients of the reference
+ * (polynomials.h). */
 TABLE double exp_c[] = LS_EXP_POLYNOMIAL;
 TABLE double log_c[] = LS_LOG_POLYNOMIAL;
 TABLE double log1p_c[] = LS_LOG1P_POLYNOMIAL;
@@ -108,7 +109,8 @@ FUNCTION double wide_gelu_tanh(double x)
     return x * wide_sigmoid(LS_2_ROOT_2_BY_PI * (x + 0.044715 * x * x * x));
 }
 
-/* Sums along elements that lie side by side: 16 interleaved ones, the upper half added to the lower until one is left. */
+/* Sums adjacent elements in 16 interleaved chains, then adds the upper half to the lower until one
+ * is left. */
 FUNCTION double interleaved_total(double *part)
 {
     for (int half_ = 8; half_ > 0; half_ /= 2)

@@ -1,6 +1,6 @@
-/* Elements that are moved and not computed, by their width; fills; changes of type. */
+/* Moves elements by their width, without computing; fills; converts types. */
 
-/* Element i of the walk goes from array 1 to array 0. places: out, in */
+/* Copies element i of the walk from array 1 to array 0. places: out, in */
 #define COPY(name, type)                                                                                               \
     KERNEL(name, 2)                                                                                                    \
     {                                                                                                                  \
@@ -20,8 +20,8 @@ COPY(copy_1, u8)
 COPY(copy_4, u32)
 COPY(copy_8, u64)
 
-/* [matrices, rows, columns], its last two axes swapped: outer, n, inner. An item has a square of LS_VECTOR rows. places: out,
- * in */
+/* Swaps the last two axes of [matrices, rows, columns]: outer, n, inner. An item has a square of
+ * LS_VECTOR rows. places: out, in */
 KERNEL_APART(swap_4, 2)
 {
     LANE(ls_gpu_rows, p);
@@ -39,7 +39,7 @@ KERNEL_APART(swap_4, 2)
             to[c * p->n + r] = from[r * p->inner + c];
 }
 
-/* n bytes: an item has 64 of them. Pieces of one memory are lanes. places: out, in */
+/* Copies n bytes, 64 per item. Parts of one memory are lanes. places: out, in */
 KERNEL_APART(scatter, 2)
 {
     LANE(ls_gpu_flat, p);
@@ -70,8 +70,8 @@ FUNCTION i64 index_at(GLOBAL const u8 *at, i64 width, i64 i)
     return width == 8 ? ((GLOBAL const i64 *)at)[i] : width == 4 ? ((GLOBAL const i32 *)at)[i] : at[i];
 }
 
-/* x [outer, size, inner], indices [n]; out [outer, n, inner]. An index outside, which another kernel tells of, takes
- * nothing. places: x, indices, out */
+/* x [outer, size, inner], indices [n]; out [outer, n, inner]. Skips an index that is out of range,
+ * which check_indices reports. places: x, indices, out */
 #define GATHER(name, type)                                                                                             \
     KERNEL(name, 3)                                                                                                    \
     {                                                                                                                  \
@@ -87,8 +87,9 @@ GATHER(gather_1, u8)
 GATHER(gather_4, u32)
 GATHER(gather_8, u64)
 
-/* Of each of n positions the next one with the same index, or n; where one before it has that index, -1 less that. So
- * the gradient below walks only positions that took its row, in order. places: indices, links */
+/* Links each of n positions to the next position with the same index, or to n. A position that is
+ * not the first with its index stores -1 minus its link. So the gradient below visits only
+ * positions that took its row, in order. places: indices, links */
 KERNEL_APART(gather_links, 2)
 {
     LANE(ls_gpu_rows, p);
@@ -103,10 +104,11 @@ KERNEL_APART(gather_links, 2)
     OUT(i64, 1)[k] = before < k ? -1 - next : next;
 }
 
-/* The same of many positions: they are sorted by index, and then by position, first in runs of LS_GPU_SORTED, in which
- * each finds its place by looking at all others; then two runs at a time become one, in which a position's place is its
- * place in its own run and all that the other has before it. So nothing depends on who is fastest. An entry is an index
- * and its position. places: indices, sorted entries */
+/* The same for many positions, which are sorted by index, then by position. First, runs of
+ * LS_GPU_SORTED are sorted: each entry counts the entries before it in its run. Then each launch
+ * merges pairs of runs: an entry's place is its place in its own run plus the number of entries
+ * before it in the other. So the result does not depend on the timing of items. An entry is an
+ * index and its position. places: indices, sorted entries */
 KERNEL_APART(gather_sort, 2)
 {
     LANE(ls_gpu_rows, p);
@@ -122,7 +124,7 @@ KERNEL_APART(gather_sort, 2)
     OUT(i64, 1)[2 * at + 1] = k;
 }
 
-/* size: entries of a run. places: entries in runs, the same in runs of twice the length */
+/* size: entries per run. places: entries in runs, entries in runs of twice the length */
 KERNEL_APART(gather_merge, 2)
 {
     LANE(ls_gpu_rows, p);
@@ -132,7 +134,7 @@ KERNEL_APART(gather_merge, 2)
     GLOBAL const i64 *runs = IN(i64, 0);
     i64 own = i / length * length, first = i / (2 * length) * (2 * length), index = runs[2 * i];
     i64 other = own == first ? first + length : first, low = least(p->n, other), high = least(p->n, other + length);
-    while (low < high) { /* positions of the first run are before those of the second */
+    while (low < high) { /* positions in the first run are smaller than those in the second */
         i64 middle = (low + high) / 2, found = runs[2 * middle];
         if (found < index || (found == index && other < own))
             low = middle + 1;
@@ -144,7 +146,7 @@ KERNEL_APART(gather_merge, 2)
     OUT(i64, 1)[2 * at + 1] = runs[2 * i + 1];
 }
 
-/* places: sorted entries, links as gather_links makes them */
+/* places: sorted entries, links (as those of gather_links) */
 KERNEL_APART(gather_sorted_links, 2)
 {
     LANE(ls_gpu_rows, p);
@@ -156,8 +158,8 @@ KERNEL_APART(gather_sorted_links, 2)
     OUT(i64, 1)[sorted[1]] = i == 0 || sorted[-2] != sorted[0] ? next : -1 - next;
 }
 
-/* dy [outer, n, inner] into rows of out [outer, size, inner], which is all zeros: each by the first position that took
- * it. places: dy, indices, links, out */
+/* Adds dy [outer, n, inner] to rows of out [outer, size, inner], which is all zeros. The item of
+ * the first position that took a row adds all of that row. places: dy, indices, links, out */
 KERNEL_APART(gather_grad_f32, 4)
 {
     LANE(ls_gpu_rows, p);
@@ -166,7 +168,7 @@ KERNEL_APART(gather_grad_f32, 4)
         return;
     i64 row = i / p->inner, outer = row / p->n, first = row % p->n, inner = i % p->inner;
     i64 index = index_at(IN(u8, 1), p->width, first), next = IN(i64, 2)[first];
-    if (next < 0 || index < 0 || index >= p->size) /* what is outside is told by check_indices */
+    if (next < 0 || index < 0 || index >= p->size) /* check_indices reports an index that is out of range */
         return;
     GLOBAL const float *dy = IN(float, 0) + outer * p->n * p->inner + inner;
     float sum = 0;
@@ -187,8 +189,8 @@ KERNEL(one_hot_f32, 2)
         OUT(float, 1)[i] = index_at(IN(u8, 0), p->width, i / p->size) == i % p->size ? 1 : 0;
 }
 
-/* The first of n indices that is outside 0 .. size-1. One item: which is the first must not depend on who is fastest.
- * inner: the kind of fault; outer: the step. places: indices, fault */
+/* Finds the first of n indices that is not in 0 .. size-1. A single item, so that it is always the
+ * first. inner: kind of the fault; outer: step. places: indices, fault */
 KERNEL_APART(check_indices, 2)
 {
     LANE(ls_gpu_rows, p);
@@ -209,9 +211,9 @@ KERNEL_APART(check_indices, 2)
     }
 }
 
-/* ---- Types: integers to narrower ones wrap, reals to integers saturate ---- */
+/* ---- Types: integers wrap when they become narrower, reals saturate as integers ---- */
 
-/* Truncated toward zero, kept within low..high; NaN is 0. */
+/* Truncates toward zero and limits to low..high; NaN becomes 0. */
 FUNCTION i64 to_integer(double value, i64 low, i64 high)
 {
     if (IS_NAN(value))

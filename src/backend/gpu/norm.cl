@@ -1,6 +1,8 @@
-/* Batch normalisation over all axes but the last, x as [positions, channels]; moments are f64 [2, channels]. */
+/* Batch norm over all axes but the last, x as [positions, channels]; moments are f64 [2,
+ * channels]. */
 
-/* Sums of x and of its square, by channel and block, in double. places: x, partial sums f64 [block][2, channels] */
+/* Sums x and its square in double, by channel and block. places: x, partial sums f64 [block][2,
+ * channels] */
 KERNEL_APART(moments, 2)
 {
     LANE(ls_gpu_norm, p);
@@ -32,8 +34,8 @@ FUNCTION float inverse_of(GLOBAL const ls_gpu_norm *p, GLOBAL const double *mome
     return TO_FLOAT(1 / sqrt(variance + p->epsilon));
 }
 
-/* Sums of dy and of dy times the normalised x: chains of floats, put together in double. places: dy, x, moments, partial
- * sums f64 [block][2, channels] */
+/* Sums dy and dy times the normalized x: chains of floats, added in double. places: dy, x, moments,
+ * partial sums f64 [block][2, channels] */
 KERNEL_APART(batch_norm_grad_moments, 4)
 {
     LANE(ls_gpu_norm, p);
@@ -52,8 +54,8 @@ KERNEL_APART(batch_norm_grad_moments, 4)
     out[p->channels] = products;
 }
 
-/* By channel, what pixels need of the moments: mean, inverse, and, with sums, g0 and g1. places: moments, sums, f32
- * [4][channels] */
+/* Computes per channel the numbers that pixels need: mean, inverse and, with sums, g0 and g1.
+ * places: moments, sums, f32 [4][channels] */
 KERNEL(norm_statistics, 3)
 {
     LANE(ls_gpu_norm, p);
@@ -67,7 +69,8 @@ KERNEL(norm_statistics, 3)
     out[3 * p->channels] = TO_FLOAT(IN(double, 1)[p->channels + c] / p->count);
 }
 
-/* The item's vector of channels, of which `count` are there, and its pixels. False: it has none. */
+/* Sets the item's vector of channels, of which `count` exist, and its pixels. Returns false if the
+ * item has none. */
 FUNCTION bool find_run(GLOBAL const ls_gpu_norm *p, u32 item, i64 *c, i64 *first, i64 *end, i64 *count)
 {
     if (p->channels == 0)

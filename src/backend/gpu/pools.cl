@@ -1,6 +1,7 @@
-/* Pooling of images, channels innermost. Padding never wins a maximum, and counts in an average only when asked to. */
+/* Pooling of images, channels innermost. Padding never is the maximum, and counts in an average
+ * only if requested. */
 typedef struct box {
-    i64 top, bottom, left, right; /* bottom and right are the first outside */
+    i64 top, bottom, left, right; /* exclusive: bottom, right */
 } box;
 
 FUNCTION i64 most(i64 a, i64 b)
@@ -8,7 +9,7 @@ FUNCTION i64 most(i64 a, i64 b)
     return a > b ? a : b;
 }
 
-/* What the window at place (y, x) sees of the image. */
+/* Pixels of the image in the window at (y, x). */
 FUNCTION box box_seen(GLOBAL const ls_gpu_window *v, i64 y, i64 x)
 {
     i64 top = y * v->stride[0] - v->pad[0], left = x * v->stride[1] - v->pad[1];
@@ -20,7 +21,7 @@ FUNCTION box box_seen(GLOBAL const ls_gpu_window *v, i64 y, i64 x)
     return b;
 }
 
-/* Sizes of an image fit 31 bits. */
+/* Sizes of an image fit in 31 bits. */
 FUNCTION i64 divided(i64 a, i64 b)
 {
     return (u32)a / (u32)b;
@@ -32,7 +33,7 @@ FUNCTION i64 first_seeing(i64 x, i64 pad, i64 window, i64 stride)
     return ends < 0 ? 0 : divided(ends, stride) + 1;
 }
 
-/* The places whose windows see (h, w) of the image. */
+/* Windows that contain pixel (h, w) of the image. */
 FUNCTION box box_seeing(GLOBAL const ls_gpu_window *v, i64 h, i64 w)
 {
     box b;
@@ -43,8 +44,8 @@ FUNCTION box box_seeing(GLOBAL const ls_gpu_window *v, i64 h, i64 w)
     return b;
 }
 
-/* The item's row, column and first channel, of images of `height` and `width`; an item has `channels` of them. False: there
- * is none. */
+/* Sets the item's row, column and first channel in images of `height` and `width`; an item has
+ * `channels` channels. Returns false if the item has none. */
 FUNCTION bool pixel_of(GLOBAL const ls_gpu_window *v, i64 height, i64 width, i64 channels, i64 item, i64 image, i64 *y, i64 *x,
                        i64 *c)
 {
@@ -57,7 +58,8 @@ FUNCTION bool pixel_of(GLOBAL const ls_gpu_window *v, i64 height, i64 width, i64
     return *y < height;
 }
 
-/* An item of a maximum has some columns of a row, one behind the other: from .. *end-1 of `width`. */
+/* Consecutive columns of a row that an item of a maximum pool computes: from .. *end-1 of
+ * `width`. */
 FUNCTION bool columns_of(GLOBAL const ls_gpu_window *v, i64 height, i64 width, i64 item, i64 image, i64 *y, i64 *from, i64 *end,
                          i64 *c)
 {
@@ -90,13 +92,14 @@ KERNEL_APART(max_pool2d, 2)
     }
 }
 
-/* Does x come before y when the largest is first? */
+/* Returns whether x comes before y in descending order. */
 FUNCTION mask before(vec x, vec y)
 {
     return (x > y) | ((x != x) & (y == y));
 }
 
-/* Each pixel collects from the windows that saw it, ascending, and in which it is the first largest. places: x, dy, dx */
+/* Sums for each pixel the gradients of the windows in which it is the first maximum, in ascending
+ * order. places: x, dy, dx */
 KERNEL_APART(max_pool2d_grad, 3)
 {
     LANE(ls_gpu_window, v);
@@ -129,8 +132,9 @@ KERNEL_APART(max_pool2d_grad, 3)
     store(sum, OUT(float, 2) + ((image * v->h + h) * v->w + w) * v->c + c, count);
 }
 
-/* The same for windows that lie side by side, with nothing between, or what is left of them at the edge, where nothing comes
- * from: an item finds the first largest of each, and gives it all. */
+/* The same for adjacent windows without overlap or gaps. Pixels after the last window get no
+ * gradient. An item finds the first maximum of each of its windows and gives it the whole
+ * gradient. */
 INLINED void spread(GLOBAL const ls_gpu_window *v, GLOBAL const float *in, GLOBAL float *out, vec dy, bool seen, i64 bottom,
                     i64 right, i64 count)
 {
@@ -146,7 +150,7 @@ INLINED void spread(GLOBAL const ls_gpu_window *v, GLOBAL const float *in, GLOBA
                 first = CHOOSE(found, (mask)(int)(i * right + j), first);
                 largest = CHOOSE(found, other, largest);
             }
-        if (v->rectified) /* nothing goes to other pixels anyway */
+        if (v->rectified) /* other pixels get 0 anyway */
             dy = CHOOSE(largest > (vec)0.0f, dy, (vec)0.0f);
     }
     for (i64 i = 0; i < bottom; i++)
@@ -174,7 +178,7 @@ KERNEL_APART(max_pool2d_grad_apart, 3)
     }
 }
 
-/* What the window at place (y, x) divides by. */
+/* Divisor of the window at (y, x). */
 FUNCTION double divisor(GLOBAL const ls_gpu_window *v, i64 y, i64 x)
 {
     box seen = box_seen(v, y, x);

@@ -1,10 +1,12 @@
-/* What OpenCL C and CUDA C call differently. Every kernel file is compiled behind this one. Nothing is contracted, fused
- * or approximated behind our back: products are fused where docs/bits.md says so, by FMA, and nowhere else.
+/* Maps the differences between OpenCL C and CUDA C. Every kernel file is compiled after this one.
+ * The compiler must not contract, fuse or approximate: products are fused only by FMA, where
+ * docs/bits.md requires it.
  *
- * A launch is for several lanes, along an axis of the grid of their own. A kernel has places in memory, PLACE(0), PLACE(1)
- * ...: a buffer each; then LANES: a table with an entry for each lane, byte offsets of its places (so that no sub-buffers
- * are needed) and a struct of numbers (calls.h). LANE(type, p) finds the item's: p points to the struct. IN(type, n) and
- * OUT(type, n) are what lies at place n. */
+ * * A launch covers several lanes, which are an axis of its grid. A kernel's arguments are its
+ * places in memory, PLACE(0), PLACE(1), ..., each a buffer, and LANES: a table with an entry for
+ * each lane. An entry has the byte offsets of the lane's places (so that no sub-buffers are needed)
+ * and a struct of numbers (calls.h). LANE(type, p) points p to the struct of the item's lane.
+ * IN(type, n) and OUT(type, n) are the addresses of place n. */
 #ifdef __OPENCL_VERSION__
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -42,7 +44,7 @@ typedef int i32;
 #define PASS_LANES      table, table_at, depth
 #define OWN_ITEM                                                                                                       \
     (i64)blockIdx.x * blockDim.x + threadIdx.x,                                                                        \
-        (i64)(blockIdx.z % (u32)depth) * gridDim.y + blockIdx.y /* either ends at 65,535 */,                           \
+        (i64)(blockIdx.z % (u32)depth) * gridDim.y + blockIdx.y /* each has a limit of 65,535 */,                      \
         (i64)(blockIdx.z / (u32)depth)
 #define FMA(a, b, c)    __fmaf_rn(a, b, c)
 #define BITS_OF(x)      ((u64)__double_as_longlong(x))
@@ -50,11 +52,11 @@ typedef int i32;
 #define TO_FLOAT(x)     __double2float_rn(x)
 #endif
 
-/* KERNEL(name, places) { what an item does }: a function name_item, and the kernel, which calls it for its own item. Of a module
- * that says which kernels it wants (LS_SOME), by a macro LS_WANT_name that is ", WANTED", the others are functions that nobody
- * calls, which costs a compiler next to nothing.
- * KERNEL_APART: the function is not inlined where items are vectors, and have much to do. PoCL compiles three copies of whatever is in a
- * kernel, but this only once. */
+/* KERNEL(name, places) { body of an item } defines a function name_item, and the kernel that calls
+ * it for its own item. A module may select kernels (LS_SOME) by macros LS_WANT_name that are ",
+ * WANTED". The others are then functions without a caller, which compile in almost no time.
+ * KERNEL_APART does not inline the function where items are vectors. PoCL compiles three copies of
+ * a kernel's body, but only one of such a function. */
 #define KERNEL(name, places)       DEFINE(INLINED, name, places)
 #define KERNEL_APART(name, places) DEFINE(APART, name, places)
 #define DEFINE(how, name, places)                                                                                      \
@@ -97,13 +99,13 @@ typedef int i32;
 #define MEMORY_7 MEMORY_6, memory6
 #define MEMORY_8 MEMORY_7, memory7
 
-/* Along the two axes of the grid, and the lane's number. */
+/* Index of the item along the two axes of the grid, and of its lane. */
 #define ITEM_OF    i64 item_0, i64 item_1, i64 lane_
 #define PASS_ITEM  item_0, item_1, lane_
 #define ITEM(axis) item_##axis
 
 #define LANE(type, name) LANE_AND(type, name, 0)
-/* The same where so many numbers are behind the struct of each lane. */
+/* The same for a struct that is followed by `more` numbers in the entry of each lane. */
 #define LANE_AND(type, name, more)                                                                                     \
     GLOBAL const i64 *offsets = (GLOBAL const i64 *)(table + table_at) +                                               \
                                 lane_ * (i64)(LS_GPU_PLACES + sizeof(type) / sizeof(i64) + (more));                    \
@@ -111,8 +113,8 @@ typedef int i32;
 #define IN(type, n)  ((GLOBAL const type *)(memory##n + offsets[n]))
 #define OUT(type, n) ((GLOBAL type *)(memory##n + offsets[n]))
 
-/* Division and square root of floats, rounded once: by the device where it can, otherwise through f64, which has more
- * than twice the bits and two more. */
+/* Division and square root of floats, rounded once: by the device if it rounds correctly, otherwise
+ * through f64, which has more than twice the bits plus two. */
 #if !defined(__OPENCL_VERSION__) || defined(LS_ROUNDED)
 #define DIVIDE(a, b) ((a) / (b))
 #define ROOT(x)      sqrt((float)(x))
@@ -126,10 +128,10 @@ typedef int i32;
 
 #define IS_NAN(x) ((x) != (x))
 
-/* The larger and the smaller; NaN wins, and of equals the first. */
+/* Maximum and minimum. NaN wins; of equal numbers the first is returned. */
 #define LARGER(a, b)  ((a) >= (b) || IS_NAN(a) ? (a) : (b))
 #define SMALLER(a, b) ((a) <= (b) || IS_NAN(a) ? (a) : (b))
-/* Does x come before y when the largest is first? NaN comes before all numbers. */
+/* Returns whether x comes before y in descending order. NaN comes before all numbers. */
 #define BEFORE(x, y) ((x) > (y) || (IS_NAN(x) && !IS_NAN(y)))
 
 FUNCTION i64 least(i64 a, i64 b)

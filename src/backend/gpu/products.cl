@@ -1,11 +1,12 @@
-/* Convolutions and matrix products. Each element of an output is one chain of fused multiply-adds in the order of
- * docs/bits.md; an item has a tile of them: ROWS pixels (or rows, or cells of a kernel) times one or two vectors of LS_VECTOR
- * columns that lie side by side. Sums over positions have a chain for each block, stored by number, and added by
- * add_blocks. Which item computes what, and how wide vectors are, changes no chain: where rows or columns are no multiple of
- * a tile's, the last tile begins earlier, and computes some of them again.
+/* Convolutions and matrix products. Each output element is one chain of fused multiply-adds in the
+ * order of docs/bits.md. An item computes a tile: ROWS pixels (or rows, or cells of a kernel) times
+ * one or two vectors of LS_VECTOR adjacent columns. A sum over positions has a chain for each
+ * block; add_blocks adds them. The division into items and the width of vectors change no chain: if
+ * rows or columns are not a multiple of a tile, the last tile begins earlier and computes some of
+ * them again.
  *
- * Kernels come three times: for fewer columns than a vector has, for one vector (_whole) and for two (_wide) that are
- * always there. `vecs` and `whole` say so, and are known to the compiler. */
+ * * Kernels have three forms: for fewer columns than a vector has, for one whole vector (_whole)
+ * and for two (_wide). `vecs` and `whole` select the form and are compile-time constants. */
 #define ROWS LS_ROWS
 #define ALL_ROWS ((1u << ROWS) - 1)
 #define MOST_VECS 2
@@ -14,7 +15,7 @@
 #define EACH_VEC(v)                                                                                                    \
     _Pragma("unroll") for (int v = 0; v < MOST_VECS; v++) if (v < vecs)
 
-/* Column vector v of `vecs`, of which `count` columns are there. */
+/* Loads column vector v of `vecs`, of which `count` columns exist. */
 FUNCTION vec load_columns(GLOBAL const float *at, bool whole, int v, i64 count)
 {
     return whole ? LOAD(at + v * LS_VECTOR) : load(at + v * LS_VECTOR, count - v * LS_VECTOR);
@@ -38,8 +39,9 @@ INLINED void store_row(vec *sum, int vecs, bool whole, GLOBAL float *at, i64 cou
     }
 }
 
-/* What follows a product in the same kernel: a bias is added to its rows, and what is at most `limit` becomes 0. Without them
- * -0 is added, and the limit is NaN, which changes nothing: a branch for each row would cost more. */
+/* Tail of a product in the same kernel: adds a bias to its rows, and replaces numbers of at most
+ * `limit` by 0. Without a tail the bias is -0 and the limit NaN, which change nothing: a branch for
+ * each row would cost more. */
 INLINED void find_end(vec *bias, vec *limit, int vecs, bool whole, i64 biased, i64 rectified, GLOBAL const float *at, i64 count)
 {
     EACH_VEC(v)
@@ -59,14 +61,14 @@ INLINED void finish_row(vec *sum, int vecs, const vec *bias, vec limit)
     }
 }
 
-/* One number of a row times the columns. */
+/* Multiplies one number of a row by the columns. */
 INLINED void add_product(vec *sum, int vecs, float x, const vec *w)
 {
     EACH_VEC(v)
         sum[v] = FMA((vec)x, w[v], sum[v]);
 }
 
-/* ---- Which tile an item has ---- */
+/* ---- The tile of an item ---- */
 
 /* Numbers that rarely need 64 bits. */
 FUNCTION i64 quotient(i64 a, i64 b)
@@ -74,7 +76,7 @@ FUNCTION i64 quotient(i64 a, i64 b)
     return (a | b) >> 31 ? a / b : (i64)((u32)a / (u32)b);
 }
 
-/* Where the tile begins: of `size` rows or columns in tiles of `each`, if these are not too few for one. */
+/* Start of a tile of `each` among `size` rows or columns, if there are at least `each`. */
 FUNCTION i64 tile_start(i64 tile, i64 each, i64 size)
 {
     return size >= each ? least(tile * each, size - each) : tile * each;
@@ -85,8 +87,8 @@ FUNCTION i64 tiles_of(i64 size, i64 each)
     return quotient(size + each - 1, each);
 }
 
-/* Neighbours have the same columns where these are vectors, so that weights stay in the cache, and the same rows where items are
- * vectors by themselves. */
+/* Adjacent items have the same columns if columns are vectors, so that weights stay in the cache,
+ * and the same rows if items are lanes of a vector. */
 FUNCTION void split_item(i64 item, i64 tiles, i64 columns, i64 *tile, i64 *column)
 {
     i64 inner = LS_VECTOR > 1 ? tiles : columns, outer = quotient(item, inner), rest = item - outer * inner;
@@ -96,8 +98,9 @@ FUNCTION void split_item(i64 item, i64 tiles, i64 columns, i64 *tile, i64 *colum
 
 /* ---- Convolution ---- */
 
-/* ROWS pixels meet a cell of the kernel: `depth` channels, from number `from` on, which may be another pixel's. Rows whose bit of `on`
- * is set take part. Channels are counted from there, so that the rows' pointers stay as they are, in registers. */
+/* Multiplies ROWS pixels by one cell of the kernel: `depth` channels, from channel `from` on, which
+ * may belong to a following pixel. Only rows whose bit of `on` is set take part. Channels are
+ * counted from there, so that the pointers of rows stay unchanged in registers. */
 INLINED void meet(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const float *const *pixel, i64 from, u32 on,
                   GLOBAL const float *weights, i64 pitch, i64 depth, i64 count)
 {
@@ -122,7 +125,8 @@ INLINED void meet(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const float
     }
 }
 
-/* Which of the pixels at (h[r] + down, w[r] + right) are there; same: these are at one place. */
+/* Returns which of the pixels (h[r] + down, w[r] + right) are inside the image. same: all have the
+ * same coordinates. */
 INLINED u32 rows_inside(const i64 *h, const i64 *w, bool same, i64 down, i64 right, i64 height, i64 width)
 {
     u32 on = 0;
@@ -133,8 +137,8 @@ INLINED u32 rows_inside(const i64 *h, const i64 *w, bool same, i64 down, i64 rig
     return on;
 }
 
-/* Where a cell's pixels are, seen from those of the tile, along an axis; `at` counts pixels of what is written. False: between two of
- * those that are read. */
+/* Sets the offset of a cell's pixels from those of the tile along an axis; `at` counts output
+ * pixels. Returns false if the cell lies between two input pixels. */
 FUNCTION bool cell_offset(i64 at, i64 step, i64 *out)
 {
     *out = at;
@@ -144,14 +148,15 @@ FUNCTION bool cell_offset(i64 at, i64 step, i64 *out)
     return *out * step == at;
 }
 
-/* Pixels of a tile are out_step apart in both directions, so that the same cells meet all of them: those of the images that begin at
- * pixel (top, left), of `height` and `width`. The next one is number `next`; `in` and `out` are where it is read and written. Where
- * `padded` is set the same pixel of all images comes before the next, so that the pixels of a tile are mostly at the same place, and
- * meet the same cells where others are outside. */
+/* Pixels of a tile are out_step apart on both axes, so that the same cells apply to all of them:
+ * the pixels of an image of `height` and `width` that starts at (top, left). `next` is the index of
+ * the next pixel; `in` and `out` are its input and output addresses. If `padded` is set, the same
+ * pixel of all images comes before the next pixel, so that most pixels of a tile have the same
+ * coordinates and the same cells inside the image. */
 typedef struct pixels {
     i64 top, left, height, width, total, next;
-    i64 fast, middle, slow; /* of its three numbers (image, row, column), as they change */
-    i64 each, inner;        /* how many `fast` and `middle` are */
+    i64 fast, middle, slow; /* image, row and column, ordered by how often they change */
+    i64 each, inner;        /* sizes of `fast` and `middle` */
     i64 in, in_step[3], out, out_step[3];
 } pixels;
 
@@ -198,7 +203,7 @@ INLINED void next_pixel(pixels *p)
     p->out += p->out_step[2] - p->inner * p->out_step[1];
 }
 
-/* Rows behind the last pixel are the last again, and not stored. */
+/* Rows after the last pixel repeat it and are not stored. */
 INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOBAL const float *in,
                          GLOBAL const float *kernel_, GLOBAL float *out, GLOBAL const float *bias, pixels *p, i64 first,
                          i64 count)
@@ -215,7 +220,7 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
     {
         pixel[r] = in + p->in;
         to[r] = p->out;
-        h[r] = p->slow * v->in_step[0]; /* where there is padding */
+        h[r] = p->slow * v->in_step[0]; /* only used with padding */
         w[r] = p->middle * v->in_step[1];
         if (p->total >= ROWS || r + 1 < p->total)
             next_pixel(p);
@@ -229,7 +234,8 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
             inside = (rows_inside(h, w, same, down, right, v->h, v->w) &
                       rows_inside(h, w, same, most_down, most_right, v->h, v->w)) == ALL_ROWS;
     }
-    /* the cells of a row lie side by side, as do the pixels that meet them, and all of these are there */
+    /* The cells of a row are adjacent, so are their pixels, and all of them are inside the
+     * image. */
     bool by_row = inside && v->rows_lie;
     i64 cells = by_row ? 1 : v->kw, length = by_row ? v->kw * v->depth : v->depth;
     for (i64 i = 0; i < v->kh; i++) {
@@ -254,9 +260,9 @@ INLINED void conv2d_tile(GLOBAL const ls_gpu_conv *v, int vecs, bool whole, GLOB
     }
 }
 
-/* A convolution, or its data gradient, which is one whose cells come last first: what is read is dy, what is written dx, and the
- * kernel comes with its last two axes swapped. Along the second axis of the grid are the pixels that tiles may begin at. places: x, kernel, y,
- * bias */
+/* A convolution, or its input gradient: a convolution from dy to dx with the cells in reverse order
+ * and the last two axes of the kernel swapped. The second axis of the grid has the pixels at which
+ * tiles may begin. places: x, kernel, y, bias */
 #define CONV2D(name, vecs, whole)                                                                                      \
     KERNEL_APART(name, 4)                                                                                              \
     {                                                                                                                  \
@@ -290,8 +296,9 @@ CONV2D(conv2d, 1, false)
 CONV2D(conv2d_whole, 1, true)
 CONV2D(conv2d_wide, 2, true)
 
-/* ROWS cells of a kernel, at[r] floats from the pixel, `down` and `right` of it, meet positions from .. to-1 of a row of y;
- * position 0 has `pixel`, at column w, and dy. Where `edge` is set some of the cells may be outside of the image. */
+/* Multiplies ROWS cells of a kernel, at[r] floats from the pixel and (down, right) of it, by
+ * positions from .. to-1 of a row of y. Position 0 has `pixel`, at column w, and dy. If `edge` is
+ * set, some cells may be outside the image. */
 INLINED void correlate_row(GLOBAL const ls_gpu_window *v, vec sum[][MOST_VECS], int vecs, bool whole, bool edge,
                            GLOBAL const float *pixel, const i64 *at, const i64 *down, const i64 *right, i64 h, i64 w,
                            GLOBAL const float *dy, i64 from, i64 to, i64 count)
@@ -313,7 +320,7 @@ INLINED void correlate_row(GLOBAL const ls_gpu_window *v, vec sum[][MOST_VECS], 
     }
 }
 
-/* The first x with w + x * stride >= 0, and the first with w + x * stride >= size, neither beyond `length`. */
+/* Sets the first x with w + x * stride >= 0 and with w + x * stride >= size, at most `length`. */
 FUNCTION void columns_inside(i64 w, i64 stride, i64 size, i64 length, i64 *from, i64 *to)
 {
     i64 before = w < 0 ? -w : 0, inside = size > w ? size - w : 0;
@@ -322,7 +329,7 @@ FUNCTION void columns_inside(i64 w, i64 stride, i64 size, i64 length, i64 *from,
     *to = least(*to, length);
 }
 
-/* Cells number `cell` .. of `cells`; where `same` is set these are channels of one pixel of the kernel. */
+/* Cells from `cell` on, of `cells`. same: they are channels of one pixel of the kernel. */
 INLINED void correlate_block(GLOBAL const ls_gpu_window *v, int vecs, bool whole, GLOBAL const float *in,
                              GLOBAL const float *dy, GLOBAL float *out, i64 cell, i64 cells, bool same, i64 first, i64 end,
                              i64 count)
@@ -367,8 +374,9 @@ INLINED void correlate_block(GLOBAL const ls_gpu_window *v, int vecs, bool whole
             store_row(sum[r], vecs, whole, out + (cell + r) * v->out, count);
 }
 
-/* The kernel's gradient: a block of positions, ROWS of the cells [kh,kw,group_in] times output channels; tiles: of the
- * channels of each pixel of the kernel, or 0: of all cells. places: x, dy, partial sums [block][kernel] */
+/* The kernel's gradient for a block of positions: ROWS of the cells [kh,kw,group_in] times output
+ * channels. tiles: tiles of the channels of each kernel pixel, or 0: of all cells. places: x, dy,
+ * partial sums [block][kernel] */
 #define CONV2D_GRAD_KERNEL(name, vecs, whole)                                                                          \
     KERNEL_APART(name, 3)                                                                                              \
     {                                                                                                                  \
@@ -396,7 +404,8 @@ CONV2D_GRAD_KERNEL(conv2d_grad_kernel_wide, 2, true)
 
 /* ---- Matrix product ---- */
 
-/* k from .. to-1 of ROWS rows of a times columns of b. Rows beyond the last are the first again, and not stored. */
+/* Multiplies k from .. to-1 of ROWS rows of a by columns of b. Rows after the last repeat the first
+ * and are not stored. */
 INLINED void multiply(vec sum[][MOST_VECS], int vecs, bool whole, GLOBAL const ls_gpu_product *p, GLOBAL const float *a,
                       GLOBAL const float *b, i64 from, i64 to, i64 rows, i64 count)
 {
@@ -442,7 +451,8 @@ INLINED void multiply_block(GLOBAL const ls_gpu_product *p, int vecs, bool whole
     }
 }
 
-/* Whole matrices, or blocks of the positions (matrix, k): then out is partial sums [block][m,n]. places: a, b, out, bias */
+/* Whole matrices, or blocks of the positions (matrix, k): out then has partial sums [block][m,n].
+ * places: a, b, out, bias */
 #define MATMUL(name, vecs, whole)                                                                                      \
     KERNEL_APART(name, 4)                                                                                              \
     {                                                                                                                  \

@@ -1,5 +1,5 @@
-/* Random numbers by Philox 4x32-10 (src/base/philox.h): a function of seed, purpose, layer and call, and of run, sample and
- * element. An item makes one block: four elements of a sample. */
+/* Random numbers by Philox 4x32-10 (src/base/philox.h): a function of seed, purpose, layer and
+ * call, and of run, sample and element. An item makes one block: four elements of a sample. */
 typedef struct philox_block {
     u32 word[4];
 } philox_block;
@@ -31,7 +31,7 @@ FUNCTION philox_block random_block(GLOBAL const ls_gpu_random *p, i64 sample, i6
 
 #define UNIT(word) ((float)((word) >> 8) * 0x1p-24f)
 
-/* A rate that is none is told of by check_rate. places: x, rate, out */
+/* check_rate reports an invalid rate. places: x, rate, out */
 KERNEL_APART(dropout, 3)
 {
     LANE(ls_gpu_random, p);
@@ -60,7 +60,7 @@ KERNEL_APART(check_rate, 2)
     }
 }
 
-/* From a to b; rounding must not reach b: `limit` is the number below it. places: out */
+/* From a to b. `limit` is the largest number below b, which rounding must not reach. places: out */
 KERNEL_APART(random_uniform, 1)
 {
     LANE(ls_gpu_random, p);

@@ -1,5 +1,6 @@
-/* Kernels of other files that have little to do, as one: PoCL compiles each kernel by itself, which takes far longer than most of
- * these take to compile. All lanes of a launch do the same. */
+/* Combines short kernels of other files into one, because PoCL compiles each kernel separately,
+ * which takes far longer than compiling most of their bodies. All lanes of a launch run the same
+ * one. */
 #define SMALL(name, places)                                                                                            \
     case LS_SMALL_##name:                                                                                              \
         name##_item(MEMORY_##places, PASS_LANES, PASS_ITEM);                                                           \

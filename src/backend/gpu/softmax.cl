@@ -1,5 +1,5 @@
-/* Softmax and what is built on it: an item has a row of n elements, `inner` apart. The largest is subtracted, sums and
- * exponentials are in double, what comes out is rounded once. */
+/* Softmax and ops built on it: an item has a row of n elements that are `inner` apart. Subtracts
+ * the maximum, computes exponentials and sums in double, and rounds the result once. */
 typedef struct row_sum {
     double largest, sum;
 } row_sum;
@@ -24,8 +24,9 @@ FUNCTION i64 label_at(GLOBAL const u8 *at, i64 width, i64 i)
     return width == 8 ? ((GLOBAL const i64 *)at)[i] : width == 4 ? ((GLOBAL const i32 *)at)[i] : at[i];
 }
 
-/* [outer, n, inner]: of each row what p->way says; of a cross-entropy inner is 1, and labels and dy are [outer]. A label outside,
- * which another kernel tells of, is taken as 0. One kernel for all four: its exponentials are most of the text. places: x,
+/* [outer, n, inner]: computes what p->way selects for each row. For a cross-entropy inner is 1, and
+ * labels and dy are [outer]; a label that is out of range, which another kernel reports, counts as
+ * 0. One kernel computes all four, because most of its code is their exponentials. places: x,
  * labels, dy, out */
 KERNEL_APART(softmax_rows, 4)
 {

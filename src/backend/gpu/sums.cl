@@ -1,7 +1,8 @@
-/* Sums, maxima and minima over axes; partial sums of blocks put together; joins of lanes' parts; is all of it finite? */
+/* Sums, maxima and minima over axes; adds partial sums of blocks; joins partials of lanes; checks
+ * for numbers that are not finite. */
 
-/* Partial sums [count][n] of blocks, added from left to right. The first is stored, or added to what is there. places:
- * partial sums, out */
+/* Adds partial sums [count][n] of blocks from left to right. Stores the total, or adds it to the
+ * contents of out. places: partial sums, out */
 #define ADD_BLOCKS(name, type)                                                                                         \
     KERNEL(name, 2)                                                                                                    \
     {                                                                                                                  \
@@ -20,7 +21,7 @@ ADD_BLOCKS(add_blocks_f64, double)
 ADD_BLOCKS(add_blocks_i32, u32)
 ADD_BLOCKS(add_blocks_i64, u64)
 
-/* ---- Over the batch: a chain for each block ---- */
+/* ---- Sums over the batch: a chain for each block ---- */
 
 /* places: x, partial sums [block][kept] */
 #define SUM_BLOCKS(name, type)                                                                                         \
@@ -42,7 +43,7 @@ SUM_BLOCKS(sum_blocks_f64, double)
 SUM_BLOCKS(sum_blocks_i32, u32)
 SUM_BLOCKS(sum_blocks_i64, u64)
 
-/* Sums side by side, as of channels: an item has a vector of them. */
+/* The same for adjacent sums, such as those of channels: an item has a vector of them. */
 KERNEL_APART(sum_blocks_f32_columns, 2)
 {
     LANE(ls_gpu_reduce, p);
@@ -57,9 +58,10 @@ KERNEL_APART(sum_blocks_f32_columns, 2)
     store(sum, OUT(float, 1) + number * p->kept.n + i, count);
 }
 
-/* ---- Inside a sample ---- */
+/* ---- Sums inside a sample ---- */
 
-/* Elements side by side: n = gone.n of each of kept.n outputs, in blocks of 4,096. places: x, sums f64 [block][kept] */
+/* Sums n = gone.n adjacent elements for each of kept.n outputs, in blocks of 4,096. places: x, sums
+ * f64 [block][kept] */
 KERNEL_APART(sum_side_by_side, 2)
 {
     LANE(ls_gpu_reduce, p);
@@ -79,7 +81,7 @@ KERNEL_APART(sum_side_by_side, 2)
     OUT(double, 1)[number * p->kept.n + i] = interleaved_total(part);
 }
 
-/* Their blocks, from left to right, from +0. places: sums, out */
+/* Adds those blocks from left to right, starting at +0. places: sums, out */
 KERNEL(finish_side_by_side, 2)
 {
     LANE(ls_gpu_add, p);
@@ -92,7 +94,7 @@ KERNEL(finish_side_by_side, 2)
     OUT(float, 1)[i] = TO_FLOAT(sum);
 }
 
-/* In row-major order. places: x, out */
+/* Sums in row-major order. places: x, out */
 #define REDUCE(name, type, wide, initial, next)                                                                        \
     KERNEL_APART(name, 2)                                                                                              \
     {                                                                                                                  \
@@ -115,7 +117,7 @@ REDUCE(sum_i64, i64, u64, 0, total + (u64)x)
 REDUCE(max_f32, float, float, -(float)ENDLESS, LARGER(total, x))
 REDUCE(min_f32, float, float, (float)ENDLESS, SMALLER(total, x))
 
-/* in [outer, n, inner], out i64 [outer, inner]. places: x, out */
+/* Argmax of x [outer, n, inner]; out i64 [outer, inner]. places: x, out */
 KERNEL_APART(argmax_f32, 2)
 {
     LANE(ls_gpu_rows, p);
@@ -129,9 +131,9 @@ KERNEL_APART(argmax_f32, 2)
     OUT(i64, 1)[row] = best;
 }
 
-/* ---- Lanes' parts ---- */
+/* ---- Joins of lanes ---- */
 
-/* places: left, which becomes the result; right */
+/* places: left, which is overwritten by the result; right */
 #define JOIN(name, type, expression)                                                                                   \
     KERNEL(name, 2)                                                                                                    \
     {                                                                                                                  \
@@ -157,14 +159,14 @@ JOIN(join_min_f64, double, SMALLEST(a, b))
 JOIN(join_min_i32, i32, b < a ? b : a)
 JOIN(join_min_i64, i64, b < a ? b : a)
 
-/* Several lanes' parts at once: what waits for the lanes on its right is on a stack. An item has a vector of sums, or one
- * number. place: all lanes' memory */
+/* Joins the partials of several lanes at once. Results that wait for lanes on their right are on a
+ * stack. An item has a vector of sums, or one number. place: memory of all lanes */
 #define JOIN_LANES(name, type, width, take, put, expression)                                                           \
     KERNEL_APART(name, 1)                                                                                              \
     {                                                                                                                  \
         GLOBAL const ls_gpu_tree *first =                                                                              \
             (GLOBAL const ls_gpu_tree *)((GLOBAL const i64 *)(table + table_at) + LS_GPU_PLACES);                      \
-        LANE_AND(ls_gpu_tree, p, 2 * first->lanes); /* as many lanes in all of them */                                 \
+        LANE_AND(ls_gpu_tree, p, 2 * first->lanes); /* every entry has the same number of lanes */                     \
         i64 i = ITEM(0) * (width), count = least(p->n - i, (width));                                                   \
         if (i >= p->n)                                                                                                 \
             return;                                                                                                    \
@@ -204,8 +206,8 @@ JOIN_LANES(join_lanes_min_f64, double, 1, TAKE_F64, PUT_F64, SMALLEST(a, b))
 JOIN_LANES(join_lanes_min_i32, i32, 1, TAKE_I32, PUT_I32, b < a ? b : a)
 JOIN_LANES(join_lanes_min_i64, i64, 1, TAKE_I64, PUT_I64, b < a ? b : a)
 
-/* Each of so many items looks at its share of n numbers, and leaves a byte: 1 where one is not finite. Items with vectors have
- * neighbours, others take turns. count: items. places: x, bytes */
+/* Each of `count` items checks its share of n numbers and writes a byte: 1 if one is not finite.
+ * The share of an item with vectors is consecutive, otherwise items take turns. places: x, bytes */
 KERNEL_APART(finite_f32, 2)
 {
     LANE(ls_gpu_add, p);

@@ -1,14 +1,15 @@
-/* Optimizers' updates: the rules of graph/apply.def, which stands behind this file's first half. Scalars are made once, by one
- * item; the rules go element by element, each operation rounded. */
+/* Updates of optimizers by the rules of graph/apply.def, which is inserted after the first half of
+ * this file. One item computes the scalars once; the rules then run for each element, with every
+ * operation rounded. */
 typedef struct scalars {
     float rate, step, momentum, rho, epsilon, beta_1, beta_2;
     float one_minus_rho, one_minus_beta_1, one_minus_beta_2;
     float decay, alpha, alpha_g, correction;
     float l1, ftrl, twice_shrinkage;
-    float keeps; /* not 0: nothing is changed */
+    float keeps; /* if not 0, the update changes nothing */
 } scalars;
 
-/* ---- x^y, as src/base/math.c has it, for a positive base and a positive power: what Adam's correction needs ---- */
+/* ---- x^y as in src/base/math.c, for positive x and y, for the bias correction of Adam ---- */
 
 typedef struct wide {
     double hi, lo;
@@ -67,7 +68,7 @@ FUNCTION wide exp_wide(double x, double tail, int *e)
     return sum_ordered(exp2_table[j][0], exp2_table[j][1] + exp2_table[j][0] * p);
 }
 
-/* x: a positive, normal number */
+/* x must be positive and normal. */
 FUNCTION wide log_wide(double x)
 {
     u64 bits = BITS_OF(x);
@@ -88,7 +89,8 @@ FUNCTION wide log_wide(double x)
     return sum_ordered(second.hi, second.lo + (first.lo + small));
 }
 
-/* x within (0, 1], y at least 0, as betas and steps are; others are NaN, and the update with them. */
+/* Needs x in (0, 1] and y of at least 0, like betas and steps. Otherwise the result is NaN, and so
+ * is the update. */
 FUNCTION double power(double x, double y)
 {
     if (x == 1.0 || y == 0.0)
@@ -176,7 +178,7 @@ KERNEL_APART(update_scalars, 4)
 #define every(x)      (x)
 #define STEP          1
 #define NO_STEP       0
-/* places: gradient, variable, slots, new ones of these, scalars */
+/* places: gradient, variable, slots, new variable, new slots, scalars */
 #define RULE(id, slots, has_step, ...)                                                                                 \
     KERNEL(update_##id, 8)                                                                                             \
     {                                                                                                                  \

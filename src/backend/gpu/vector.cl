@@ -1,5 +1,5 @@
-/* LS_VECTOR numbers that lie side by side: columns of a product, channels of a pixel. An item has one such vector; on devices
- * whose items are vectors by themselves, it is one number. */
+/* Vectors of LS_VECTOR adjacent numbers: columns of a product, channels of a pixel. An item has one
+ * such vector; on GPUs, whose items are lanes of a vector themselves, it is one number. */
 #if LS_VECTOR == 1
 typedef float vec;
 typedef int mask;
@@ -13,7 +13,8 @@ typedef PASTE(int, LS_VECTOR) mask;
 #define LOAD(at)     PASTE(vload, LS_VECTOR)(0, at)
 #define STORE(x, at) PASTE(vstore, LS_VECTOR)(x, 0, at)
 #endif
-/* Comparisons give masks, which are put together by & and | and turned round by !; `taken` where the mask is set. */
+/* Comparisons return masks, which &, | and ! combine. CHOOSE selects `taken` where the mask is
+ * set. */
 #if LS_VECTOR == 1
 #define CHOOSE(set, taken, other) ((set) ? (taken) : (other))
 #define ANY(set)                  (set)
@@ -22,7 +23,7 @@ typedef PASTE(int, LS_VECTOR) mask;
 #define ANY(set)                  any(set)
 #endif
 
-/* The first `count` of a vector's columns; others are 0 and looked at by nobody. */
+/* Loads the first `count` columns of a vector; the others are 0 and not used. */
 FUNCTION vec load(GLOBAL const float *at, i64 count)
 {
 #if LS_VECTOR == 1

@@ -1,7 +1,7 @@
-/* Walks over shapes, and blocks of positions (backend/blocks.h): what kernels of any family share. */
+/* Walks over shapes, and blocks of positions (backend/blocks.h), for kernels of every family. */
 
-/* Where element i of the walk is in array k. A walk has fewer than 2^31 elements of a sample, but may have many samples:
- * the first axis alone is divided as 64 bits. */
+/* Returns the offset of element i of the walk in array k. A walk has fewer than 2^31 elements per
+ * sample, but may have many samples: only the first axis is divided in 64 bits. */
 FUNCTION i64 walk_at(GLOBAL const ls_gpu_walk *walk, int k, i64 i)
 {
     i64 at = walk->start[k];
@@ -13,14 +13,14 @@ FUNCTION i64 walk_at(GLOBAL const ls_gpu_walk *walk, int k, i64 i)
     return at + i * walk->stride[k][0];
 }
 
-/* The same for walks of at most two axes (magic is not 0), without a division. */
+/* The same without a division, for walks of at most two axes (magic is not 0). */
 FUNCTION i64 rows_at(GLOBAL const ls_gpu_walk *walk, int k, i64 i)
 {
     i64 outer = (i64)((u64)i * (u64)walk->magic >> walk->shift);
     return walk->start[k] + outer * walk->stride[k][0] + (i - outer * walk->size[1]) * walk->stride[k][1];
 }
 
-/* Positions first .. end-1 of block number `number` of a lane. */
+/* Sets the positions first .. end-1 of block `number` of a lane. */
 FUNCTION void block_bounds(GLOBAL const ls_gpu_blocks *b, i64 number, i64 *first, i64 *end)
 {
     if (b->samples > 0) {
@@ -40,6 +40,6 @@ FUNCTION void block_bounds(GLOBAL const ls_gpu_blocks *b, i64 number, i64 *first
     *end = start + least(b->width, (piece + 1) * b->columns);
 }
 
-/* The item's elements of n, one behind the other: some of them, so that what comes before is worth it. */
+/* Consecutive elements of n that an item computes: several, to share the cost of its setup. */
 #define EACH_OF_SOME(i, n)                                                                                             \
     for (i64 i = ITEM(0) * LS_GPU_SOME(LS_VECTOR), end_ = least(i + LS_GPU_SOME(LS_VECTOR), n); i < end_; i++)

@@ -1,6 +1,6 @@
-/* What this library uses of OpenCL 1.2, declared so that building needs neither headers nor a
- * library; library.c loads libOpenCL at run time. tests/backend/test_opencl.c compares the constants with
- * the official headers. */
+/* Declares the part of OpenCL 1.2 that this library uses, so that building needs neither headers
+ * nor a library; library.c loads libOpenCL at run time. tests/backend/test_opencl.c compares the
+ * constants with the official headers. */
 #ifndef LS_BACKEND_OPENCL_CL_H
 #define LS_BACKEND_OPENCL_CL_H
 

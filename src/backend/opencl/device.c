@@ -256,7 +256,7 @@ static ls_status opencl_query(void *user, int number, ls_backend_device *out)
     return LS_OK;
 }
 
-/* What all of several devices support. */
+/* Returns whether all devices support a node. */
 static bool opencl_supports(void *user, const ls_tensor *node)
 {
     const ls_opencl *all = ls_opencl_get();

@@ -33,7 +33,7 @@ static norm norm_of(const ls_ref_call *call, const ls_ref_array *x)
     };
 }
 
-/* Of channels first .. first+count-1. */
+/* Statistics of channels first .. first+count-1. */
 typedef struct statistics {
     real mean[TILE], inverse[TILE];
 } statistics;

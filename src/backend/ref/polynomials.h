@@ -1,5 +1,5 @@
-/* The coefficients of the elementary functions of float32 (docs/bits.md), lowest power first: the reference kernels
- * (functions.h) and the vector kernels (backend/cpu/simd_math.inc) share them. */
+/* The coefficients of the elementary functions of float32 (docs/bits.md), lowest power first: the
+ * reference kernels (functions.h) and the vector kernels (backend/cpu/simd_math.inc) share them. */
 #ifndef LS_BACKEND_REF_POLYNOMIALS_H
 #define LS_BACKEND_REF_POLYNOMIALS_H
 
@@ -28,7 +28,8 @@
 #define LS_ERF_POLYNOMIAL { \
     1.0, -1.0 / 3, 1.0 / 10, -1.0 / 42, 1.0 / 216, -1.0 / 1320, 1.0 / 9360, -1.0 / 75600, 1.0 / 685440, -1.0 / 6894720 }
 
-/* erfc(z) exp(z^2) (1 + 2 z) is q(t), t = (z - 4) / (z + 4) within [-1, 1]; fitted with mpmath's chebyfit */
+/* erfc(z) exp(z^2) (1 + 2 z) is q(t), t = (z - 4) / (z + 4) within [-1, 1]; fitted with mpmath's
+ * chebyfit */
 #define LS_ERFC_POLYNOMIAL { \
     0x1.3ba5916e9fd7fp+0,  -0x1.1df1ad10fffc5p-3,  0x1.f7f5df6460753p-7,   0x1.16ecee32b1620p-4,  -0x1.9ddb23b40d90bp-4, \
     0x1.7fee170a3964dp-4,  -0x1.0fb06ee258f31p-4,  0x1.3078cccfe645bp-5,   -0x1.0962211278512p-6, 0x1.49e5232e8e910p-8, \

@@ -41,7 +41,7 @@ static void span_seen(const pool *v, int axis, int64_t y, int64_t size, int64_t 
     *end = ls_ref_at_most(from + v->window[axis], size);
 }
 
-/* What the window at position (y, x) covers. */
+/* Returns the pixels that the window at (y, x) covers. */
 static box box_seen(const pool *v, int64_t y, int64_t x)
 {
     box b;

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "backend/kinds.h"
 #include "base/fpmode.h"
 #include "base/text.h"
 #include "fabric/start/environment.h"
@@ -40,7 +41,7 @@ static ls_status check_options(const ls_cluster_options *o, const char *call)
     return LS_OK;
 }
 
-void ls_context_leave_cluster(ls_context *ctx)
+static void leave(ls_context *ctx)
 {
     ls_cluster *cluster = ctx->cluster;
     if (!cluster)
@@ -71,7 +72,7 @@ static ls_status set_cluster(ls_context *ctx, const ls_cluster_options *options,
         pthread_mutex_init(&cluster->mutex, &again);
         pthread_mutexattr_destroy(&again);
     }
-    ls_context_leave_cluster(ctx);
+    leave(ctx);
     ctx->cluster = cluster;
     ctx->evaluator = options->evaluator;
     ctx->worker = options->rank;
@@ -79,7 +80,7 @@ static ls_status set_cluster(ls_context *ctx, const ls_cluster_options *options,
     return LS_OK;
 }
 
-ls_status ls_context_look_for_cluster(ls_context *ctx, const char *call)
+static ls_status look_for_cluster(ls_context *ctx, const char *call)
 {
     ls_cluster_options options;
     LS_TRY(ls_fail_within(ls_cluster_own_environment(&options), "%s", call));
@@ -131,7 +132,7 @@ static ls_status meet(ls_context *ctx, ls_cluster *cluster)
 }
 
 /* A job with parameter servers forms a mesh only if it trains without staleness. */
-bool ls_context_meets_later(const ls_context *ctx)
+static bool meets_later(const ls_context *ctx)
 {
     return ctx->cluster->options.servers > 0;
 }
@@ -153,7 +154,7 @@ ls_status ls_cluster_go_apart(ls_context *ctx, ls_cluster_options *out, int *num
     return status;
 }
 
-ls_status ls_context_meet_cluster(ls_context *ctx)
+static ls_status meet_once(ls_context *ctx)
 {
     ls_cluster *cluster = ctx->cluster;
     ls_status status = LS_OK;
@@ -170,6 +171,15 @@ ls_status ls_context_meet_cluster(ls_context *ctx)
     pthread_mutex_unlock(&cluster->mutex);
     return status;
 }
+
+const ls_context_hooks ls_library_hooks = {
+    .add_own_kinds = ls_context_add_own_kinds,
+    .check_vendor = ls_context_check_vendor,
+    .look_for_cluster = look_for_cluster,
+    .meets_later = meets_later,
+    .meet_cluster = meet_once,
+    .leave_cluster = leave,
+};
 
 /* ---- Roles ---- */
 
@@ -258,7 +268,7 @@ bool ls_cluster_introduce(ls_context *ctx, char *out, size_t bytes)
 static ls_status begin_together(ls_context *ctx, const char *call)
 {
     LS_TRY(ls_context_begin(ctx, call));
-    return ctx->cluster ? ls_context_meet_cluster(ctx) : LS_OK;
+    return ctx->cluster ? meet_once(ctx) : LS_OK;
 }
 
 ls_status ls_cluster_barrier(ls_context *ctx, const char *what)

@@ -4,10 +4,10 @@
  * Two processes may have the same rank for a moment, after a restart or by mistake. So each process
  * draws a random mark for each attempt. A worker that has met all others sends MET, with a hash of
  * all marks, to the first worker. When all remaining workers have met the same processes (a group),
- * the first sends BEGIN, and each worker forwards it before anything else. A worker lost between MET
- * and BEGIN is lost by a job that has begun; if it is the first, the others send MET to the next.
- * If a worker is lost before MET, or marks differ, all disconnect, draw new marks and start over,
- * until the join limit. So a mark belongs to one group, and a group begins one job.
+ * the first sends BEGIN, and each worker forwards it before anything else. A worker lost between
+ * MET and BEGIN is lost by a job that has begun; if it is the first, the others send MET to the
+ * next. If a worker is lost before MET, or marks differ, all disconnect, draw new marks and start
+ * over, until the join limit. So a mark belongs to one group, and a group begins one job.
  *
  * A worker that comes later or returns learns the members from a HELLO and calls them all; they
  * answer between two collectives. Then it may ask to join (late_join.c).

@@ -30,7 +30,7 @@ typedef struct ls_hello {
 typedef struct ls_hellos {
     const ls_transport_table *table;
     ls_transport *transport;
-    /* What a different text means. */
+    /* Explains a different text in messages. */
     const char *difference;
     ls_frame frame; /* HELLO of this process; its user may add to it */
     char text[LS_HELLO_TEXT + 1];

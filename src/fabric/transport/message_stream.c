@@ -8,7 +8,7 @@
 #include "base/clock.h"
 
 #define SPIN        50e-6  /* seconds of waiting without a pause */
-#define MOST_PAUSE  250000 /* nanoseconds; the longest pause */
+#define MAX_PAUSE   250000 /* nanoseconds; the longest pause */
 #define CLOSE_LIMIT 1.0    /* seconds to finish transfers when closing */
 
 /* ---- Creation ---- */
@@ -38,7 +38,7 @@ ls_status ls_message_stream_make(const ls_transport_table *table, const ls_messa
     return LS_OK;
 }
 
-static ls_status post(ls_message_stream *connection, int slot)
+static ls_status start_receive(ls_message_stream *connection, int slot)
 {
     LS_TRY(connection->library->receive(connection, in_memory(connection, slot), LS_MESSAGE_BYTES,
                                         &connection->in[slot].request));
@@ -49,7 +49,7 @@ static ls_status post(ls_message_stream *connection, int slot)
 ls_status ls_message_stream_open(ls_message_stream *connection)
 {
     for (int i = 0; i < LS_MESSAGE_SLOTS; i++)
-        LS_TRY(post(connection, i));
+        LS_TRY(start_receive(connection, i));
     connection->open = true;
     return LS_OK;
 }
@@ -170,7 +170,7 @@ static size_t take(ls_message_stream *connection, void *data, size_t bytes)
     if (connection->in_at < connection->in_bytes)
         return bytes;
     connection->in_bytes = 0;
-    if (post(connection, connection->in_next) != LS_OK)
+    if (start_receive(connection, connection->in_next) != LS_OK)
         connection->ended = true;
     connection->in_next = (connection->in_next + 1) % LS_MESSAGE_SLOTS;
     return bytes;
@@ -193,7 +193,7 @@ ls_status ls_message_stream_read(ls_connection *of, const struct iovec *parts, i
 
 /* ---- Waiting ---- */
 
-static bool look(ls_transport *transport, const ls_message_library *library, ls_want *wants, int count)
+static bool poll_wants(ls_transport *transport, const ls_message_library *library, ls_want *wants, int count)
 {
     bool any = false;
     if (library->progress)
@@ -216,19 +216,19 @@ ls_status ls_message_streams_wait(ls_transport *transport, const ls_message_libr
 {
     double begun = ls_clock_now(), now = begun;
     struct timespec pause = { 0, 10000 };
-    while (!look(transport, library, wants, count) && now < begun + seconds) {
+    while (!poll_wants(transport, library, wants, count) && now < begun + seconds) {
         if (now < begun + SPIN) {
             sched_yield();
         } else {
             nanosleep(&pause, NULL);
-            pause.tv_nsec = pause.tv_nsec * 2 < MOST_PAUSE ? pause.tv_nsec * 2 : MOST_PAUSE;
+            pause.tv_nsec = pause.tv_nsec * 2 < MAX_PAUSE ? pause.tv_nsec * 2 : MAX_PAUSE;
         }
         now = ls_clock_now();
     }
     return LS_OK;
 }
 
-/* ---- The end ---- */
+/* ---- Closing ---- */
 
 static bool all_sent(ls_message_stream *connection)
 {
@@ -238,7 +238,7 @@ static bool all_sent(ls_message_stream *connection)
         bool done = false;
         size_t bytes;
         if (slot->busy && connection->library->test(connection, &slot->request, false, &done, &bytes) != LS_OK)
-            done = true; /* it failed, so it is over */
+            done = true; /* a failed transfer is finished */
         slot->busy = slot->busy && !done;
         all &= !slot->busy;
     }
@@ -248,11 +248,11 @@ static bool all_sent(ls_message_stream *connection)
 bool ls_message_stream_end(ls_message_stream *connection)
 {
     double end = ls_clock_now() + CLOSE_LIMIT;
-    bool said = !connection->open || connection->ended || connection->write_failed, sent = all_sent(connection);
-    while (!(sent && said) && ls_clock_now() < end) {
-        if (!said && can_write(connection))
-            said = send_slot(connection, 0);
-        said |= connection->ended || connection->write_failed;
+    bool end_sent = !connection->open || connection->ended || connection->write_failed, sent = all_sent(connection);
+    while (!(sent && end_sent) && ls_clock_now() < end) {
+        if (!end_sent && can_write(connection))
+            end_sent = send_slot(connection, 0);
+        end_sent |= connection->ended || connection->write_failed;
         sent = all_sent(connection);
         if (!sent)
             nanosleep(&(struct timespec){ 0, 50000 }, NULL);

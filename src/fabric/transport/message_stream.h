@@ -40,7 +40,7 @@ struct ls_message_stream {
     void *inner; /* data of the library */
     bool open;   /* false: the library cannot carry data yet */
     bool ended;  /* no more bytes will arrive */
-    /* What arrived before can still be read. */
+    /* Bytes that arrived before can still be read. */
     bool write_failed;
     ls_message_slot out[LS_MESSAGE_SLOTS], in[LS_MESSAGE_SLOTS];
     int out_next, in_next;

@@ -18,12 +18,13 @@
 
 /* ---- Open MPI's interface ---- */
 
-#define LIBRARY                         "libmpi.so.40" /* Open MPI 1.10 to 5 */
-#define ANY_SOURCE                      (-1)
-#define ONE_AT_A_TIME                   2 /* MPI_THREAD_SERIALIZED */
-#define LINE_BITS                       12
-#define MOST_CLUSTERS                   (1 << 18) /* tags are positive ints */
-#define TAG(number, connection, caller) (((unsigned)(number) << LINE_BITS | (unsigned)(connection)) << 1 | (caller))
+#define LIBRARY         "libmpi.so.40" /* Open MPI 1.10 to 5 */
+#define ANY_SOURCE      (-1)
+#define ONE_AT_A_TIME   2 /* MPI_THREAD_SERIALIZED */
+#define CONNECTION_BITS 12
+#define MOST_CLUSTERS   (1 << 18) /* tags are positive ints */
+#define TAG(number, connection, caller)                                                                                \
+    (((unsigned)(number) << CONNECTION_BITS | (unsigned)(connection)) << 1 | (caller))
 
 typedef void *handle;
 typedef struct mpi_status {
@@ -41,7 +42,7 @@ static struct {
     int (*duplicate)(handle comm, handle *out);
     int (*set_errors)(handle comm, handle how);
     int (*send)(const void *data, int count, handle type, int to, int tag, handle comm, handle *request);
-    int (*post)(void *data, int count, handle type, int from, int tag, handle comm, handle *request);
+    int (*start_receive)(void *data, int count, handle type, int from, int tag, handle comm, handle *request);
     int (*receive)(void *data, int count, handle type, int from, int tag, handle comm, mpi_status *status);
     int (*probe)(int from, int tag, handle comm, int *flag, mpi_status *status);
     int (*test)(handle *request, int *flag, mpi_status *status);
@@ -53,7 +54,7 @@ static struct {
     bool loaded, started, ours;
 } mpi;
 
-static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* around every MPI call */
+static pthread_mutex_t mpi_mutex = PTHREAD_MUTEX_INITIALIZER; /* held during every MPI call */
 static atomic_int lines_open;
 /* Closed connections whose peer never received the last messages. */
 static ls_message_stream *unfinished;
@@ -73,7 +74,7 @@ static bool load(void)
         { "MPI_Comm_dup", &mpi.duplicate },
         { "MPI_Comm_set_errhandler", &mpi.set_errors },
         { "MPI_Isend", &mpi.send },
-        { "MPI_Irecv", &mpi.post },
+        { "MPI_Irecv", &mpi.start_receive },
         { "MPI_Recv", &mpi.receive },
         { "MPI_Iprobe", &mpi.probe },
         { "MPI_Test", &mpi.test },
@@ -101,9 +102,9 @@ static bool load(void)
 
 bool ls_mpi_is_there(void)
 {
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&mpi_mutex);
     bool there = load();
-    pthread_mutex_unlock(&one);
+    pthread_mutex_unlock(&mpi_mutex);
     return there;
 }
 
@@ -150,17 +151,18 @@ static ls_status check(int error)
 
 static ls_status mpi_send(ls_message_stream *connection, const void *data, size_t bytes, void **request)
 {
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&mpi_mutex);
     int error = mpi.send(data, (int)bytes, mpi.byte, connection->rank, (int)connection->out_tag, mpi.comm, request);
-    pthread_mutex_unlock(&one);
+    pthread_mutex_unlock(&mpi_mutex);
     return check(error);
 }
 
 static ls_status mpi_receive(ls_message_stream *connection, void *data, size_t room, void **request)
 {
-    pthread_mutex_lock(&one);
-    int error = mpi.post(data, (int)room, mpi.byte, connection->rank, (int)connection->in_tag, mpi.comm, request);
-    pthread_mutex_unlock(&one);
+    pthread_mutex_lock(&mpi_mutex);
+    int error =
+        mpi.start_receive(data, (int)room, mpi.byte, connection->rank, (int)connection->in_tag, mpi.comm, request);
+    pthread_mutex_unlock(&mpi_mutex);
     return check(error);
 }
 
@@ -169,11 +171,11 @@ static ls_status mpi_test(ls_message_stream *connection, void **request, bool re
     mpi_status status;
     int flag = 0, count = 0;
     (void)connection;
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&mpi_mutex);
     int error = mpi.test(request, &flag, &status);
     if (error == 0 && flag && receives)
         error = mpi.count(&status, mpi.byte, &count);
-    pthread_mutex_unlock(&one);
+    pthread_mutex_unlock(&mpi_mutex);
     LS_TRY(check(error));
     *done = flag;
     *bytes = count > 0 ? (size_t)count : 0;
@@ -184,10 +186,10 @@ static void mpi_cancel(ls_message_stream *connection, void **request)
 {
     mpi_status status;
     (void)connection;
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&mpi_mutex);
     if (mpi.cancel(request) == 0)
         mpi.wait(request, &status);
-    pthread_mutex_unlock(&one);
+    pthread_mutex_unlock(&mpi_mutex);
 }
 
 /* ---- The transport ---- */
@@ -202,9 +204,9 @@ static bool is_called(ls_transport *transport)
 {
     mpi_status status;
     int flag = 0;
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&mpi_mutex);
     int error = mpi.probe(ANY_SOURCE, (int)TAG(((mpi_transport *)transport)->number, 0, 1), mpi.comm, &flag, &status);
-    pthread_mutex_unlock(&one);
+    pthread_mutex_unlock(&mpi_mutex);
     return error == 0 && flag;
 }
 
@@ -214,13 +216,13 @@ static const ls_message_library library = {
 
 static ls_status mpi_open(const ls_cluster_options *options, int number, ls_transport **out)
 {
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&mpi_mutex);
     ls_status status = load() ? start()
                               : ls_fail(LS_ERR_UNSUPPORTED,
                                         "the transport mpi needs Open MPI's library (%s), which was not found; other "
                                         "transports do not need it",
                                         LIBRARY);
-    pthread_mutex_unlock(&one);
+    pthread_mutex_unlock(&mpi_mutex);
     LS_TRY(status);
     if (mpi.own_rank != options->rank || mpi.own_size != options->size)
         return ls_fail(
@@ -253,10 +255,10 @@ static void mpi_hang_up(ls_connection *of)
         ls_message_stream_free(connection);
         return;
     }
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&mpi_mutex);
     connection->inner = unfinished; /* MPI still uses its memory */
     unfinished = connection;
-    pthread_mutex_unlock(&one);
+    pthread_mutex_unlock(&mpi_mutex);
 }
 
 static ls_status make_connection(ls_transport *transport, int rank, int number, bool caller, ls_connection **out)
@@ -277,15 +279,15 @@ static ls_status make_connection(ls_transport *transport, int rank, int number, 
 }
 
 /* Announces a call: a few bytes, which MPI sends at once. */
-static ls_status ring(const mpi_transport *t, int rank, int number)
+static ls_status announce_call(const mpi_transport *t, int rank, int number)
 {
     handle request;
     mpi_status status;
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&mpi_mutex);
     int error = mpi.send(&number, sizeof(number), mpi.byte, rank, (int)TAG(t->number, 0, 1), mpi.comm, &request);
     if (error == 0)
         error = mpi.wait(&request, &status);
-    pthread_mutex_unlock(&one);
+    pthread_mutex_unlock(&mpi_mutex);
     return error == 0 ? LS_OK : ls_fail(LS_ERR_PEER, "MPI cannot reach worker %d (its error %d)", rank, error);
 }
 
@@ -293,10 +295,11 @@ static ls_status mpi_call(ls_transport *transport, int rank, ls_connection **out
 {
     mpi_transport *t = (mpi_transport *)transport;
     *out = NULL;
-    if (t->called[rank] + 1 >= 1 << LINE_BITS)
-        return ls_fail(LS_ERR_PEER, "worker %d was called %d times, and does not answer", rank, t->called[rank]);
+    if (t->called[rank] + 1 >= 1 << CONNECTION_BITS)
+        return ls_fail(LS_ERR_PEER, "worker %d did not answer %d calls: check whether it still runs", rank,
+                       t->called[rank]);
     int number = ++t->called[rank];
-    LS_TRY(ring(t, rank, number));
+    LS_TRY(announce_call(t, rank, number));
     return make_connection(transport, rank, number, true, out);
 }
 
@@ -308,11 +311,12 @@ static ls_status mpi_answer(ls_transport *transport, ls_connection **out)
     *out = NULL;
     if (!is_called(transport))
         return LS_OK;
-    pthread_mutex_lock(&one);
+    pthread_mutex_lock(&mpi_mutex);
     int error =
         mpi.receive(&number, sizeof(number), mpi.byte, ANY_SOURCE, (int)TAG(t->number, 0, 1), mpi.comm, &status);
-    pthread_mutex_unlock(&one);
-    if (error != 0 || number < 1 || number >= 1 << LINE_BITS || status.source < 0 || status.source >= LS_MAX_CLUSTER)
+    pthread_mutex_unlock(&mpi_mutex);
+    if (error != 0 || number < 1 || number >= 1 << CONNECTION_BITS || status.source < 0 ||
+        status.source >= LS_MAX_CLUSTER)
         return LS_OK; /* not a valid call */
     return make_connection(transport, status.source, number, false, out);
 }

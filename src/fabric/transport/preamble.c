@@ -7,7 +7,7 @@
  *     10  2  kind                             10  2  code
  *     12  4  number of the cluster            12  4  zero
  *     16  4  rank of the caller
- *     20  4  rank that is called
+ *     20  4  rank of the listener
  *     24 18  address where the caller listens
  *     42  2  zero
  *     44 20  hash of the job's name

@@ -1,8 +1,8 @@
 /* How workers find each other's addresses.
  *
  * tcp://host:port: worker 0 listens there. The preamble of every call has the caller's address, so
- * worker 0 learns all of them. Others ask it over a connection of their own: 4 bytes with a rank, 22
- * bytes in reply. Known addresses stay known without worker 0.
+ * worker 0 learns all of them. Others ask it over a connection of their own: 4 bytes with a rank,
+ * 22 bytes in reply. Known addresses stay known without worker 0.
  *
  * file:///folder: every worker has a file there with its addresses, one per line. It removes the
  * file when it leaves; a worker that comes back replaces it. */
@@ -221,9 +221,9 @@ static void find_in_folder(ls_tcp *tcp, int rank, ls_address *out)
     file_of(tcp, rank, path);
     if (ls_file_read(path, MOST_FILE, &data, &bytes) != LS_OK)
         return;
-    for (char *connection = strtok_r(data, "\n", &rest); connection && count < LS_MOST_ADDRESSES;
-         connection = strtok_r(NULL, "\n", &rest))
-        if (ls_host_port_read(connection, &where) && where.port > 0 && ls_address_read(&where, &list[count]))
+    for (char *line = strtok_r(data, "\n", &rest); line && count < LS_MOST_ADDRESSES;
+         line = strtok_r(NULL, "\n", &rest))
+        if (ls_host_port_read(line, &where) && where.port > 0 && ls_address_read(&where, &list[count]))
             count++;
     free(data);
     if (count > 0)

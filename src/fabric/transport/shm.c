@@ -1,6 +1,6 @@
 /* Shared memory between processes of one user on one machine: two rings of bytes for each
- * connection. The Unix socket stays open: the caller passes the memory over it, a byte on it wakes a
- * sleeping peer, and its end is the end of the connection.
+ * connection. The Unix socket stays open: the caller passes the memory over it, a byte on it wakes
+ * a sleeping peer, and its end is the end of the connection.
  *
  * The peer can write anything into the memory at any time. So each side keeps its own positions in
  * private memory and checks the peer's position each time; all else read from there is payload. The

@@ -40,7 +40,7 @@ typedef struct tcp_connection {
     bool wants_write; /* in TCP_SHAKING */
     bool learned;     /* its address was recorded */
     bool goodbye;     /* close_notify was sent */
-    /* What the peer sent before can still be read. */
+    /* Bytes that the peer sent before can still be read. */
     bool write_failed;
     bool drained; /* the last read found nothing more */
     /* One byte of an unfinished record is not reported as moved: see ls_tcp_connection_write. */

@@ -1,5 +1,5 @@
-/* A transport: it accepts calls from workers and has connections, each to one worker: ordered bytes in both directions,
- * never blocking. protocol/, mesh/ and messages/ do the rest.
+/* A transport: it accepts calls from workers and has connections, each to one worker: ordered bytes
+ * in both directions, never blocking. protocol/, mesh/ and messages/ do the rest.
  *
  * One thread at a time may use a connection; others may use and wait for other connections. */
 #ifndef LS_FABRIC_TRANSPORT_TRANSPORT_H

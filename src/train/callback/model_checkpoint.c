@@ -1,5 +1,5 @@
-/* Keras's ModelCheckpoint. The file name is a pattern: {epoch:02d} (from 1), {batch}, and each value
- * by name, {val_loss:.3f}, formatted as in Python; {{ and }} are braces. Invalid patterns are
+/* Keras's ModelCheckpoint. The file name is a pattern: {epoch:02d} (from 1), {batch}, and each
+ * value by name, {val_loss:.3f}, formatted as in Python; {{ and }} are braces. Invalid patterns are
  * reported before training. */
 #include <inttypes.h>
 #include <limits.h>

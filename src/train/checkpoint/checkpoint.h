@@ -35,7 +35,7 @@
 
 /* ---- Description of a job (facts.c) ---- */
 
-/* What determines the steps of a fit, beyond the state of the job. */
+/* Facts that determine the steps of a fit, in addition to the state of the job. */
 typedef struct ls_fit_facts {
     ls_passes *data, *validation; /* validation may be NULL */
     const ls_fit_options *options;

@@ -80,7 +80,7 @@ static ls_status hash_node(ls_sha256 *hash, const ls_tensor *node)
     return LS_OK;
 }
 
-/* Of all nodes that compute the loss: layers, activations, dropout rates, regularization. */
+/* Hashes all nodes that compute the loss: layers, activations, dropout rates, regularization. */
 static ls_status hash_loss(ls_tensor *loss, char hex[65])
 {
     ls_tensor **nodes = NULL;

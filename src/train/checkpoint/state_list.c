@@ -94,7 +94,7 @@ static void add_optimizer(list *l, ls_job *job)
     FIXED(l, "schedule/values", F64, s->values)->bytes = points * sizeof(*s->values);
 }
 
-/* What determines the next steps beside variables and slots. */
+/* Settings that determine the next steps, in addition to variables and slots. */
 static void add_settings(list *l, ls_job *job)
 {
     ls_graph *graph = ls_model_graph(job->model);

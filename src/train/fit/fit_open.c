@@ -41,7 +41,7 @@ ls_status ls_fit_prepare(ls_fit_state *f, ls_dataset *data)
     f->method = asynchronous ? &ls_fit_asynchronous : &ls_fit_synchronous;
     ls_status status = check_method(f, data);
     if (status == LS_OK && ctx->cluster && !asynchronous)
-        status = ls_context_meet_cluster(ctx);
+        status = ls_library_hooks.meet_cluster(ctx);
     f->chief = ls_is_chief(ctx);
     if (ctx->peers)
         ctx->peers->fit++;

@@ -54,7 +54,7 @@ ls_status ls_fit_seconds_make(const ls_context *ctx, const ls_task_map *map, ls_
         s->stage[d] = UNNAMED;
     for (int i = 0; i < map->count; i++) {
         s->stage[map->devices[i]] = map->stages > 1 ? i % map->stages : -1;
-        s->single = s->single && ctx->devices[map->devices[i]].worker_count == 1;
+        s->single = s->single && ctx->devices[map->devices[i]].thread_count == 1;
         s->named++;
     }
     *out = s;

@@ -59,7 +59,8 @@ static int ascending(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Of workers with lanes; the lower of two middle values; 0 if there is none. */
+/* Returns the median of the workers with lanes, the lower of two middle values; 0: none has
+ * lanes. */
 static double median(const ls_worker_times *times, bool of_a_lane)
 {
     double values[LS_MAX_CLUSTER];
@@ -142,7 +143,7 @@ void ls_worker_times_put(const ls_worker_times *times, ls_text *text)
 #define FORGIVES 1.1
 #define MEASURED 10 /* fewest steps to measure */
 
-/* That of the slowest worker with these weights. */
+/* Returns the time of the slowest worker with these weights. */
 static double longest(const ls_worker_times *times, const double *speed, const uint32_t *weights)
 {
     int first[LS_MAX_CLUSTER + 1];

@@ -1,4 +1,4 @@
-/* What the roles of parameter servers share (servers.h). */
+/* Code that all roles of parameter servers share (servers.h). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* libcublas.so.13 of the stand-in: see standin.h. Sums go from the last product to the first, and products are rounded.
- */
+/* libcublas.so.13 of the stand-in: see standin.h. Sums go from the last product to the first, and
+ * products are rounded. / */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
-/* libcudnn.so.9 of the stand-in: see standin.h. Of convolutions what src/backend/cuda/vendor.c asks for: NHWC, float32
- * without TF32, algorithms whose sums have one order. They go from the last product to the first, and products are
- * rounded. The forward algorithm that needs no workspace goes from the first to the last. */
+/* libcudnn.so.9 of the stand-in: see standin.h. Of convolutions what src/backend/cuda/vendor.c asks
+ * for: NHWC, float32 without TF32, algorithms whose sums have one order. They go from the last
+ * product to the first, and products are rounded. The forward algorithm that needs no workspace
+ * goes from the first to the last. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,7 +189,8 @@ static int outputs(int size, int window, const convolution *c, int axis)
     return (size + 2 * c->pad[axis] - ((window - 1) * c->dilation[axis] + 1)) / c->stride[axis] + 1;
 }
 
-/* Some bytes, by shape; NOT_SUPPORTED: groups with dilation, and a number of samples that a test asks for. */
+/* Some bytes, by shape; NOT_SUPPORTED: groups with dilation, and a number of samples that a test
+ * asks for. */
 static int workspace_of(const char *name, kind kind, const handle *h, const tensor *x, const tensor *w, const tensor *y,
                         const convolution *c, int algorithm, size_t *bytes)
 {

@@ -1,4 +1,5 @@
-/* libcuda.so.1 of the stand-in: see standin.h. One lock for all; streams do their work without it. */
+/* libcuda.so.1 of the stand-in: see standin.h. One lock for all; streams do their work without
+ * it. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -208,7 +209,8 @@ API int standin_held(void)
     return count;
 }
 
-/* For the other libraries of the stand-in: one more thing held, or one less; a call that no program may make. */
+/* For the other libraries of the stand-in: one more thing held, or one less; a call that no program
+ * may make. */
 API void standin_hold(int count)
 {
     pthread_mutex_lock(&lock);
@@ -489,7 +491,8 @@ API int cuMemAlloc_v2(uint64_t *out, size_t bytes)
     return leave("cuMemAlloc", error);
 }
 
-/* A broken context gives back nothing on a GPU, until it goes; here it does, so that what is left is counted. */
+/* A broken context gives back nothing on a GPU, until it goes; here it does, so that what is left
+ * is counted. */
 API int cuMemFree_v2(uint64_t memory)
 {
     pthread_mutex_lock(&lock);

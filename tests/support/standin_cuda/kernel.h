@@ -1,7 +1,6 @@
 /* What a kernel in CUDA C needs to be C++ on a CPU. No kernel has barriers or shared memory
- * (tests/backend/test_gpu_kernels.c looks), so threads run one after the other. A module's source stands behind this
- * file, then a table of its kernels.
- */
+ * (tests/backend/test_gpu_kernels.c looks), so threads run one after the other. A module's source
+ * stands behind this file, then a table of its kernels. / */
 #ifndef STANDIN_CUDA_KERNEL_H
 #define STANDIN_CUDA_KERNEL_H
 

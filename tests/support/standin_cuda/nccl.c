@@ -1,6 +1,7 @@
-/* libnccl.so.2 of the stand-in: sends, receives and all-gathers between stand-in devices, as copies of the stand-in's
- * driver. What is unkind: calls outside of a group, a send without its receive or of another size, a communicator with
- * another device's stream, and an all-gather that some rank is missing from are misuses, and fail. */
+/* libnccl.so.2 of the stand-in: sends, receives and all-gathers between stand-in devices, as copies
+ * of the stand-in's driver. What is unkind: calls outside of a group, a send without its receive or
+ * of another size, a communicator with another device's stream, and an all-gather that some rank is
+ * missing from are misuses, and fail. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

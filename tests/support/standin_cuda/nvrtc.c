@@ -1,4 +1,5 @@
-/* libnvrtc.so of the stand-in: "compiles" the source that was compiled in, and no other, to the name of its module. */
+/* libnvrtc.so of the stand-in. It accepts only the sources of the modules that the build compiled,
+ * and returns the name of the module instead of its code. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +63,7 @@ API int nvrtcCompileProgram(program *p, int count, const char *const *options)
 {
     static const char *const needed[] = { "--fmad=false",  "--prec-div=true", "--prec-sqrt=true",   "--ftz=false",
                                           "-DLS_VECTOR=1", "-DLS_ROWS=4",     "--gpu-architecture=" };
-    bool text = has(count, options, "--gpu-architecture=compute_90"); /* the newest that it knows */
+    bool text = has(count, options, "--gpu-architecture=compute_90"); /* the newest supported architecture */
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!has(count, options, needed[i])) {
             snprintf(p->log, sizeof p->log, "stand-in: option %s is missing", needed[i]);
@@ -79,7 +80,7 @@ API int nvrtcCompileProgram(program *p, int count, const char *const *options)
                      modules[i].name);
             return SUCCESS;
         }
-    snprintf(p->log, sizeof p->log, "stand-in: this source was not compiled in");
+    snprintf(p->log, sizeof p->log, "stand-in: the build has not compiled this source");
     return COMPILATION;
 }
 

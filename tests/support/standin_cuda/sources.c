@@ -1,5 +1,5 @@
-/* Writes the modules of src/backend/gpu, as NVRTC is given them, into a folder: <module>.cu, and modules.inc with a row
- * for each. */
+/* Writes the modules of src/backend/gpu, as NVRTC is given them, into a folder: <module>.cu, and
+ * modules.inc with a row for each. */
 #include <stdio.h>
 #include <stdlib.h>
 
