@@ -5,8 +5,8 @@
 #include "graph/node.h"
 #include "lockstep/nn.h"
 
-/* Each gets targets and predictions of one type and shape (ls_match_pair) and returns a value for each
- * element of all axes but the last; Dice and Tversky also a scalar, for the whole batch. */
+/* Each gets targets and predictions of one type and shape (ls_match_pair) and returns a value for
+ * each element of all axes but the last; Dice and Tversky also a scalar, for the whole batch. */
 typedef ls_tensor *ls_loss_formula(const ls_loss_options *options, ls_tensor *targets, ls_tensor *predictions);
 
 ls_loss_formula ls_categorical_values, ls_binary_values, ls_squared_values, ls_absolute_values, ls_huber_values,

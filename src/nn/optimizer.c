@@ -365,8 +365,8 @@ static ls_tensor *is_every(application *app, int64_t every)
     return ls_op_compare(ls_op_scale(ls_op_cast(times, LS_F64), (double)every), LS_EQUAL, number);
 }
 
-/* Adds the update of a variable's average, and returns the variable's new value. The first average is the
- * variable itself. */
+/* Adds the update of a variable's average, and returns the variable's new value. The first average
+ * is the variable itself. */
 static ls_tensor *average(application *app, size_t i, ls_tensor *updated)
 {
     ls_tensor *old = app->state[i].average, *zero = ls_scalar_like(old, 0);

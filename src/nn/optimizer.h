@@ -33,8 +33,8 @@ ls_status ls_optimizer_state_swap(ls_optimizer_state *state, bool averages);
 /* Makes variables equal to their averages for good, if there was an update. */
 ls_status ls_optimizer_state_finalize(ls_optimizer_state *state);
 
-/* Fails if an update needs more than single elements and their gradients: names of variables, norms,
- * averages, constraints. Servers of asynchronous training have flat pieces of variables. */
+/* Fails if an update needs more than single elements and their gradients: names of variables,
+ * norms, averages, constraints. Asynchronous servers have flat pieces of variables. */
 ls_status ls_optimizer_check_elementwise(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count);
 
 /* Returns the number of batches applied so far, the step that schedules use. */

@@ -1,4 +1,4 @@
-/* Lamb and Muon, in Keras's order of operations. Norms are summed in double, as those of clipping. */
+/* Lamb and Muon, in Keras's order of operations. Norms are summed in double, as in clipping. */
 #include "nn/optimizer_nodes.h"
 
 #include <ctype.h>

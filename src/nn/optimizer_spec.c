@@ -1,4 +1,4 @@
-/* Optimizers by kind: names, rules, slots, options and their defaults; and the checks of options. */
+/* Optimizers by kind: names, rules, slots, options with their defaults, and checks of options. */
 #include "nn/optimizer_spec.h"
 
 #include "base/fpmode.h"

@@ -173,8 +173,8 @@ static bool depends_on(const ls_tensor *node, const ls_tensor *to)
     return false;
 }
 
-/* Two writes of one variable in a run would leave the result undefined, unless the second is an assignment
- * of what the first made: then it counts (constraints of variables). */
+/* Two writes of one variable in a run would leave the result undefined, unless the second is an
+ * assignment computed from the first: then the second counts (constraints of variables). */
 static ls_status check_writes(ls_plan *plan)
 {
     char a[LS_NODE_TEXT], b[LS_NODE_TEXT], c[LS_NODE_TEXT];

@@ -2,6 +2,7 @@
 #include "tool/tool.h"
 
 #include <float.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -68,6 +69,11 @@ ls_status tool_check_loss(const ls_options *options, tool_settings *settings)
     if (settings->from_logits && !is_entropy)
         return ls_fail(LS_ERR_INVALID, "--from-logits cannot be used with --loss %s: only cross-entropies have logits",
                        tool_loss_name(kind));
+    double *weights = NULL;
+    size_t count = 0;
+    ls_status status = settings->class_weights ? tool_class_weights(settings->class_weights, &weights, &count) : LS_OK;
+    free(weights);
+    LS_TRY(status);
     return settings->metrics ? tool_metrics(settings->metrics, &metrics) : LS_OK;
 }
 

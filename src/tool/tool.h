@@ -1,7 +1,7 @@
-/* Shared by the files of the command. main.c finds the subcommand, flags.c has all flags, checks.c
- * rejects invalid arguments, names.c has the names of losses, optimizers and metrics, callbacks.c parses flags that are
- * lists, files.c checks output files, context.c and session.c open a session. Each command has its own file or folder.
- */
+/* Shared by the files of the command. main.c finds the subcommand, flags.c has all flags, names.c
+ * the names of losses, optimizers and metrics, checks.c rejects invalid arguments, callbacks.c
+ * parses flags that are lists, files.c checks output files, context.c and session.c open a session.
+ * Each command has its own file or folder. */
 #ifndef LS_TOOL_TOOL_H
 #define LS_TOOL_TOOL_H
 

@@ -367,6 +367,21 @@ static void wrong_calls_are_refused(void **state)
     test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_ACCURACY, .threshold = 0.3 }, labels, p, NULL),
                  "the predictions are classes");
     test_refused(ls_metric_sums(ls_metric_of((ls_metric_kind)99), p, p, NULL), "no metric number 99");
+    test_refused(ls_metric_sums(ls_metric_of(LS_METRIC_F1_SCORE), labels, p, NULL), "num_classes is 0");
+    test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_F1_SCORE, .num_classes = 4 }, labels, p, NULL),
+                 "with num_classes 4");
+    test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_AUC, .num_classes = 4 }, p, p, NULL),
+                 "auc has no option num_classes");
+    test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_F1_SCORE, .num_classes = 3, .beta = 2 }, p, p, NULL),
+                 "f1_score has no option beta");
+    test_refused(ls_metric_sums((ls_metric){ .kind = LS_METRIC_R2_SCORE, .num_classes = 3, .average = 1 }, p, p, NULL),
+                 "no average number 1");
+    test_refused(ls_metric_sums(ls_metric_of(LS_METRIC_LOSS), p, p, NULL), "has no loss");
+    test_refused(ls_metric_sums(ls_loss_metric(ls_huber(.alpha = 1)), p, p, NULL), "huber has no option alpha");
+    const ls_metric one = ls_metric_of(LS_METRIC_AUC), iou = { .kind = LS_METRIC_MEAN_IOU, .num_classes = 3 };
+    double values[9] = { 1, 2, 3 };
+    assert_int_equal(ls_metric_class_values(&one, values, values, 1), LS_ERR_INVALID);
+    assert_int_equal(ls_metric_class_values(&iou, values, values, 2), LS_ERR_INVALID);
     test_refused(ls_metric_sums(auc, NULL, p, NULL), "the targets are NULL");
     test_refused(ls_metric_sums(auc, p, p, p), "one weight per sample");
     ls_metric_state bad = ls_metric_state_of(auc, y, p, NULL);

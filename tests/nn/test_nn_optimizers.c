@@ -17,8 +17,8 @@
 #include "graph_cases.h"
 #include "training.h"
 
-/* Keras rounds beta to float32: 1 - beta^t is off by some 1e-5 of itself after few steps. In float32, Ftrl's sum of
- * numbers divided by the learning rate loses digits. */
+/* Keras rounds beta to float32: 1 - beta^t is off by some 1e-5 of itself after few steps. In
+ * float32, Ftrl's sum of numbers divided by the learning rate loses digits. */
 #define TOLERANCE      2e-6
 #define TOLERANCE_ADAM 1e-5
 #define TOLERANCE_FTRL 5e-5

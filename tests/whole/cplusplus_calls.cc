@@ -143,7 +143,7 @@ static ls_status training(ls_model *model, ls_dataset *data)
     LS_CHECK(ls_compile(model, { .optimizer = optimizers[0],
                                  .loss = losses[0],
                                  .metrics = ls_metrics(ls_accuracy(), ls_top_k(5), ls_metric_of(LS_METRIC_AUC),
-                                                       ls_custom_metric(difference)) }));
+                                                       ls_loss_metric(losses[1]), ls_custom_metric(difference)) }));
     LS_CHECK(ls_fit(model, data));
     LS_CHECK(ls_fit(model, data, { .strategy = ls_mirrored("cpu:0-1"), .lanes = 8 }));
     LS_CHECK(ls_fit(model, data, { .trace = { .path = "trace.json" }, .async = { .journal = "" } }));

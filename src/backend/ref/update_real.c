@@ -9,8 +9,8 @@ typedef LS_REF(update) scalars;
 
 #define NADAM_DECAYS 1000 /* 0.96^1000 is below the last bit of 1 */
 
-/* Product of u_1 to u_step, u_i = beta_1 (1 - 0.96^i / 2), and the next factor. The power is computed as the
- * factors are, so that all devices round alike. */
+/* Product of u_1 to u_step, u_i = beta_1 (1 - 0.96^i / 2), and its last and next factors. Powers
+ * are products, so that all devices round alike. */
 static double nadam_product(double beta_1, double step, double *now, double *next)
 {
     double product = 1, decay = 1, i = 1;
