@@ -115,7 +115,11 @@ static ls_status unknown_metric(const char *name)
         all[count++] = metric_names[i];
     for (size_t i = 1; i < COUNT(loss_names); i++)
         all[count++] = loss_names[i];
-    return ls_fail(LS_ERR_INVALID, "--metrics: unknown metric '%s'%s", name, ls_advise_name(name, all, count).text);
+    if (ls_suggest_name(name, all, count).text[0] != '\0')
+        return ls_fail(LS_ERR_INVALID, "--metrics: unknown metric '%s'%s", name,
+                       ls_suggest_name(name, all, count).text);
+    return ls_fail(LS_ERR_INVALID, "--metrics: unknown metric '%s'%s, and losses", name,
+                   ls_advise_name(name, metric_names, COUNT(metric_names)).text);
 }
 
 static ls_status add_metric(const char *name, ls_metrics_list *list)

@@ -38,7 +38,7 @@ check "unknown flag, the nearest is named" \
 check "a flag of another command" refuses 2 'unknown option --epochs' evaluate mnist-cnn --data $SMALL --epochs 3
 check "unknown model, the nearest is named" refuses 2 'unknown MODEL mnist-cn; there are .*; did you mean mnist-cnn\?' summary mnist-cn
 check "an unknown option without a similar name" \
-    refuses 2 'unknown option --weight-decay; --help lists the options$' train mlp --data $SMALL --weight-decay 0.1
+    refuses 2 'unknown option --warp-factor; --help lists the options$' train mlp --data $SMALL --warp-factor 0.1
 check "an unknown metric without a similar name" \
     refuses 2 "unknown metric 'f1'; there are accuracy, .*[a-z]$" train mlp --data $SMALL --metrics f1
 check "missing model" refuses 2 'a MODEL is needed: linear, mlp' train --data $SMALL
@@ -58,7 +58,7 @@ check "two batch sizes" refuses 2 'contradict each other' train mlp --data $SMAL
 check "momentum of adam" refuses 2 '--momentum cannot be used with --optimizer adam' train mlp --data $SMALL --momentum 0.9
 check "nesterov of rmsprop" \
     refuses 2 '--nesterov cannot be used with --optimizer rmsprop' train mlp --data $SMALL --optimizer rmsprop --nesterov
-check "two ways to clip" refuses 2 'only one of --clipvalue (1), --clipnorm (2)' train mlp --data $SMALL --clipvalue 1 --clipnorm 2
+check "two ways to clip" refuses 2 'only one of --clipvalue \(1\), --clipnorm \(2\)' train mlp --data $SMALL --clipvalue 1 --clipnorm 2
 check "class weights that are no numbers" refuses 2 "weight 1, 'x', is not a number" \
     train mlp --data $SMALL --class-weights 1,x,3
 check "unknown metric" refuses 2 "unknown metric 'hing'" train mlp --data $SMALL --metrics hing
