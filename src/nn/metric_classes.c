@@ -105,11 +105,12 @@ static ls_tensor *f_sums(const ls_metric *metric, const char *name, ls_tensor *t
 
 /* ---- Matrices ---- */
 
-/* One-hot rows [N, positions, classes] of labels, or of the highest of `classes` scores. */
-static ls_tensor *class_rows(ls_tensor *x, int64_t classes, double threshold)
+/* One-hot rows [N, positions, classes] of labels, or of the highest of `classes` scores. A tensor
+ * with fewer axes than `other` has labels. */
+static ls_tensor *class_rows(ls_tensor *x, const ls_tensor *other, int64_t classes, double threshold)
 {
     int rank = x->shape.rank;
-    if (rank > 1 && classes > 1 && x->shape.dims[rank - 1] == classes)
+    if (rank > 1 && rank >= other->shape.rank && classes > 1 && x->shape.dims[rank - 1] == classes)
         x = ls_op_argmax(x, -1);
     else if (classes == 2 && ls_dtype_is_real(x->dtype))
         x = ls_op_cast(ls_op_compare(x, LS_GREATER, ls_scalar_like(x, threshold)), LS_I64);
@@ -125,7 +126,8 @@ static ls_tensor *matrix_sums(const ls_metric *metric, const char *name, ls_tens
     int64_t classes = ls_class_count(metric);
     double threshold = ls_spec_number(metric->threshold, 0.5);
     char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
-    ls_tensor *t = class_rows(targets, classes, threshold), *p = class_rows(predictions, classes, threshold);
+    ls_tensor *t = class_rows(targets, predictions, classes, threshold);
+    ls_tensor *p = class_rows(predictions, targets, classes, threshold);
     if (ls_tensor_is_error(t) || ls_tensor_is_error(p))
         return ls_tensor_is_error(t) ? t : p;
     if (!ls_shape_equal(&t->shape, &p->shape) || t->per_sample != p->per_sample)

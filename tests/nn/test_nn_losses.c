@@ -62,7 +62,7 @@ static size_t run_case(ls_context *ctx, const json_t *spec, form as, double skew
         feeds[count++] = (ls_feed){ in[i], ls_array_of(array[i].dtype, array[i].shape, array[i].data) };
     }
     for (size_t i = 0; i < array[1].count; i++)
-        ((float *)array[1].data)[i] += (float)skew * (float)(1 + i * i % 11);
+        ((float *)array[1].data)[i] += (float)skew * ((float)(1 + i * i % 11) + 0.13F * (float)(i % 7));
     ls_tensor *x[3] = { in[0], in[1], in[2] }, *fetches[4];
     for (int i = 0; i < 3 && as == GATHERED; i++)
         x[i] = in[i] ? ls_op_gather_batch(in[i]) : NULL;

@@ -233,8 +233,8 @@ def random_options(kind, number):
         draws["rho"] = (0.5, 0.95)
     if kind == "muon":
         draws |= {"adam_beta_1": (0.5, 0.95), "adam_beta_2": (0.7, 0.999), "momentum": (0.5, 0.97), "rms_rate": (0.1, 0.5),
-                  "adam_weight_decay": (0.001, 0.05), "adam_lr_ratio": (0.2, 2), "muon_a": (3.2, 3.6), "muon_b": (-4.9, -4.6),
-                  "muon_c": (1.9, 2.2)}
+                  "adam_weight_decay": (0.001, 0.05), "adam_lr_ratio": (0.2, 2), "muon_a": (3.4, 3.48), "muon_b": (-4.82, -4.73),
+                  "muon_c": (2.0, 2.06)}
     if kind in ("adam", "adamw", "adamax", "nadam", "lion", "lamb"):
         draws |= {"beta_1": (0.5, 0.95), "beta_2": (0.7, 0.999)}
     if kind not in ("sgd", "ftrl", "lion"):
