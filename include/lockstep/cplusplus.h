@@ -305,6 +305,13 @@ LS_OPTIMIZER_(ls_adamw, ADAMW)
 LS_OPTIMIZER_(ls_rmsprop, RMSPROP)
 LS_OPTIMIZER_(ls_rmsprop_tf1, RMSPROP_TF1)
 LS_OPTIMIZER_(ls_adagrad, ADAGRAD)
+LS_OPTIMIZER_(ls_adadelta, ADADELTA)
+LS_OPTIMIZER_(ls_adamax, ADAMAX)
+LS_OPTIMIZER_(ls_nadam, NADAM)
+LS_OPTIMIZER_(ls_ftrl, FTRL)
+LS_OPTIMIZER_(ls_lion, LION)
+LS_OPTIMIZER_(ls_lamb, LAMB)
+LS_OPTIMIZER_(ls_muon, MUON)
 
 #define LS_LOSS_(name, KIND)                                                                                           \
     inline ls_loss name(ls_loss_options options = {}) { return ls_loss{ LS_LOSS_##KIND, options }; }
@@ -314,6 +321,19 @@ LS_LOSS_(ls_binary_crossentropy, BINARY_CROSSENTROPY)
 LS_LOSS_(ls_mean_squared_error, MEAN_SQUARED_ERROR)
 LS_LOSS_(ls_mean_absolute_error, MEAN_ABSOLUTE_ERROR)
 LS_LOSS_(ls_huber, HUBER)
+LS_LOSS_(ls_mean_absolute_percentage_error, MEAN_ABSOLUTE_PERCENTAGE_ERROR)
+LS_LOSS_(ls_mean_squared_logarithmic_error, MEAN_SQUARED_LOGARITHMIC_ERROR)
+LS_LOSS_(ls_log_cosh, LOG_COSH)
+LS_LOSS_(ls_cosine_similarity, COSINE_SIMILARITY)
+LS_LOSS_(ls_kl_divergence, KL_DIVERGENCE)
+LS_LOSS_(ls_poisson, POISSON)
+LS_LOSS_(ls_hinge, HINGE)
+LS_LOSS_(ls_squared_hinge, SQUARED_HINGE)
+LS_LOSS_(ls_categorical_hinge, CATEGORICAL_HINGE)
+LS_LOSS_(ls_binary_focal_crossentropy, BINARY_FOCAL_CROSSENTROPY)
+LS_LOSS_(ls_categorical_focal_crossentropy, CATEGORICAL_FOCAL_CROSSENTROPY)
+LS_LOSS_(ls_dice, DICE)
+LS_LOSS_(ls_tversky, TVERSKY)
 inline ls_loss ls_custom_loss(ls_loss_function function, void *user = nullptr, const char *name = nullptr,
                               ls_loss_options options = {})
 {
@@ -321,12 +341,13 @@ inline ls_loss ls_custom_loss(ls_loss_function function, void *user = nullptr, c
     return ls_loss{ LS_LOSS_CUSTOM, options };
 }
 
-inline ls_metric ls_metric_of(ls_metric_kind kind) { return ls_metric{ kind, 0, 0, 0, nullptr, nullptr, nullptr }; }
+inline ls_metric ls_metric_of(ls_metric_kind kind) { return ls_metric{ .kind = kind }; }
 inline ls_metric ls_accuracy() { return ls_metric_of(LS_METRIC_ACCURACY); }
-inline ls_metric ls_top_k(int64_t places) { return ls_metric{ LS_METRIC_TOP_K, places, 0, 0, nullptr, nullptr, nullptr }; }
+inline ls_metric ls_top_k(int64_t places) { return ls_metric{ .kind = LS_METRIC_TOP_K, .k = places }; }
+inline ls_metric ls_loss_metric(const ls_loss &loss) { return ls_metric{ .kind = LS_METRIC_LOSS, .loss = loss }; }
 inline ls_metric ls_custom_metric(ls_metric_function function, void *user = nullptr, const char *name = nullptr)
 {
-    return ls_metric{ LS_METRIC_CUSTOM, 0, 0, 0, function, user, name };
+    return ls_metric{ .kind = LS_METRIC_CUSTOM, .function = function, .user = user, .name = name };
 }
 
 /* ---- Callbacks and strategies ---- */

@@ -209,6 +209,23 @@ typedef struct ls_initializer {
     uint64_t seed;
 } ls_initializer;
 
+typedef enum ls_constraint_kind {
+    LS_CONSTRAINT_NONE = 0,
+    LS_MAX_NORM,     /* norms above max_value become max_value (default 2) */
+    LS_NON_NEG,      /* numbers below 0 become 0 */
+    LS_UNIT_NORM,    /* norms become 1 */
+    LS_MIN_MAX_NORM, /* norms come from min_value (default 0) to max_value (default 1) */
+} ls_constraint_kind;
+
+/* What an optimizer does with a variable after each update, as in Keras:
+ * .kernel_constraint = { .kind = LS_MAX_NORM, .max_value = 3 } */
+typedef struct ls_constraint {
+    ls_constraint_kind kind;
+    double max_value, min_value; /* LS_ZERO: 0 */
+    double rate;                 /* min-max: how far to go, from 0 to 1 (default 1) */
+    ls_axes axis;                /* axes that a norm sums over (default LS_AXES(0)) */
+} ls_constraint;
+
 /* Returns a variable: state that outlives a run. A variable is always whole.
  *     ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 4), .data = values)
  *     ls_op_variable(graph, "w", LS_F32, LS_SHAPE(3, 4),
@@ -220,6 +237,7 @@ typedef struct ls_variable_op {
     const void *data;           /* initial value, copied (default: from the initializer) */
     ls_initializer initializer; /* initial values without data (default zeros) */
     bool frozen;                /* excludes it from ls_minimize (default false) */
+    ls_constraint constraint;   /* applied by optimizers after each update (default none) */
 } ls_variable_op;
 #define ls_op_variable(graph, name, dtype, ...)                                                                        \
     ls_op_variable_with(graph, name, dtype, (ls_variable_op){ .ls_first = 0, __VA_ARGS__ })
@@ -252,17 +270,32 @@ typedef enum ls_apply_rule {
     LS_APPLY_ADAGRAD,
     /* w = step w + lr g: a running sum of gradients; step 0 restarts it. */
     LS_APPLY_SUM,
+    /* Keras: slots a = rho a + (1-rho) g^2, b = rho b + (1-rho) d^2;  w -= lr d, where
+     * d = g sqrt(b + epsilon) / sqrt(a + epsilon) with the old b */
+    LS_APPLY_ADADELTA,
+    /* Keras: slots m, n = max(b2 n, |g|); step from 1;  w -= lr m / ((1-b1^t) (n + epsilon)) */
+    LS_APPLY_ADAMAX,
+    /* Keras: slots m, v; step from 1. u_t = b1 (1 - 0.96^t / 2), P_t is the product of u_1 to u_t;
+     * w -= lr (u_t+1 m / (1 - P_t+1) + (1 - u_t) g / (1 - P_t)) / (sqrt(v / (1-b2^t)) + epsilon) */
+    LS_APPLY_NADAM,
+    /* Keras: slots a, z; a' = a + g^2;  z += g + 2 shrinkage w - (sqrt(a') - sqrt(a)) / lr w;
+     * w = (clip(z, -l1, l1) - z) / ((sqrt(a') + beta) / lr + 2 l2) */
+    LS_APPLY_FTRL,
+    /* Keras: slot m;  w -= lr sign(b1 m + (1-b1) g);  then m = b2 m + (1-b2) g */
+    LS_APPLY_LION,
 } ls_apply_rule;
 
 typedef struct ls_apply_op {
     int ls_first;
     ls_apply_rule rule;
     ls_tensor *learning_rate; /* scalar of the variable's dtype */
-    /* scalar; for Adam the step, counted from 1, and for SUM its factor; otherwise unused */
+    /* scalar; for Adam, Adamax and Nadam the step, counted from 1, and for SUM its factor;
+     * otherwise unused */
     ls_tensor *step;
     ls_tensor *slots[2]; /* variables of the same shape and dtype */
     double momentum, beta_1, beta_2, rho, epsilon;
-    double weight_decay; /* decoupled: w -= lr weight_decay w, before the update (default 0) */
+    double weight_decay;            /* decoupled: w -= lr weight_decay w, before the update (default 0) */
+    double l1, l2, shrinkage, beta; /* FTRL (default 0) */
     /* bool scalar: false leaves the variable and its slots unchanged
      * (default NULL: always update) */
     ls_tensor *when;

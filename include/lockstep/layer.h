@@ -44,6 +44,10 @@ typedef enum ls_activation {
 typedef struct ls_regularizer {
     /* Adds l1 sum|w| + l2 sum w^2 to the loss, once per step on any number of devices. */
     double l1, l2;
+    /* OrthogonalRegularizer of a matrix: adds orthogonal times the mean of |cosine| of all pairs of
+     * rows, or of columns (default 0: none; Keras's factor is 0.01) */
+    double orthogonal;
+    bool orthogonal_columns; /* mode="columns" (default false: "rows") */
 } ls_regularizer;
 
 typedef enum ls_layer_kind {
@@ -163,12 +167,14 @@ typedef struct ls_input_options {
  * activation            applied to the output; softmax: over the last axis (default linear)
  * no_bias               Keras: use_bias=False
  * kernel_initializer    also of depthwise kernels (default Glorot uniform)
- * bias_initializer      default zeros */
+ * bias_initializer      default zeros
+ * kernel_constraint     applied after each update; so is bias_constraint */
 #define LS_KERNEL_OPTIONS_                                                                                             \
     ls_activation activation;                                                                                          \
     bool no_bias;                                                                                                      \
     ls_initializer kernel_initializer, bias_initializer;                                                               \
-    ls_regularizer kernel_regularizer, bias_regularizer;
+    ls_regularizer kernel_regularizer, bias_regularizer;                                                               \
+    ls_constraint kernel_constraint, bias_constraint;
 
 typedef struct ls_dense_options {
     LS_LAYER_OPTIONS_
@@ -190,6 +196,7 @@ typedef struct ls_conv_options {
     int64_t output_padding[2];
     ls_initializer pointwise_initializer; /* separable convolutions (default Glorot uniform) */
     ls_regularizer pointwise_regularizer; /* separable convolutions */
+    ls_constraint pointwise_constraint;   /* separable convolutions */
 } ls_conv_options;
 
 typedef struct ls_pool_options {
@@ -219,6 +226,7 @@ typedef struct ls_norm_options {
     ls_norm_statistics statistics;
     ls_initializer beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer;
     ls_regularizer beta_regularizer, gamma_regularizer;
+    ls_constraint beta_constraint, gamma_constraint;
     int last_axes; /* layer normalization: number of last axes (default 1) */
     int64_t axis;  /* batch and group norm (default -1, the last axis) */
     /* layer, RMS and unit normalization: axes that are normalized together (default: the last) */
@@ -244,11 +252,12 @@ typedef struct ls_normalization_options {
     ls_numbers mean, variance;
 } ls_normalization_options;
 
-/* kernel_initializer and kernel_regularizer are those of the table. */
+/* kernel_initializer, kernel_regularizer and kernel_constraint are those of the table. */
 typedef struct ls_embedding_options {
     LS_LAYER_OPTIONS_
     ls_initializer kernel_initializer; /* default: uniform */
     ls_regularizer kernel_regularizer;
+    ls_constraint kernel_constraint;
     bool mask_zero; /* index 0 is padding: the output has a mask (see ls_masking) */
 } ls_embedding_options;
 
@@ -269,6 +278,7 @@ typedef struct ls_recurrent_options {
     ls_initializer recurrent_initializer; /* default orthogonal */
     ls_initializer bias_initializer;      /* default zeros */
     ls_regularizer kernel_regularizer, recurrent_regularizer, bias_regularizer;
+    ls_constraint kernel_constraint, recurrent_constraint, bias_constraint; /* applied after each update */
 } ls_recurrent_options;
 
 typedef struct ls_masking_options {

@@ -106,6 +106,7 @@ typedef struct ls_weight_options {
     ls_shape shape;
     ls_initializer initializer; /* default: Glorot uniform */
     ls_regularizer regularizer;
+    ls_constraint constraint;
     bool frozen; /* Keras: trainable=False */
 } ls_weight_options;
 #define ls_call_variable(call, name, ...)                                                                              \
@@ -347,6 +348,16 @@ typedef enum ls_schedule_kind {
     /* values[i] up to and including step boundaries[i], then the last value */
     LS_SCHEDULE_PIECEWISE,
     LS_SCHEDULE_BY_BATCH, /* values[i] for the batch size boundaries[i] */
+    /* (rate - end) * (1 - step / steps) ^ power + end, and `end` after `steps`; cycle: steps grows
+     * to the next multiple that is not below the step */
+    LS_SCHEDULE_POLYNOMIAL,
+    LS_SCHEDULE_INVERSE_TIME, /* rate / (1 + decay * step / steps); staircase: floor of step / steps */
+    /* Cosine to alpha * rate, again and again: each period has t_mul times the steps and m_mul times
+     * the rate of the one before. */
+    LS_SCHEDULE_COSINE_RESTARTS,
+    /* PyTorch's OneCycleLR: rises from rate / div_factor to rate, then falls to
+     * rate / div_factor / final_div_factor at step `steps` - 1, and stays there. */
+    LS_SCHEDULE_ONE_CYCLE,
 } ls_schedule_kind;
 
 #define LS_SCHEDULE_POINTS 16
@@ -358,13 +369,26 @@ typedef struct ls_schedule {
     int count; /* number of values; a piecewise schedule has one boundary less */
     int64_t boundaries[LS_SCHEDULE_POINTS];
     double values[LS_SCHEDULE_POINTS];
+    double end, power; /* polynomial */
+    bool cycle;
+    double t_mul, m_mul; /* cosine with restarts */
+    double pct_start, div_factor, final_div_factor;
+    bool linear, three_phase; /* one cycle */
 } ls_schedule;
 
-/* Return LS_SCHEDULE_EXPONENTIAL, _COSINE, _PIECEWISE and _BY_BATCH. Arrays are copied. */
+/* Return the schedules of these names. Arrays are copied. */
 LS_API ls_schedule ls_exponential_decay(double rate, int64_t steps, double decay, bool staircase);
 LS_API ls_schedule ls_cosine_decay(double rate, int64_t steps, double alpha, double warmup_from, int64_t warmup_steps);
 LS_API ls_schedule ls_piecewise_decay(const int64_t *boundaries, const double *values, int values_count);
 LS_API ls_schedule ls_rates_by_batch_size(const int64_t *batch_sizes, const double *rates, int count);
+LS_API ls_schedule ls_polynomial_decay(double rate, int64_t steps, double end_rate, double power, bool cycle);
+LS_API ls_schedule ls_inverse_time_decay(double rate, int64_t steps, double decay, bool staircase);
+LS_API ls_schedule ls_cosine_decay_restarts(double rate, int64_t first_steps, double t_mul, double m_mul, double alpha);
+/* pct_start: part of the steps that rise (default 0.3); div_factor: default 25; final_div_factor:
+ * default 1e4; 0: the default. linear: straight lines instead of cosines. three_phase: falls to the
+ * start first, as fast as it rose. */
+LS_API ls_schedule ls_one_cycle(double max_rate, int64_t steps, double pct_start, double div_factor,
+                                double final_div_factor, bool linear, bool three_phase);
 /* Returns the rate of a step. Only a table by batch size reads batch_size; a size that the table
  * does not have is an error. */
 LS_API ls_status ls_schedule_rate(const ls_schedule *schedule, int64_t step, int64_t batch_size, double *out);
@@ -379,7 +403,18 @@ typedef enum ls_optimizer_kind {
     LS_OPTIMIZER_RMSPROP, /* learning rate 0.001; slot velocity, and momentum if set */
     /* TensorFlow 1's: the learning rate must be set, velocity starts at 1, epsilon 1e-10. */
     LS_OPTIMIZER_RMSPROP_TF1,
-    LS_OPTIMIZER_ADAGRAD, /* learning rate 0.001; slot accumulator */
+    LS_OPTIMIZER_ADAGRAD,  /* learning rate 0.001; slot accumulator */
+    LS_OPTIMIZER_ADADELTA, /* 0.001, rho 0.95; slots accumulated_grad, accumulated_delta_var */
+    LS_OPTIMIZER_ADAMAX,   /* learning rate 0.001; slots momentum, norm */
+    LS_OPTIMIZER_NADAM,    /* learning rate 0.001; slots momentum, velocity */
+    /* learning rate 0.001; slots accumulator, linear. Keras's learning_rate_power is -0.5. */
+    LS_OPTIMIZER_FTRL,
+    LS_OPTIMIZER_LION, /* learning rate 0.001, beta_2 0.99; slot momentum */
+    LS_OPTIMIZER_LAMB, /* learning rate 0.001; slots momentum, velocity */
+    /* Learning rate 0.001, momentum 0.95, weight decay 0.004; slot momentum. Matrices are updated by
+     * Newton-Schulz; other variables, and those that exclude_layers selects, by AdamW, which has
+     * the slot velocity, too. */
+    LS_OPTIMIZER_MUON,
 } ls_optimizer_kind;
 
 /* An option that the kind does not have, or that contradicts another one, is an error. */
@@ -388,11 +423,14 @@ typedef struct ls_optimizer_options {
     /* Learning rate (default 0: Keras's default; LS_ZERO: 0). ls_fit prints the rate it uses. */
     double learning_rate;
     ls_schedule schedule;                /* replaces learning_rate, if its kind is not constant */
-    double momentum;                     /* SGD and RMSprop (default 0) */
+    double momentum;                     /* SGD and RMSprop (default 0), Muon (default 0.95) */
     bool nesterov;                       /* SGD with momentum only */
     double beta_1, beta_2, rho, epsilon; /* default 0.9, 0.999, 0.9, 1e-7; LS_ZERO: 0 */
-    /* decoupled, before the update (default 0; AdamW: 0.004, LS_ZERO: none) */
+    /* decoupled, before the update (default 0; AdamW and Muon: 0.004, LS_ZERO: none) */
     double weight_decay;
+    /* Comma-separated parts of names, such as "bias,gamma": variables whose name contains one have
+     * no weight decay (default NULL: none). Keras's exclude_from_weight_decay(var_names=...). */
+    const char *exclude_from_weight_decay;
     /* Clip gradients; set at most one (default 0: none). Norms are those of the joined gradients
      * of the whole batch, summed in double. */
     double clipvalue, clipnorm, global_clipnorm;
@@ -401,7 +439,29 @@ typedef struct ls_optimizer_options {
      * loss that is a mean over its batch, the update of one large batch. (Keras uses the mean of
      * the batches' means, which is equal if all batches have one size.) */
     int64_t gradient_accumulation_steps;
-    double initial_accumulator_value; /* Adagrad: default 0.1; LS_ZERO: 0 */
+    double initial_accumulator_value; /* Adagrad, Ftrl: default 0.1; LS_ZERO: 0 */
+    /* Ftrl (default 0) */
+    double l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength, beta;
+    /* Muon: weight decay of the variables that AdamW updates (default 0.004; LS_ZERO: none), and their
+     * learning rate divided by that of the others (default 1) */
+    double adam_weight_decay, adam_lr_ratio;
+    double muon_a, muon_b, muon_c; /* Muon: the polynomial (default 3.4445, -4.775, 2.0315) */
+    int64_t ns_steps;              /* Muon: steps of Newton-Schulz (default 5) */
+    bool no_nesterov;              /* Muon (default false: Nesterov momentum) */
+    /* Muon: updates have rms_rate times the size of the longer side's root (default 0.2; LS_ZERO:
+     * not scaled, Keras's None) */
+    double rms_rate;
+    /* Muon: comma-separated parts of names: AdamW updates these variables. Names with "embedding"
+     * are among them unless include_embeddings is set (Keras: exclude_embeddings=False). */
+    const char *exclude_layers;
+    bool include_embeddings;
+    /* Keeps an average of each variable: average = ema_momentum * average + (1 - ema_momentum) *
+     * variable after each update (default: none; ema_momentum 0.99). Validation, saved weights and the
+     * end of ls_fit use the averages. ema_overwrite_frequency: every N updates the variables
+     * become their averages (default 0: never). */
+    bool use_ema;
+    double ema_momentum;
+    int64_t ema_overwrite_frequency;
     /* name of its state, see ls_apply_gradients (default "adam", "adam_1", ...) */
     const char *name;
 } ls_optimizer_options;
@@ -418,7 +478,14 @@ typedef struct ls_optimizer {
 #define ls_rmsprop(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_RMSPROP, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_rmsprop_tf1(...)                                                                                            \
     ((ls_optimizer){ .kind = LS_OPTIMIZER_RMSPROP_TF1, .options = { .ls_first = 0, __VA_ARGS__ } })
-#define ls_adagrad(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAGRAD, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_adagrad(...)  ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAGRAD, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_adadelta(...) ((ls_optimizer){ .kind = LS_OPTIMIZER_ADADELTA, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_adamax(...)   ((ls_optimizer){ .kind = LS_OPTIMIZER_ADAMAX, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_nadam(...)    ((ls_optimizer){ .kind = LS_OPTIMIZER_NADAM, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_ftrl(...)     ((ls_optimizer){ .kind = LS_OPTIMIZER_FTRL, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_lion(...)     ((ls_optimizer){ .kind = LS_OPTIMIZER_LION, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_lamb(...)     ((ls_optimizer){ .kind = LS_OPTIMIZER_LAMB, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_muon(...)     ((ls_optimizer){ .kind = LS_OPTIMIZER_MUON, .options = { .ls_first = 0, __VA_ARGS__ } })
 #endif
 
 /* Returns the name of the kind, such as "adam"; never free it. */
@@ -460,6 +527,20 @@ typedef enum ls_loss_kind {
     LS_LOSS_MEAN_SQUARED_ERROR,
     LS_LOSS_MEAN_ABSOLUTE_ERROR,
     LS_LOSS_HUBER,
+    LS_LOSS_MEAN_ABSOLUTE_PERCENTAGE_ERROR,
+    LS_LOSS_MEAN_SQUARED_LOGARITHMIC_ERROR,
+    LS_LOSS_LOG_COSH,
+    LS_LOSS_COSINE_SIMILARITY, /* -1 where both point the same way */
+    LS_LOSS_KL_DIVERGENCE,
+    LS_LOSS_POISSON,
+    /* Targets -1 and 1; if all targets of the batch are 0 or 1, 0 counts as -1. */
+    LS_LOSS_HINGE,
+    LS_LOSS_SQUARED_HINGE,
+    LS_LOSS_CATEGORICAL_HINGE,
+    LS_LOSS_BINARY_FOCAL_CROSSENTROPY,
+    LS_LOSS_CATEGORICAL_FOCAL_CROSSENTROPY,
+    LS_LOSS_DICE,    /* one value for the whole batch, unless axis is set */
+    LS_LOSS_TVERSKY, /* the same */
     LS_LOSS_CUSTOM,
 } ls_loss_kind;
 
@@ -478,6 +559,18 @@ typedef struct ls_loss_options {
     bool from_logits;
     ls_reduction reduction; /* over the batch (default mean) */
     double delta;           /* Huber (default 1) */
+    /* Cross-entropies: takes this part of the target's weight and gives it to all classes evenly:
+     * t (1 - s) + s / classes; binary: t (1 - s) + s / 2. Sparse: as if the labels were
+     * one-hot rows. From 0 to 1 (default 0). */
+    double label_smoothing;
+    /* Focal cross-entropies: alpha is the weight, gamma the power (default 0.25, 2). Tversky: 1 - I /
+     * (I + alpha sum t (1 - p) + beta sum p (1 - t)) with I = sum t p (default 0.5, 0.5). LS_ZERO: 0 */
+    double alpha, gamma, beta;
+    /* binary focal cross-entropy: weighs class 1 by alpha, class 0 by 1 - alpha (default false) */
+    bool apply_class_balancing;
+    /* Cosine similarity: LS_AXES(-1) (default). Dice, Tversky: axes that one value covers, such as
+     * LS_AXES(1, 2, 3) for one value per image (default: all, with the batch). */
+    ls_axes axis;
     int ls_first_function;
     /* Custom loss: the function, the pointer passed to it, and the name of
      * the loss (default "loss"). */
@@ -503,6 +596,25 @@ typedef struct ls_loss {
 #define ls_mean_absolute_error(...)                                                                                    \
     ((ls_loss){ .kind = LS_LOSS_MEAN_ABSOLUTE_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_huber(...) ((ls_loss){ .kind = LS_LOSS_HUBER, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_mean_absolute_percentage_error(...)                                                                         \
+    ((ls_loss){ .kind = LS_LOSS_MEAN_ABSOLUTE_PERCENTAGE_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_mean_squared_logarithmic_error(...)                                                                         \
+    ((ls_loss){ .kind = LS_LOSS_MEAN_SQUARED_LOGARITHMIC_ERROR, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_log_cosh(...) ((ls_loss){ .kind = LS_LOSS_LOG_COSH, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_cosine_similarity(...)                                                                                      \
+    ((ls_loss){ .kind = LS_LOSS_COSINE_SIMILARITY, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_kl_divergence(...) ((ls_loss){ .kind = LS_LOSS_KL_DIVERGENCE, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_poisson(...)       ((ls_loss){ .kind = LS_LOSS_POISSON, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_hinge(...)         ((ls_loss){ .kind = LS_LOSS_HINGE, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_squared_hinge(...) ((ls_loss){ .kind = LS_LOSS_SQUARED_HINGE, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_categorical_hinge(...)                                                                                      \
+    ((ls_loss){ .kind = LS_LOSS_CATEGORICAL_HINGE, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_binary_focal_crossentropy(...)                                                                              \
+    ((ls_loss){ .kind = LS_LOSS_BINARY_FOCAL_CROSSENTROPY, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_categorical_focal_crossentropy(...)                                                                         \
+    ((ls_loss){ .kind = LS_LOSS_CATEGORICAL_FOCAL_CROSSENTROPY, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_dice(...)    ((ls_loss){ .kind = LS_LOSS_DICE, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_tversky(...) ((ls_loss){ .kind = LS_LOSS_TVERSKY, .options = { .ls_first = 0, __VA_ARGS__ } })
 /* ls_custom_loss(function, user, "name"); user and name are optional */
 #define ls_custom_loss(...) ((ls_loss){ .kind = LS_LOSS_CUSTOM, .options = { .ls_first_function = 0, __VA_ARGS__ } })
 #endif
@@ -545,16 +657,46 @@ typedef enum ls_metric_kind {
     LS_METRIC_PRECISION,
     LS_METRIC_RECALL,
     LS_METRIC_AUC, /* area under the ROC curve, by 200 thresholds and trapezoids */
+    LS_METRIC_ROOT_MEAN_SQUARED_ERROR,
+    LS_METRIC_COSINE_SIMILARITY, /* over the last axis; 1 where both point the same way */
+    LS_METRIC_LOSS,              /* mean of the values of `loss` */
+    /* The metrics below need num_classes; with ls_compile the model's output has it. */
+    LS_METRIC_R2_SCORE, /* num_classes: number of outputs, [N, outputs] */
+    /* Targets [N, classes] of 0 and 1, one-hot or several labels a sample; or labels [N]. Without a
+     * threshold the class with the highest score counts. */
+    LS_METRIC_F1_SCORE,
+    LS_METRIC_FBETA_SCORE,
+    /* Targets and predictions are labels or scores of classes (the last axis has num_classes
+     * elements), of samples or pixels. */
+    LS_METRIC_MEAN_IOU,
+    LS_METRIC_BINARY_IOU, /* the mean over both classes of predictions above the threshold */
+    /* The number (or weight) of samples of each class, by predicted class; its sums are a matrix
+     * [target][prediction], its result the accuracy. Shapes as for the mean IoU. */
+    LS_METRIC_CONFUSION,
     LS_METRIC_CUSTOM,
 } ls_metric_kind;
 
 /* A custom metric: one value per sample, as in ls_loss_function. The result is their mean. */
 typedef ls_tensor *(*ls_metric_function)(ls_tensor *targets, ls_tensor *predictions, void *user);
 
+/* How values of classes become one. Keras's None is ls_metric_class_values. */
+typedef enum ls_average {
+    LS_AVERAGE_MACRO = 0, /* the mean; R2: uniform_average */
+    LS_AVERAGE_MICRO,     /* F scores: from the sums over all classes */
+    LS_AVERAGE_WEIGHTED,  /* by the weight of each class; R2: variance_weighted_average */
+} ls_average;
+
 typedef struct ls_metric {
     ls_metric_kind kind;
-    int64_t k;        /* top-k: number of places (default 5) */
-    double threshold; /* binary accuracy, precision, recall (default 0.5; LS_ZERO: 0) */
+    int64_t k; /* top-k: number of places (default 5) */
+    /* binary accuracy, precision, recall, binary IoU (default 0.5; LS_ZERO: 0); F scores (default:
+     * the highest score) */
+    double threshold;
+    int64_t num_classes;    /* R2, F scores, IoU, confusion */
+    ls_average average;     /* R2, F scores (default macro) */
+    double beta;            /* FBeta score (default 1) */
+    int64_t num_regressors; /* R2: adjusted for this many (default 0) */
+    ls_loss loss;           /* LS_METRIC_LOSS */
     int ls_first;
     /* custom metric: the function, and in `user` the pointer passed to it */
     ls_metric_function function;
@@ -566,6 +708,7 @@ typedef struct ls_metric {
 #define ls_accuracy()             ((ls_metric){ .kind = LS_METRIC_ACCURACY })
 #define ls_top_k(places)          ((ls_metric){ .kind = LS_METRIC_TOP_K, .k = places })
 #define ls_metric_of(metric_kind) ((ls_metric){ .kind = metric_kind })
+#define ls_loss_metric(of_loss)   ((ls_metric){ .kind = LS_METRIC_LOSS, .loss = of_loss })
 /* ls_custom_metric(function, user, "name"); user and name are optional */
 #define ls_custom_metric(...) ((ls_metric){ .kind = LS_METRIC_CUSTOM, .ls_first = 0, __VA_ARGS__ })
 #endif
@@ -590,6 +733,9 @@ LS_API const char *ls_metric_name(const ls_metric *metric);
 LS_API ls_tensor *ls_metric_sums(ls_metric metric, ls_tensor *targets, ls_tensor *predictions, ls_tensor *weights);
 LS_API size_t ls_metric_sums_count(const ls_metric *metric);
 LS_API double ls_metric_result(const ls_metric *metric, const double *sums);
+/* Sets `out` to the values of the classes (R2: of the outputs), Keras's average=None. count:
+ * num_classes, binary IoU: 2. */
+LS_API ls_status ls_metric_class_values(const ls_metric *metric, const double *sums, double *out, size_t count);
 
 /* A metric that accumulates: fetching `update` with a step adds the batch to the variable
  * `sums`. The result covers all batches since the last reset. The graph owns the tensors; errors

@@ -210,6 +210,10 @@ typedef struct ls_evaluate_options {
     int lanes;                    /* number of lanes (default: chosen from the amount of work) */
     const ls_callback *callbacks; /* on_test_begin to on_test_end */
     size_t callback_count;
+    /* Output: the sums of the LS_METRIC_CONFUSION among the metrics, num_classes^2 numbers, one row
+     * for each target (default NULL: none). confusion_count: the number of numbers. */
+    double *confusion;
+    size_t confusion_count;
 } ls_evaluate_options;
 
 /* Computes loss and metrics of a dataset: ls_evaluate(model, test, &results, .batch_size = 1000) */

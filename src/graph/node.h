@@ -116,7 +116,8 @@ struct ls_variable {
     uint32_t number; /* order of creation */
     uint32_t mark;   /* graph->mark if the current run writes the variable */
     bool trainable;
-    uint64_t version; /* changes with every write; unique in the graph */
+    ls_constraint constraint; /* applied by optimizers after an update */
+    uint64_t version;         /* changes with every write; unique in the graph */
     /* Version of `data`. Older than `version`: only another device has the newest value. */
     uint64_t in_host;
 };

@@ -170,7 +170,9 @@ static ls_status make_variable(ls_graph *graph, const char *name, ls_dtype dtype
     ls_variable *variable = ls_arena_alloc(&graph->arena, sizeof(*variable));
     if (!variable)
         return ls_fail(LS_ERR_MEMORY, "no memory for a variable");
-    *variable = (ls_variable){ .device = graph->device, .bytes = bytes, .trainable = !options->frozen };
+    *variable = (ls_variable){
+        .device = graph->device, .bytes = bytes, .trainable = !options->frozen, .constraint = options->constraint
+    };
     variable->version = variable->in_host = ++graph->writes;
     ls_status status = LS_OK;
     if (!later) {
@@ -436,7 +438,11 @@ ls_tensor *ls_op_apply_with(ls_tensor *variable, ls_tensor *gradient, ls_apply_o
                                  .beta_2 = options.beta_2,
                                  .rho = options.rho,
                                  .epsilon = options.epsilon,
-                                 .weight_decay = options.weight_decay } };
+                                 .weight_decay = options.weight_decay,
+                                 .l1 = options.l1,
+                                 .l2 = options.l2,
+                                 .shrinkage = options.shrinkage,
+                                 .beta = options.beta } };
     ls_status status = check_slots(variable, &options, &attr);
     if (status != LS_OK)
         return ls_node_error(variable->graph, status, "apply");

@@ -1,11 +1,13 @@
 /* Traces: adding the nodes of one pass over a model. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/fpmode.h"
 #include "base/text.h"
 #include "graph/claim.h"
 #include "graph/init.h"
+#include "graph/rules.h"
 #include "nn/model.h"
 
 ls_status ls_layer_fail_within(ls_layer_kind kind, const char *name, ls_tensor *const *inputs, size_t count,
@@ -57,6 +59,7 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     const ls_weight *weight = &layer->weight[i];
     ls_text name = { 0 };
     LS_TRY(ls_init_check(weight->initializer, weight->dtype, &weight->shape));
+    LS_TRY(ls_weight_check(weight));
     const char *const parts[] = { weight->inner, weight->cell, weight->name };
     ls_text_put(&name, layer->name);
     for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++)
@@ -66,6 +69,7 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
         ls_variable_later(model->graph, ls_text_get(&name), weight->dtype, weight->shape, weight->trainable);
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));
+    variable->attr.variable.variable->constraint = weight->constraint;
     layer->variable[i] = variable;
     LS_TRY(ls_grow(&model->variables, model->variable_count, &model->variable_room, sizeof(*model->variables)));
     model->variables[model->variable_count++] = (ls_model_variable_at){ layer, i };
@@ -305,6 +309,7 @@ static ls_status own_weight(ls_call *call, const char *name, const ls_weight_opt
     ls_weight weight = {
         .shape = o->shape, .initializer = o->initializer, .regularizer = o->regularizer, .trainable = !o->frozen
     };
+    weight.constraint = o->constraint;
     LS_TRY(ls_init_resolve("initializer", &weight.initializer, (ls_initializer){ .kind = LS_INIT_GLOROT_UNIFORM }));
     LS_TRY(ls_weight_check(&weight));
     LS_TRY(ls_model_add_weight(call->model, name, &weight, call->making, &layer));
@@ -419,6 +424,26 @@ static ls_status check_inputs(const ls_model *model, ls_tensor *const *inputs)
     return LS_OK;
 }
 
+/* The mean of |cosine| over all pairs of rows, or of columns. */
+static ls_status orthogonal_penalty(ls_tensor *w, bool columns, ls_tensor **out)
+{
+    int64_t size = w->shape.dims[columns ? 1 : 0], *diagonal;
+    ls_tensor *squares = ls_op_reduce_sum(ls_op_square(w), LS_AXES(columns ? 0 : 1), true);
+    ls_tensor *unit = ls_op_mul(w, ls_op_rsqrt(ls_op_maximum(squares, ls_scalar_like(squares, 1e-14))));
+    ls_tensor *product = ls_op_matmul(unit, .b = unit, .transpose_a = columns, .transpose_b = !columns);
+    diagonal = calloc((size_t)size, sizeof(*diagonal));
+    if (!diagonal)
+        return ls_fail(LS_ERR_MEMORY, "no memory for an orthogonal regularizer of %lld vectors", (long long)size);
+    for (int64_t i = 0; i < size; i++)
+        diagonal[i] = i;
+    ls_tensor *eye = ls_op_one_hot(ls_op_constant(w->graph, LS_I64, LS_SHAPE(size), diagonal), w->dtype, size);
+    free(diagonal);
+    ls_tensor *others = ls_op_mul(product, ls_op_sub(ls_scalar_like(eye, 1), eye));
+    double pairs = (double)size * (double)(size - 1) / 2;
+    *out = ls_op_scale(ls_op_reduce_sum(ls_op_abs(others), LS_ALL_AXES, false), pairs > 0 ? 0.5 / pairs : 0);
+    return LS_OK;
+}
+
 /* As in Keras, penalizes each trainable variable once, and each output of a call. */
 static ls_status regularize(const ls_model *model, const ls_call *call, ls_tensor **out)
 {
@@ -426,8 +451,15 @@ static ls_status regularize(const ls_model *model, const ls_call *call, ls_tenso
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_weight *weight = &model->variables[v].layer->weight[model->variables[v].index];
         ls_tensor *w = model->variables[v].layer->variable[model->variables[v].index];
-        if (weight->trainable)
-            sum = ls_penalty(&weight->regularizer, w, sum);
+        if (!weight->trainable)
+            continue;
+        sum = ls_penalty(&weight->regularizer, w, sum);
+        if (weight->regularizer.orthogonal != 0) {
+            ls_tensor *penalty = NULL;
+            LS_TRY(orthogonal_penalty(w, weight->regularizer.orthogonal_columns, &penalty));
+            penalty = ls_op_scale(penalty, weight->regularizer.orthogonal);
+            sum = sum ? ls_op_add(sum, penalty) : penalty;
+        }
     }
     if (call->penalty)
         sum = sum ? ls_op_add(sum, call->penalty) : call->penalty;

@@ -25,29 +25,30 @@
         { "bias_initializer", INITIALIZER, AT(family, bias_initializer) },                                             \
         { "bias_regularizer", REGULARIZER, AT(family, bias_regularizer) },                                             \
     {                                                                                                                  \
-        "bias_constraint", MUST_BE_NULL, 0                                                                             \
+        "bias_constraint", CONSTRAINT, AT(family, bias_constraint)                                                     \
     }
 #define KERNEL(family, prefix)                                                                                         \
     { prefix "_initializer", INITIALIZER, AT(family, kernel_initializer) },                                            \
         { prefix "_regularizer", REGULARIZER, AT(family, kernel_regularizer) },                                        \
     {                                                                                                                  \
-        prefix "_constraint", MUST_BE_NULL, 0                                                                          \
+        prefix "_constraint", CONSTRAINT, AT(family, kernel_constraint)                                                \
     }
 #define SEPARABLE                                                                                                      \
     WINDOW(conv), { "depth_multiplier", I64, AT(conv, depth_multiplier) }, BIAS(conv), KERNEL(conv, "depthwise"),      \
         { "pointwise_initializer", INITIALIZER, AT(conv, pointwise_initializer) },                                     \
         { "pointwise_regularizer", REGULARIZER, AT(conv, pointwise_regularizer) },                                     \
     {                                                                                                                  \
-        "pointwise_constraint", MUST_BE_NULL, 0                                                                        \
+        "pointwise_constraint", CONSTRAINT, AT(conv, pointwise_constraint)                                             \
     }
 #define NORM                                                                                                           \
     { "epsilon", F64, AT(norm, epsilon) }, { "center", NOT, AT(norm, no_center) },                                     \
         { "scale", NOT, AT(norm, no_scale) }, { "beta_initializer", INITIALIZER, AT(norm, beta_initializer) },         \
         { "gamma_initializer", INITIALIZER, AT(norm, gamma_initializer) },                                             \
         { "beta_regularizer", REGULARIZER, AT(norm, beta_regularizer) },                                               \
-        { "gamma_regularizer", REGULARIZER, AT(norm, gamma_regularizer) }, { "beta_constraint", MUST_BE_NULL, 0 },     \
+        { "gamma_regularizer", REGULARIZER, AT(norm, gamma_regularizer) },                                             \
+        { "beta_constraint", CONSTRAINT, AT(norm, beta_constraint) },                                                  \
     {                                                                                                                  \
-        "gamma_constraint", MUST_BE_NULL, 0                                                                            \
+        "gamma_constraint", CONSTRAINT, AT(norm, gamma_constraint)                                                     \
     }
 #define RANDOM                                                                                                         \
     { "seed", SEED, AT(augment, seed) }, { "data_format", MUST_BE_LAST, 0 },                                           \
@@ -66,9 +67,10 @@
         { "dropout", F64, AT(recurrent, dropout) }, KERNEL(recurrent, "kernel"),                                       \
         { "recurrent_initializer", INITIALIZER, AT(recurrent, recurrent_initializer) },                                \
         { "recurrent_regularizer", REGULARIZER, AT(recurrent, recurrent_regularizer) },                                \
-        { "recurrent_constraint", MUST_BE_NULL, 0 },                                                                   \
+        { "recurrent_constraint", CONSTRAINT, AT(recurrent, recurrent_constraint) },                                   \
         { "bias_initializer", INITIALIZER, AT(recurrent, bias_initializer) },                                          \
-        { "bias_regularizer", REGULARIZER, AT(recurrent, bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },  \
+        { "bias_regularizer", REGULARIZER, AT(recurrent, bias_regularizer) },                                          \
+        { "bias_constraint", CONSTRAINT, AT(recurrent, bias_constraint) },                                             \
         { "activity_regularizer", MUST_BE_NULL, 0 }, { "return_state", MUST_BE_FALSE, 0 },                             \
         { "stateful", MUST_BE_FALSE, 0 }, { "time_major", MUST_BE_FALSE, 0 },                                          \
         { "recurrent_dropout", MUST_BE_ZERO, 0 },                                                                      \

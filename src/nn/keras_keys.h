@@ -36,6 +36,7 @@ typedef enum ls_keras_rule {
     MERGE_MODE,
     INITIALIZER,
     REGULARIZER,
+    CONSTRAINT,
     ACTIVITY,    /* a regularizer; written only if there is one, since not every class has the key */
     AXIS,        /* -1, or [-1] */
     AXES,        /* [-2, -1], -1, or null: none */

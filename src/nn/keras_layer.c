@@ -276,6 +276,23 @@ static ls_status read_object(const ls_json_at *at, const char **class_name, ls_j
     return ls_json_get_object(at, "config", config);
 }
 
+static ls_status read_orthogonal(const ls_json_at *config, ls_regularizer *out)
+{
+    static const char *const known[] = { "factor", "mode" };
+    const char *mode = "rows";
+    out->orthogonal = 0.01;
+    LS_TRY(ls_json_known_keys(config, known, 2));
+    LS_TRY(ls_json_opt_f64(config, "factor", &out->orthogonal));
+    LS_TRY(ls_json_opt_string(config, "mode", &mode));
+    out->orthogonal_columns = strcmp(mode, "columns") == 0;
+    if (!out->orthogonal_columns && strcmp(mode, "rows") != 0)
+        return ls_json_fail(config, LS_ERR_UNSUPPORTED,
+                            "the mode \"%s\" is unknown; it must be \"rows\" or "
+                            "\"columns\"",
+                            mode);
+    return LS_OK;
+}
+
 static ls_status read_regularizer(const ls_json_at *at, ls_regularizer *out)
 {
     static const char *const known[] = { "l1", "l2" };
@@ -284,12 +301,74 @@ static ls_status read_regularizer(const ls_json_at *at, ls_regularizer *out)
     if (json_is_null(at->value))
         return LS_OK;
     LS_TRY(read_object(at, &class_name, &config));
+    if (strcmp(class_name, "OrthogonalRegularizer") == 0)
+        return read_orthogonal(&config, out);
     if (strcmp(class_name, "L1") != 0 && strcmp(class_name, "L2") != 0 && strcmp(class_name, "L1L2") != 0)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "the regularizer %s is not supported; L1, L2 and L1L2 are",
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED,
+                            "the regularizer %s is not supported; L1, L2, L1L2 and OrthogonalRegularizer are",
                             class_name);
     LS_TRY(ls_json_known_keys(&config, known, 2));
     LS_TRY(ls_json_opt_f64(&config, "l1", &out->l1));
     return ls_json_opt_f64(&config, "l2", &out->l2);
+}
+
+/* Reads 0, or [0, 1]. */
+static ls_status read_axes(const ls_json_at *config, ls_axes *out)
+{
+    ls_json_at axis, element;
+    if (!ls_json_find(config, "axis", &axis))
+        return LS_OK;
+    element = axis;
+    size_t count = json_is_array(axis.value) ? ls_json_count(&axis) : 1;
+    if (count == 0 || count > LS_MAX_RANK)
+        return ls_json_fail(&axis, LS_ERR_UNSUPPORTED, "%zu axes are not supported; 1 to %d are", count, LS_MAX_RANK);
+    for (size_t i = 0; i < count; i++) {
+        if (json_is_array(axis.value))
+            LS_TRY(ls_json_element(&axis, i, &element));
+        LS_TRY(ls_json_i64(&element, &out->axis[i]));
+    }
+    out->count = (int)count;
+    return LS_OK;
+}
+
+/* Keras writes every number, and 0 is the default here. */
+static ls_status read_limit(const ls_json_at *config, const char *key, double *out)
+{
+    LS_TRY(ls_json_opt_f64(config, key, out));
+    ls_json_at at;
+    if (*out == 0 && ls_json_find(config, key, &at))
+        *out = LS_ZERO;
+    return LS_OK;
+}
+
+static ls_status read_constraint(const ls_json_at *at, ls_constraint *out)
+{
+    static const struct {
+        const char *name;
+        ls_constraint_kind kind;
+        const char *keys[4];
+        size_t count;
+    } known[] = { { "MaxNorm", LS_MAX_NORM, { "axis", "max_value" }, 2 },
+                  { "NonNeg", LS_NON_NEG, { NULL }, 0 },
+                  { "UnitNorm", LS_UNIT_NORM, { "axis" }, 1 },
+                  { "MinMaxNorm", LS_MIN_MAX_NORM, { "axis", "max_value", "min_value", "rate" }, 4 } };
+    const char *class_name;
+    ls_json_at config;
+    if (json_is_null(at->value))
+        return LS_OK;
+    LS_TRY(read_object(at, &class_name, &config));
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+        if (strcmp(class_name, known[i].name) != 0)
+            continue;
+        out->kind = known[i].kind;
+        LS_TRY(ls_json_known_keys(&config, known[i].keys, known[i].count));
+        LS_TRY(read_limit(&config, "max_value", &out->max_value));
+        LS_TRY(read_limit(&config, "min_value", &out->min_value));
+        LS_TRY(read_limit(&config, "rate", &out->rate));
+        return read_axes(&config, &out->axis);
+    }
+    return ls_json_fail(at, LS_ERR_UNSUPPORTED,
+                        "the constraint %s is not supported; MaxNorm, NonNeg, UnitNorm and MinMaxNorm are", class_name);
 }
 
 static const ls_keras_initializer initializers[] = {
@@ -550,6 +629,8 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case REGULARIZER:
     case ACTIVITY:
         return read_regularizer(at, field);
+    case CONSTRAINT:
+        return read_constraint(at, field);
     case AXIS:
         return read_axis(at, field);
     case AXES:

@@ -71,6 +71,26 @@ static json_t *sizes(const ls_shape *shape, bool with_batch)
     return list;
 }
 
+static json_t *constraint(const ls_constraint *c)
+{
+    static const char *const names[] = { NULL, "MaxNorm", "NonNeg", "UnitNorm", "MinMaxNorm" };
+    if (c->kind == LS_CONSTRAINT_NONE)
+        return json_null();
+    json_t *config = json_object(), *axes = json_array();
+    for (int i = 0; i < c->axis.count; i++)
+        json_array_append_new(axes, json_integer(c->axis.axis[i]));
+    if (c->axis.count > 0)
+        json_object_set(config, "axis", c->axis.count == 1 ? json_array_get(axes, 0) : axes);
+    json_decref(axes);
+    if (c->max_value != 0)
+        json_object_set_new(config, "max_value", real(c->max_value));
+    if (c->min_value != 0)
+        json_object_set_new(config, "min_value", real(c->min_value));
+    if (c->rate != 0)
+        json_object_set_new(config, "rate", real(c->rate));
+    return named_object("keras.constraints", names[c->kind], config);
+}
+
 static bool is_set(const ls_regularizer *r)
 {
     return r->l1 > 0 || r->l2 > 0;
@@ -78,6 +98,10 @@ static bool is_set(const ls_regularizer *r)
 
 static json_t *regularizer(const ls_regularizer *r)
 {
+    if (r->orthogonal > 0)
+        return named_object(
+            "keras.regularizers", "OrthogonalRegularizer",
+            json_pack("{s:o, s:s}", "factor", real(r->orthogonal), "mode", r->orthogonal_columns ? "columns" : "rows"));
     if (!is_set(r))
         return json_null();
     return named_object("keras.regularizers", "L1L2", json_pack("{s:o, s:o}", "l1", real(r->l1), "l2", real(r->l2)));
@@ -214,7 +238,13 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
             *out = initializer(field);
         break;
     case REGULARIZER:
+        if (((const ls_regularizer *)field)->orthogonal > 0 &&
+            (((const ls_regularizer *)field)->l1 > 0 || ((const ls_regularizer *)field)->l2 > 0))
+            return no_word(layer, "regularizer that is both L1L2 and orthogonal");
         *out = regularizer(field);
+        break;
+    case CONSTRAINT:
+        *out = constraint(field);
         break;
     case ACTIVITY:
         if (is_set(field))

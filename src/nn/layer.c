@@ -70,7 +70,10 @@ static bool is_set(const ls_layer_option *option, const ls_layer *layer)
     case LS_LAYER_OPTION_INITIALIZER:
         return ((const ls_initializer *)at)->kind != LS_INIT_DEFAULT;
     case LS_LAYER_OPTION_REGULARIZER:
-        return ((const ls_regularizer *)at)->l1 != 0 || ((const ls_regularizer *)at)->l2 != 0;
+        return ((const ls_regularizer *)at)->l1 != 0 || ((const ls_regularizer *)at)->l2 != 0 ||
+               ((const ls_regularizer *)at)->orthogonal != 0;
+    case LS_LAYER_OPTION_CONSTRAINT:
+        return ((const ls_constraint *)at)->kind != LS_CONSTRAINT_NONE;
     case LS_LAYER_OPTION_SHAPE:
         return ((const ls_shape *)at)->rank != 0;
     case LS_LAYER_OPTION_LAYER:
@@ -127,6 +130,7 @@ static bool is_equal(const ls_layer_option *option, const ls_layer *a, const ls_
         return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
     case LS_LAYER_OPTION_INITIALIZER:
     case LS_LAYER_OPTION_REGULARIZER:
+    case LS_LAYER_OPTION_CONSTRAINT:
         return true;
     }
     return true;

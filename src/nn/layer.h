@@ -13,6 +13,7 @@ typedef struct ls_weight {
     ls_shape shape;
     ls_initializer initializer; /* never LS_INIT_DEFAULT */
     ls_regularizer regularizer;
+    ls_constraint constraint;
     bool trainable;
     /* Where Keras has the weight inside its layer: in a cell ("lstm_cell"); if the layer is a wrapper,
      * in the layer `inner` ("forward_lstm"), the wrapper's attribute `slot` ("forward_layer"). NULL:
@@ -82,7 +83,7 @@ ls_status ls_layer_keep_options(ls_layer *layer, ls_arena *arena);
  * prefix of Keras's default names (registered.c). */
 bool ls_registered_find(const char *name, const char **class_name, const char **base);
 
-/* Ignores names, devices, initializers and regularizers. */
+/* Ignores names, devices, initializers, regularizers and constraints. */
 bool ls_layer_is_same(const ls_layer *a, const ls_layer *b);
 
 /* Checks a weight that a custom model requests directly. */

@@ -1,4 +1,5 @@
 /* Checks and defaults that families of layers share, and parts of their calls. */
+#include "nn/constraint.h"
 #include "nn/layer_family.h"
 
 #include <math.h>
@@ -62,6 +63,11 @@ ls_status ls_check_regularizer(const char *name, const ls_regularizer *value)
     if (!(value->l1 >= 0 && isfinite(value->l1) && value->l2 >= 0 && isfinite(value->l2)))
         return ls_fail(LS_ERR_INVALID, "%s: l1 is %g and l2 is %g; both must be finite and at least 0", name, value->l1,
                        value->l2);
+    if (!(value->orthogonal >= 0 && isfinite(value->orthogonal)))
+        return ls_fail(LS_ERR_INVALID, "%s: orthogonal is %g; it must be finite and at least 0", name,
+                       value->orthogonal);
+    if (value->orthogonal_columns && value->orthogonal == 0)
+        return ls_fail(LS_ERR_INVALID, "%s: orthogonal_columns is set without orthogonal; set .orthogonal", name);
     return LS_OK;
 }
 
@@ -97,6 +103,10 @@ ls_status ls_weight_check(const ls_weight *weight)
         if (weight->shape.dims[i] < 1)
             return ls_fail(LS_ERR_SHAPE, "the shape is %s; every size must be known and at least 1",
                            ls_shape_format(&weight->shape, text));
+    if (weight->regularizer.orthogonal != 0 && weight->shape.rank != 2)
+        return ls_fail(LS_ERR_SHAPE, "the orthogonal regularizer needs a matrix, but the weight has shape %s",
+                       ls_shape_format(&weight->shape, text));
+    LS_TRY(ls_check_constraint("constraint", &weight->constraint, weight->shape.rank));
     return ls_check_regularizer("regularizer", &weight->regularizer);
 }
 

@@ -1,5 +1,6 @@
 /* Convolutions: plain, depthwise, separable and transposed ones. A layer over sequences [N,T,C] is
  * one over images [N,1,T,C]. */
+#include "nn/constraint.h"
 #include "nn/layer_family.h"
 
 #include <string.h>
@@ -61,6 +62,7 @@ static ls_status resolve_separable(ls_layer *layer)
     ls_conv_options *o = &layer->conv;
     LS_TRY(resolve_filters(layer));
     LS_TRY(ls_init_resolve("pointwise_initializer", &o->pointwise_initializer, glorot));
+    LS_TRY(ls_check_constraint("pointwise_constraint", &o->pointwise_constraint, -1));
     return ls_check_regularizer("pointwise_regularizer", &o->pointwise_regularizer);
 }
 
@@ -134,11 +136,15 @@ static ls_status separable_weights(const ls_layer *layer, const ls_shape *x, ls_
     int64_t channels = x->dims[x->rank - 1], width = channels * o->depth_multiplier;
     ls_add_weight(layer, "depthwise_kernel", kernel_shape(layer, channels, o->depth_multiplier), o->kernel_initializer,
                   o->kernel_regularizer, out, count);
+    out[*count - 1].constraint = o->kernel_constraint;
     ls_add_weight(layer, "pointwise_kernel",
                   is_1d(layer) ? LS_SHAPE(1, width, o->first) : LS_SHAPE(1, 1, width, o->first),
                   o->pointwise_initializer, o->pointwise_regularizer, out, count);
-    if (!o->no_bias)
+    out[*count - 1].constraint = o->pointwise_constraint;
+    if (!o->no_bias) {
         ls_add_weight(layer, "bias", LS_SHAPE(o->first), o->bias_initializer, o->bias_regularizer, out, count);
+        out[*count - 1].constraint = o->bias_constraint;
+    }
     return LS_OK;
 }
 
@@ -295,6 +301,7 @@ static const ls_layer_option options[] = {
     LS_OPTION_OF(conv, I64, output_padding, TRANSPOSES),
     LS_OPTION_OF(conv, INITIALIZER, pointwise_initializer, SEPARABLES),
     LS_OPTION_OF(conv, REGULARIZER, pointwise_regularizer, SEPARABLES),
+    LS_OPTION_OF(conv, CONSTRAINT, pointwise_constraint, SEPARABLES),
 };
 
 static const ls_layer_info kinds[] = {

@@ -1,8 +1,9 @@
 /* Dense and Embedding, and what layers with a kernel share. */
 #include "graph/rules.h"
+#include "nn/constraint.h"
 #include "nn/layer_family.h"
 
-_Static_assert(offsetof(ls_dense_options, bias_regularizer) == offsetof(ls_conv_options, bias_regularizer),
+_Static_assert(offsetof(ls_dense_options, bias_constraint) == offsetof(ls_conv_options, bias_constraint),
                "layer->dense must read the kernel options of every layer with a kernel");
 
 /* ---- Kernels ---- */
@@ -14,6 +15,8 @@ ls_status ls_resolve_kernel(ls_layer *layer)
     LS_TRY(ls_resolve_activation(o->activation));
     LS_TRY(ls_init_resolve("kernel_initializer", &o->kernel_initializer, glorot));
     LS_TRY(ls_init_resolve("bias_initializer", &o->bias_initializer, ls_zeros));
+    LS_TRY(ls_check_constraint("kernel_constraint", &o->kernel_constraint, -1));
+    LS_TRY(ls_check_constraint("bias_constraint", &o->bias_constraint, 1));
     LS_TRY(ls_check_regularizer("kernel_regularizer", &o->kernel_regularizer));
     return ls_check_regularizer("bias_regularizer", &o->bias_regularizer);
 }
@@ -22,8 +25,11 @@ void ls_add_kernel(const ls_layer *layer, ls_shape shape, int64_t bias_width, ls
 {
     const ls_dense_options *o = &layer->dense;
     ls_add_weight(layer, "kernel", shape, o->kernel_initializer, o->kernel_regularizer, out, count);
-    if (!o->no_bias)
-        ls_add_weight(layer, "bias", LS_SHAPE(bias_width), o->bias_initializer, o->bias_regularizer, out, count);
+    out[*count - 1].constraint = o->kernel_constraint;
+    if (o->no_bias)
+        return;
+    ls_add_weight(layer, "bias", LS_SHAPE(bias_width), o->bias_initializer, o->bias_regularizer, out, count);
+    out[*count - 1].constraint = o->bias_constraint;
 }
 
 ls_tensor *ls_finish_kernel(const ls_layer *layer, const ls_layer_pass *pass, ls_tensor *y, size_t bias)
@@ -78,6 +84,7 @@ static ls_status resolve_embedding(ls_layer *layer)
     LS_TRY(ls_check_positive("input_dim", o->first));
     LS_TRY(ls_check_positive("output_dim", o->second));
     LS_TRY(ls_init_resolve("embeddings_initializer", &o->kernel_initializer, uniform));
+    LS_TRY(ls_check_constraint("embeddings_constraint", &o->kernel_constraint, 2));
     return ls_check_regularizer("embeddings_regularizer", &o->kernel_regularizer);
 }
 
@@ -87,6 +94,7 @@ static ls_status embedding_weights(const ls_layer *layer, const ls_shape *x, ls_
     const ls_embedding_options *o = &layer->embedding;
     ls_add_weight(layer, "embeddings", LS_SHAPE(o->first, o->second), o->kernel_initializer, o->kernel_regularizer, out,
                   count);
+    out[*count - 1].constraint = o->kernel_constraint;
     return LS_OK;
 }
 
@@ -104,6 +112,7 @@ static ls_status call_embedding(const ls_layer *layer, ls_layer_pass *pass, ls_t
 static const ls_layer_option embedding_options[] = {
     LS_OPTION(embedding, INITIALIZER, kernel_initializer),
     LS_OPTION(embedding, REGULARIZER, kernel_regularizer),
+    LS_OPTION(embedding, CONSTRAINT, kernel_constraint),
     LS_OPTION(embedding, FLAG, mask_zero),
 };
 

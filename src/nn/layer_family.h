@@ -14,6 +14,7 @@ typedef enum ls_layer_option_type {
     LS_LAYER_OPTION_FLAG,
     LS_LAYER_OPTION_INITIALIZER,
     LS_LAYER_OPTION_REGULARIZER,
+    LS_LAYER_OPTION_CONSTRAINT,
     LS_LAYER_OPTION_SHAPE,
     LS_LAYER_OPTION_LAYER,
     LS_LAYER_OPTION_AXES,
@@ -51,7 +52,8 @@ typedef struct ls_layer_option {
 #define LS_OPTIONS_KERNEL(family)                                                                                      \
     LS_OPTION(family, INT, activation), LS_OPTION(family, FLAG, no_bias),                                              \
         LS_OPTION(family, INITIALIZER, kernel_initializer), LS_OPTION(family, INITIALIZER, bias_initializer),          \
-        LS_OPTION(family, REGULARIZER, kernel_regularizer), LS_OPTION(family, REGULARIZER, bias_regularizer)
+        LS_OPTION(family, REGULARIZER, kernel_regularizer), LS_OPTION(family, REGULARIZER, bias_regularizer),          \
+        LS_OPTION(family, CONSTRAINT, kernel_constraint), LS_OPTION(family, CONSTRAINT, bias_constraint)
 
 typedef struct ls_layer_family {
     const ls_layer_option *options;

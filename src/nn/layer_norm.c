@@ -2,6 +2,7 @@
  * UnitNormalization. */
 #include <math.h>
 
+#include "nn/constraint.h"
 #include "nn/layer_family.h"
 
 /* `last_axes` is the short form of `axes`. As in Keras, the sizes of the weights are in the
@@ -53,6 +54,8 @@ static ls_status resolve_norm(ls_layer *layer)
     LS_TRY(ls_init_resolve("gamma_initializer", &o->gamma_initializer, ls_ones));
     LS_TRY(ls_init_resolve("moving_mean_initializer", &o->moving_mean_initializer, ls_zeros));
     LS_TRY(ls_init_resolve("moving_variance_initializer", &o->moving_variance_initializer, ls_ones));
+    LS_TRY(ls_check_constraint("beta_constraint", &o->beta_constraint, -1));
+    LS_TRY(ls_check_constraint("gamma_constraint", &o->gamma_constraint, -1));
     LS_TRY(ls_check_regularizer("beta_regularizer", &o->beta_regularizer));
     return ls_check_regularizer("gamma_regularizer", &o->gamma_regularizer);
 }
@@ -72,10 +75,14 @@ static ls_shape add_affine(const ls_layer *layer, const ls_shape *x, const ls_ax
 {
     const ls_norm_options *o = &layer->norm;
     ls_shape shape = ls_sizes_of_axes(x, axes);
-    if (has_gamma(o))
+    if (has_gamma(o)) {
         ls_add_weight(layer, "gamma", shape, o->gamma_initializer, o->gamma_regularizer, out, count);
-    if (has_beta(o))
+        out[*count - 1].constraint = o->gamma_constraint;
+    }
+    if (has_beta(o)) {
         ls_add_weight(layer, "beta", shape, o->beta_initializer, o->beta_regularizer, out, count);
+        out[*count - 1].constraint = o->beta_constraint;
+    }
     return shape;
 }
 
@@ -270,6 +277,8 @@ static const ls_layer_option options[] = {
     LS_OPTION_OF(norm, INITIALIZER, moving_variance_initializer, LS_LAYER_BATCH_NORMALIZATION),
     LS_OPTION_OF(norm, REGULARIZER, beta_regularizer, WITH_AFFINE),
     LS_OPTION_OF(norm, REGULARIZER, gamma_regularizer, WITH_AFFINE),
+    LS_OPTION_OF(norm, CONSTRAINT, beta_constraint, WITH_AFFINE),
+    LS_OPTION_OF(norm, CONSTRAINT, gamma_constraint, WITH_AFFINE),
     LS_OPTION_OF(norm, INT, last_axes, LS_LAYER_LAYER_NORMALIZATION),
     LS_OPTION_OF(norm, AXES, axes, LS_LAYER_LAYER_NORMALIZATION, LS_LAYER_RMS_NORMALIZATION,
                  LS_LAYER_UNIT_NORMALIZATION),

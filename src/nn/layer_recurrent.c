@@ -4,6 +4,7 @@
 
 #include "graph/recurrent.h"
 #include "graph/rules.h"
+#include "nn/constraint.h"
 #include "nn/layer_family.h"
 
 static ls_cell cell_of(const ls_layer *layer)
@@ -68,6 +69,9 @@ static ls_status resolve_recurrent(ls_layer *layer)
     LS_TRY(ls_init_resolve("kernel_initializer", &o->kernel_initializer, glorot));
     LS_TRY(ls_init_resolve("recurrent_initializer", &o->recurrent_initializer, orthogonal));
     LS_TRY(ls_init_resolve("bias_initializer", &o->bias_initializer, ls_zeros));
+    LS_TRY(ls_check_constraint("kernel_constraint", &o->kernel_constraint, 2));
+    LS_TRY(ls_check_constraint("recurrent_constraint", &o->recurrent_constraint, 2));
+    LS_TRY(ls_check_constraint("bias_constraint", &o->bias_constraint, -1));
     LS_TRY(ls_check_regularizer("kernel_regularizer", &o->kernel_regularizer));
     LS_TRY(ls_check_regularizer("recurrent_regularizer", &o->recurrent_regularizer));
     return ls_check_regularizer("bias_regularizer", &o->bias_regularizer);
@@ -93,8 +97,11 @@ static ls_status recurrent_weights(const ls_layer *layer, const ls_shape *x, ls_
         if (cell == LS_CELL_LSTM && !o->no_unit_forget_bias)
             out[*count - 1].ones_from = out[*count - 1].ones = units;
     }
-    for (size_t i = first; i < *count; i++)
+    const ls_constraint constraints[] = { o->kernel_constraint, o->recurrent_constraint, o->bias_constraint };
+    for (size_t i = first; i < *count; i++) {
+        out[i].constraint = constraints[i - first];
         out[i].cell = cells[layer->kind - LS_LAYER_SIMPLE_RNN];
+    }
     return LS_OK;
 }
 
@@ -188,6 +195,9 @@ static const ls_layer_option options[] = {
     LS_OPTION(recurrent, REGULARIZER, kernel_regularizer),
     LS_OPTION(recurrent, REGULARIZER, recurrent_regularizer),
     LS_OPTION(recurrent, REGULARIZER, bias_regularizer),
+    LS_OPTION(recurrent, CONSTRAINT, kernel_constraint),
+    LS_OPTION(recurrent, CONSTRAINT, recurrent_constraint),
+    LS_OPTION(recurrent, CONSTRAINT, bias_constraint),
 };
 
 #define RECURRENT(KIND, keras, snake)                                                                                  \

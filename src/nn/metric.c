@@ -8,13 +8,16 @@
  *   precision                                 weights of true positives, of false positives
  *   recall                                    weights of true positives, of false negatives
  *   AUC                                       for each of 200 buckets of predictions the weights of
- *                                             positives, then of negatives */
+ *                                             positives, then of negatives
+ *   R2, F scores, IoU, confusion              see metric_classes.c */
 /* clang-format on */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
+#include "nn/metric_classes.h"
 #include "nn/parts.h"
 
 #define BUCKETS LS_AUC_THRESHOLDS
@@ -23,6 +26,7 @@ typedef struct metric_info {
     const char *name;
     bool takes_k;
     bool threshold;
+    bool classes, average, beta, regressors;
 } metric_info;
 
 static const metric_info kinds[] = {
@@ -37,6 +41,19 @@ static const metric_info kinds[] = {
     [LS_METRIC_PRECISION] = { .name = "precision", .threshold = true },
     [LS_METRIC_RECALL] = { .name = "recall", .threshold = true },
     [LS_METRIC_AUC] = { .name = "auc" },
+    [LS_METRIC_ROOT_MEAN_SQUARED_ERROR] = { .name = "root_mean_squared_error" },
+    [LS_METRIC_COSINE_SIMILARITY] = { .name = "cosine_similarity" },
+    [LS_METRIC_LOSS] = { .name = "loss" },
+    [LS_METRIC_R2_SCORE] = { .name = "r2_score", .classes = true, .average = true, .regressors = true },
+    [LS_METRIC_F1_SCORE] = { .name = "f1_score", .threshold = true, .classes = true, .average = true },
+    [LS_METRIC_FBETA_SCORE] = { .name = "fbeta_score",
+                                .threshold = true,
+                                .classes = true,
+                                .average = true,
+                                .beta = true },
+    [LS_METRIC_MEAN_IOU] = { .name = "mean_io_u", .classes = true },
+    [LS_METRIC_BINARY_IOU] = { .name = "binary_io_u", .threshold = true },
+    [LS_METRIC_CONFUSION] = { .name = "confusion", .classes = true },
     [LS_METRIC_CUSTOM] = { .name = "metric" },
 };
 
@@ -49,12 +66,57 @@ const char *ls_metric_name(const ls_metric *metric)
 {
     if (metric && metric->name)
         return metric->name;
+    if (metric && metric->kind == LS_METRIC_LOSS)
+        return ls_loss_name(&metric->loss);
     return is_known(metric) ? kinds[metric->kind].name : "metric";
+}
+
+bool ls_metric_has_classes(const ls_metric *metric)
+{
+    return is_known(metric) && kinds[metric->kind].classes;
+}
+
+static bool by_class(const ls_metric *metric)
+{
+    return ls_metric_has_classes(metric) || metric->kind == LS_METRIC_BINARY_IOU;
 }
 
 size_t ls_metric_sums_count(const ls_metric *metric)
 {
-    return !is_known(metric) ? 0 : metric->kind == LS_METRIC_AUC ? 2 * BUCKETS : 2;
+    if (!is_known(metric))
+        return 0;
+    return metric->kind == LS_METRIC_AUC ? 2 * BUCKETS : by_class(metric) ? ls_class_sums_count(metric) : 2;
+}
+
+#define MOST_CLASSES 65536 /* whose square is a number of sums */
+
+static ls_status check_classes(const ls_metric *metric, const metric_info *info)
+{
+    const struct {
+        const char *name;
+        bool given, taken;
+    } options[] = {
+        { "num_classes", metric->num_classes != 0, info->classes },
+        { "average", metric->average != LS_AVERAGE_MACRO, info->average },
+        { "beta", metric->beta != 0, info->beta },
+        { "num_regressors", metric->num_regressors != 0, info->regressors },
+        { "loss", metric->loss.kind != LS_LOSS_NONE, metric->kind == LS_METRIC_LOSS },
+    };
+    for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+        if (options[i].given && !options[i].taken)
+            return ls_fail(LS_ERR_INVALID, "%s has no option %s", info->name, options[i].name);
+    if (metric->kind == LS_METRIC_LOSS && metric->loss.kind == LS_LOSS_NONE)
+        return ls_fail(LS_ERR_INVALID, "the metric has no loss; use ls_loss_metric");
+    if (info->classes && (metric->num_classes < 1 || metric->num_classes > MOST_CLASSES))
+        return ls_fail(LS_ERR_INVALID, "%s: num_classes is %lld; it must be from 1 to %d", info->name,
+                       (long long)metric->num_classes, MOST_CLASSES);
+    if ((unsigned)metric->average > LS_AVERAGE_WEIGHTED ||
+        (metric->kind == LS_METRIC_R2_SCORE && metric->average == LS_AVERAGE_MICRO))
+        return ls_fail(LS_ERR_INVALID, "%s has no average number %d", info->name, (int)metric->average);
+    if (!(metric->beta >= 0 && metric->beta <= 1e30) || metric->num_regressors < 0)
+        return ls_fail(LS_ERR_INVALID, "%s: beta is %g and num_regressors %lld; they must not be negative", info->name,
+                       metric->beta, (long long)metric->num_regressors);
+    return LS_OK;
 }
 
 static ls_status check_spec(const ls_metric *metric)
@@ -69,6 +131,7 @@ static ls_status check_spec(const ls_metric *metric)
         return ls_fail(LS_ERR_INVALID, "%s has no option k; only ls_top_k has it", info->name);
     if (metric->k < 0)
         return ls_fail(LS_ERR_INVALID, "%s: k is %lld; it must be at least 1", info->name, (long long)metric->k);
+    LS_TRY(check_classes(metric, info));
     if (metric->threshold != 0 && !info->threshold)
         return ls_fail(LS_ERR_INVALID, "%s has no option threshold", info->name);
     if (!(metric->threshold >= -1e30 && metric->threshold <= 1e30))
@@ -187,8 +250,8 @@ static ls_tensor *distance(const ls_metric *metric, ls_tensor *targets, ls_tenso
     ls_tensor *error = ls_match_pair(kinds[metric->kind].name, &targets, &predictions);
     if (error)
         return error;
-    return metric->kind == LS_METRIC_MEAN_SQUARED_ERROR ? ls_op_mean_squared_error(targets, predictions)
-                                                        : ls_op_mean_absolute_error(targets, predictions);
+    return metric->kind == LS_METRIC_MEAN_ABSOLUTE_ERROR ? ls_op_mean_absolute_error(targets, predictions)
+                                                         : ls_op_mean_squared_error(targets, predictions);
 }
 
 /* ---- Positives and negatives ---- */
@@ -273,8 +336,20 @@ static ls_tensor *make_sums(ls_metric metric, ls_tensor *targets, ls_tensor *pre
         return weighted_mean_sums(
             ls_own_values(ls_metric_name(&metric), metric.function(targets, predictions, metric.user), predictions),
             weights);
+    case LS_METRIC_LOSS:
+        return weighted_mean_sums(ls_loss_per_sample(metric.loss, targets, predictions), weights);
+    case LS_METRIC_COSINE_SIMILARITY:
+        return weighted_mean_sums(ls_op_neg(ls_loss_per_sample(ls_cosine_similarity(), targets, predictions)), weights);
+    case LS_METRIC_R2_SCORE:
+    case LS_METRIC_F1_SCORE:
+    case LS_METRIC_FBETA_SCORE:
+    case LS_METRIC_MEAN_IOU:
+    case LS_METRIC_BINARY_IOU:
+    case LS_METRIC_CONFUSION:
+        return ls_class_sums(&metric, kinds[metric.kind].name, targets, predictions, weights);
     case LS_METRIC_MEAN_SQUARED_ERROR:
     case LS_METRIC_MEAN_ABSOLUTE_ERROR:
+    case LS_METRIC_ROOT_MEAN_SQUARED_ERROR:
         return weighted_mean_sums(distance(&metric, targets, predictions), weights);
     case LS_METRIC_PRECISION:
     case LS_METRIC_RECALL:
@@ -335,9 +410,27 @@ double ls_metric_result(const ls_metric *metric, const double *sums)
         return share(sums[0], sums[0] + sums[1]);
     case LS_METRIC_AUC:
         return area(sums, sums + BUCKETS);
+    case LS_METRIC_ROOT_MEAN_SQUARED_ERROR:
+        return sqrt(share(sums[0], sums[1]));
     default:
-        return share(sums[0], sums[1]);
+        return by_class(metric) ? ls_class_result(metric, sums) : share(sums[0], sums[1]);
     }
+}
+
+ls_status ls_metric_class_values(const ls_metric *metric, const double *sums, double *out, size_t count)
+{
+    LS_OWN_FP_MODE;
+    if (!metric || !sums || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_metric_class_values: the metric, the sums or the values (out) are NULL");
+    LS_TRY(check_spec(metric));
+    if (!by_class(metric))
+        return ls_fail(LS_ERR_INVALID, "%s has one value, not one for each class; use ls_metric_result",
+                       ls_metric_name(metric));
+    if (count != (size_t)ls_class_count(metric))
+        return ls_fail(LS_ERR_INVALID, "%s: count is %zu, but there are %lld classes", ls_metric_name(metric), count,
+                       (long long)ls_class_count(metric));
+    ls_class_values(metric, sums, out);
+    return LS_OK;
 }
 
 /* ---- State ---- */

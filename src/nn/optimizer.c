@@ -9,190 +9,24 @@
 #include "base/text.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
+#include "nn/constraint.h"
 #include "nn/optimizer.h"
+#include "nn/optimizer_nodes.h"
+#include "nn/optimizer_spec.h"
 #include "nn/parts.h"
-
-/* ---- Specs with defaults ---- */
-
-enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, RHO = 8, EPSILON = 16, START = 32 };
-
-typedef struct optimizer_info {
-    const char *name;
-    ls_apply_rule rule; /* SGD with momentum: see choose_rule */
-    const char *slots[2];
-    unsigned takes; /* options beyond those that all kinds have */
-    /* defaults; a learning rate of 0: the user must set one. initial_accumulator_value: of the
-     * first slot */
-    ls_optimizer_options defaults;
-} optimizer_info;
-
-/* clang-format off */
-static const optimizer_info kinds[] = {
-    [LS_OPTIMIZER_SGD] = { "sgd", LS_APPLY_SGD, { "momentum" }, MOMENTUM | NESTEROV,
-        { .learning_rate = 0.01 } },
-    [LS_OPTIMIZER_ADAM] = { "adam", LS_APPLY_ADAM, { "momentum", "velocity" }, BETAS | EPSILON,
-        { .learning_rate = 0.001, .beta_1 = 0.9, .beta_2 = 0.999, .epsilon = 1e-7 } },
-    [LS_OPTIMIZER_ADAMW] = { "adamw", LS_APPLY_ADAM, { "momentum", "velocity" }, BETAS | EPSILON,
-        { .learning_rate = 0.001, .beta_1 = 0.9, .beta_2 = 0.999, .epsilon = 1e-7, .weight_decay = 0.004 } },
-    [LS_OPTIMIZER_RMSPROP] = { "rmsprop", LS_APPLY_RMSPROP, { "velocity", "momentum" }, MOMENTUM | RHO | EPSILON,
-        { .learning_rate = 0.001, .rho = 0.9, .epsilon = 1e-7 } },
-    [LS_OPTIMIZER_RMSPROP_TF1] = { "rmsprop_tf1", LS_APPLY_RMSPROP_TF1, { "velocity", "momentum" },
-        MOMENTUM | RHO | EPSILON, { .rho = 0.9, .epsilon = 1e-10, .initial_accumulator_value = 1 } },
-    [LS_OPTIMIZER_ADAGRAD] = { "adagrad", LS_APPLY_ADAGRAD, { "accumulator" }, EPSILON | START,
-        { .learning_rate = 0.001, .epsilon = 1e-7, .initial_accumulator_value = 0.1 } },
-};
-/* clang-format on */
-
-static bool is_known(ls_optimizer_kind kind)
-{
-    return kind > LS_OPTIMIZER_NONE && (size_t)kind < sizeof(kinds) / sizeof(*kinds) && kinds[kind].name;
-}
-
-typedef struct recipe {
-    const optimizer_info *info;
-    ls_apply_op apply; /* without its tensors */
-    int slot_count;
-    double rate, start;
-    double clipvalue, clipnorm, global_clipnorm; /* 0: off */
-    int64_t every;                               /* batches per update */
-    bool scheduled;
-} recipe;
-
-const char *ls_optimizer_name(const ls_optimizer *optimizer)
-{
-    bool known = optimizer && is_known(optimizer->kind);
-    return !known ? "optimizer" : optimizer->options.name ? optimizer->options.name : kinds[optimizer->kind].name;
-}
-
-static ls_status check_range(const char *what, const char *option, double value, double low, double high)
-{
-    if (value >= low && value <= high)
-        return LS_OK;
-    return ls_fail(LS_ERR_INVALID, "%s: %s is %g; it must be from %g to %g", what, option, value, low, high);
-}
-
-static ls_status check_taken(const ls_optimizer *optimizer)
-{
-    const ls_optimizer_options *o = &optimizer->options;
-    const optimizer_info *info = &kinds[optimizer->kind];
-    const struct {
-        const char *name;
-        bool given;
-        unsigned flag;
-    } options[] = {
-        { "momentum", o->momentum != 0, MOMENTUM },
-        { "nesterov", o->nesterov, NESTEROV },
-        { "beta_1", o->beta_1 != 0, BETAS },
-        { "beta_2", o->beta_2 != 0, BETAS },
-        { "rho", o->rho != 0, RHO },
-        { "epsilon", o->epsilon != 0, EPSILON },
-        { "initial_accumulator_value", o->initial_accumulator_value != 0, START },
-    };
-    for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
-        if (options[i].given && !(info->takes & options[i].flag))
-            return ls_fail(LS_ERR_INVALID, "%s has no option %s", info->name, options[i].name);
-    if (o->nesterov && o->momentum == 0)
-        return ls_fail(LS_ERR_INVALID, "%s: nesterov is set without momentum; set .momentum", info->name);
-    return LS_OK;
-}
-
-static ls_status check_clipping(const char *what, const recipe *r)
-{
-    const double highest = 1e300;
-    LS_TRY(check_range(what, "clipvalue", r->clipvalue, 0, highest));
-    LS_TRY(check_range(what, "clipnorm", r->clipnorm, 0, highest));
-    LS_TRY(check_range(what, "global_clipnorm", r->global_clipnorm, 0, highest));
-    if ((r->clipvalue > 0) + (r->clipnorm > 0) + (r->global_clipnorm > 0) > 1)
-        return ls_fail(LS_ERR_INVALID,
-                       "%s: only one of clipnorm (%g), clipvalue (%g) and global_clipnorm (%g) can be set", what,
-                       r->clipnorm, r->clipvalue, r->global_clipnorm);
-    return LS_OK;
-}
-
-static ls_status check_recipe(const char *what, const recipe *r)
-{
-    const double highest = 1e30;
-    LS_TRY(check_range(what, "learning_rate", r->rate, 0, highest));
-    LS_TRY(check_range(what, "momentum", r->apply.momentum, 0, 1));
-    LS_TRY(check_range(what, "beta_1", r->apply.beta_1, 0, 0x1.fffffep-1));
-    LS_TRY(check_range(what, "beta_2", r->apply.beta_2, 0, 0x1.fffffep-1));
-    LS_TRY(check_range(what, "rho", r->apply.rho, 0, 1));
-    LS_TRY(check_range(what, "epsilon", r->apply.epsilon, 0, highest));
-    LS_TRY(check_range(what, "weight_decay", r->apply.weight_decay, 0, highest));
-    LS_TRY(check_range(what, "initial_accumulator_value", r->start, 0, highest));
-    if (r->every < 1)
-        return ls_fail(LS_ERR_INVALID, "%s: gradient_accumulation_steps is %lld; it must be at least 1", what,
-                       (long long)r->every);
-    return check_clipping(what, r);
-}
-
-static void choose_rule(bool nesterov, recipe *r)
-{
-    bool has_momentum = r->apply.momentum != 0;
-    r->apply.rule = r->info->rule;
-    if (r->info->rule == LS_APPLY_SGD && has_momentum)
-        r->apply.rule = nesterov ? LS_APPLY_NESTEROV : LS_APPLY_MOMENTUM;
-    r->slot_count = ls_apply_slots(r->apply.rule, has_momentum);
-}
-
-static ls_status resolve(const ls_optimizer *optimizer, recipe *r)
-{
-    if (!is_known(optimizer->kind))
-        return ls_fail(LS_ERR_INVALID, "there is no optimizer number %d; use a constructor such as ls_adam",
-                       (int)optimizer->kind);
-    const optimizer_info *info = &kinds[optimizer->kind];
-    const ls_optimizer_options *o = &optimizer->options, *d = &info->defaults;
-    LS_TRY(check_taken(optimizer));
-    *r = (recipe){ .info = info,
-                   .rate = ls_spec_number(o->learning_rate, d->learning_rate),
-                   .start = ls_spec_number(o->initial_accumulator_value, d->initial_accumulator_value),
-                   .clipvalue = ls_spec_number(o->clipvalue, 0),
-                   .clipnorm = ls_spec_number(o->clipnorm, 0),
-                   .global_clipnorm = ls_spec_number(o->global_clipnorm, 0),
-                   .every = o->gradient_accumulation_steps ? o->gradient_accumulation_steps : 1,
-                   .scheduled = o->schedule.kind != LS_SCHEDULE_CONSTANT };
-    r->apply = (ls_apply_op){ .momentum = ls_spec_number(o->momentum, 0),
-                              .beta_1 = ls_spec_number(o->beta_1, d->beta_1),
-                              .beta_2 = ls_spec_number(o->beta_2, d->beta_2),
-                              .rho = ls_spec_number(o->rho, d->rho),
-                              .epsilon = ls_spec_number(o->epsilon, d->epsilon),
-                              .weight_decay = ls_spec_number(o->weight_decay, d->weight_decay) };
-    choose_rule(o->nesterov, r);
-    if (r->scheduled && o->learning_rate != 0)
-        return ls_fail(LS_ERR_INVALID, "%s: a learning rate (%g) and a schedule are both set; set only one", info->name,
-                       r->rate);
-    if (!r->scheduled && o->schedule.rate != 0)
-        return ls_fail(LS_ERR_INVALID, "%s: the schedule is constant; set .learning_rate = %g instead", info->name,
-                       o->schedule.rate);
-    if (!r->scheduled && o->learning_rate == 0 && d->learning_rate == 0)
-        return ls_fail(LS_ERR_INVALID, "%s: the learning rate is not set; set .learning_rate", info->name);
-    return check_recipe(info->name, r);
-}
-
-ls_status ls_optimizer_rate(const ls_optimizer *optimizer, int64_t step, int64_t batch_size, double *out)
-{
-    LS_OWN_FP_MODE;
-    recipe r;
-    if (!optimizer || !out)
-        return ls_fail(LS_ERR_INVALID, "ls_optimizer_rate: the optimizer or the rate pointer (out) is NULL");
-    LS_TRY(resolve(optimizer, &r));
-    if (r.scheduled)
-        return ls_schedule_rate(&optimizer->options.schedule, step, batch_size, out);
-    *out = r.rate;
-    return LS_OK;
-}
 
 /* ---- One call ---- */
 
 typedef struct slot_set {
     ls_tensor *slot[2];
+    ls_tensor *average; /* with use_ema */
     /* accumulation: sum becomes keep * sum + samples * gradient */
     ls_tensor *sum, *gradient, *samples, *keep;
 } slot_set;
 
 typedef struct application {
     ls_graph *graph;
-    recipe r;
+    ls_recipe r;
     char *name;
     bool again;                         /* the graph already has the optimizer's state */
     ls_tensor **gradients, **variables; /* only pairs with a gradient */
@@ -268,10 +102,10 @@ static ls_status allocate(application *app, size_t count)
     app->gradients = calloc(room, sizeof(*app->gradients));
     app->variables = calloc(room, sizeof(*app->variables));
     app->state = calloc(room, sizeof(*app->state));
-    /* Per variable: variable, sum; then step, position, samples. */
-    app->parts = calloc(room * 2 + 3, sizeof(*app->parts));
-    /* Per variable: two slots, sum; then step, position, samples. */
-    app->all = calloc(room * 3 + 3, sizeof(*app->all));
+    /* Per variable: variable, its constraint, two slots, average, sum; then step, position, samples. */
+    app->parts = calloc(room * 6 + 3, sizeof(*app->parts));
+    /* Per variable: two slots, average, sum; then step, position, samples. */
+    app->all = calloc(room * 4 + 3, sizeof(*app->all));
     if (!app->gradients || !app->variables || !app->state || !app->parts || !app->all)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu variables", count);
     return LS_OK;
@@ -334,9 +168,12 @@ static ls_status get_slots(application *app, size_t i)
     char number[32];
     snprintf(number, sizeof(number), "variable_%u", v->attr.variable.variable->number);
     const char *of = v->name ? v->name : number;
-    for (int s = 0; s < app->r.slot_count; s++)
+    int slots = app->r.info->way == LS_BY_MUON && ls_muon_takes(&app->r, v) ? 1 : app->r.slot_count;
+    for (int s = 0; s < slots; s++)
         LS_TRY(get_state(app, of, app->r.info->slots[s], v->dtype, v->shape, s == 0 ? app->r.start : 0,
                          &app->state[i].slot[s]));
+    if (app->r.ema_momentum >= 0)
+        LS_TRY(get_state(app, of, "average", v->dtype, v->shape, 0, &app->state[i].average));
     if (app->r.every > 1)
         LS_TRY(get_state(app, of, "gradient_accumulator", v->dtype, v->shape, 0, &app->state[i].sum));
     return LS_OK;
@@ -496,7 +333,7 @@ ls_status ls_optimizer_clip(const ls_optimizer *optimizer, ls_tensor **gradients
 {
     application app = { .again = true };
     size_t at = 0;
-    LS_TRY(resolve(optimizer, &app.r));
+    LS_TRY(ls_optimizer_resolve(optimizer, &app.r));
     app.gradients = calloc(count + 1, sizeof(*app.gradients));
     if (!app.gradients)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu gradients", count);
@@ -520,16 +357,96 @@ ls_optimizer ls_optimizer_without_clipping(ls_optimizer optimizer)
 
 /* ---- Updates ---- */
 
-static void update(application *app, size_t i)
+/* Returns whether this is update number N, 2 N, 3 N, ... */
+static ls_tensor *is_every(application *app, int64_t every)
 {
-    ls_tensor *v = app->variables[i];
+    ls_tensor *number = ls_op_cast(ls_op_shift(app->iterations, 1), LS_F64);
+    ls_tensor *times = ls_op_cast(ls_op_div(number, ls_scalar_like(number, (double)every)), LS_I64);
+    return ls_op_compare(ls_op_scale(ls_op_cast(times, LS_F64), (double)every), LS_EQUAL, number);
+}
+
+/* Adds the update of a variable's average, and returns the variable's new value. The first average
+ * is the variable itself. */
+static ls_tensor *average(application *app, size_t i, ls_tensor *updated)
+{
+    ls_tensor *old = app->state[i].average, *zero = ls_scalar_like(old, 0);
+    ls_tensor *first = ls_op_compare(app->iterations, LS_EQUAL, integer(app, 0));
+    ls_tensor *keep = ls_op_select(first, zero, ls_scalar_like(old, app->r.ema_momentum));
+    ls_tensor *new = ls_op_add(ls_op_mul(keep, old), ls_op_mul(ls_op_sub(ls_scalar_like(old, 1), keep), updated));
+    if (app->last)
+        new = when_last(app, new, old);
+    add_part(app, ls_op_assign(old, new));
+    return app->r.ema_every ? ls_op_select(is_every(app, app->r.ema_every), new, updated) : updated;
+}
+
+/* Assigns slots that the rule does not write. */
+static void write_slots(application *app, const ls_update_nodes *nodes)
+{
+    for (int s = 0; s < 2; s++)
+        if (nodes->new_slot[s])
+            add_part(app, ls_op_assign(nodes->slot[s], app->last ? when_last(app, nodes->new_slot[s], nodes->slot[s])
+                                                                 : nodes->new_slot[s]));
+}
+
+/* Lamb and Muon: nodes before plain descent. */
+static void prepare(application *app, size_t i, ls_apply_op *apply)
+{
+    ls_update_nodes nodes = { .variable = app->variables[i],
+                              .gradient = app->gradients[i],
+                              .slot = { apply->slots[0], apply->slots[1] },
+                              .rate = apply->learning_rate,
+                              .step = apply->step,
+                              .weight_decay = apply->weight_decay };
+    if (app->r.info->way == LS_BY_LAMB)
+        ls_lamb_nodes(&app->r, &nodes);
+    else
+        ls_muon_nodes(&app->r, &nodes);
+    write_slots(app, &nodes);
+    app->gradients[i] = nodes.direction;
+    *apply = (ls_apply_op){ .rule = LS_APPLY_SGD,
+                            .learning_rate = apply->learning_rate,
+                            .weight_decay = apply->weight_decay,
+                            .when = apply->when };
+}
+
+/* Muon's AdamW decays by the learning rate itself, without the ratio. */
+static void use_adamw(const application *app, ls_apply_op *apply)
+{
+    double ratio = app->r.muon.adam_lr_ratio;
+    apply->learning_rate = ls_op_scale(apply->learning_rate, ratio);
+    apply->weight_decay = app->r.muon.adam_weight_decay / ratio;
+}
+
+static ls_apply_op rule_of(application *app, size_t i)
+{
+    const ls_tensor *v = app->variables[i];
     ls_apply_op apply = app->r.apply;
+    bool by_muon = app->r.info->way == LS_BY_MUON;
     apply.learning_rate = app->rate[by_type(v)];
     apply.step = app->step[by_type(v)];
     apply.slots[0] = app->state[i].slot[0];
     apply.slots[1] = app->state[i].slot[1];
     apply.when = app->last;
-    add_part(app, ls_op_apply_with(v, app->gradients[i], apply));
+    if (by_muon && !ls_muon_takes(&app->r, v))
+        use_adamw(app, &apply);
+    if (ls_has_part_of(app->r.undecayed, v->name))
+        apply.weight_decay = 0;
+    if (app->r.info->way == LS_BY_LAMB || (by_muon && ls_muon_takes(&app->r, v)))
+        prepare(app, i, &apply);
+    return apply;
+}
+
+static void update(application *app, size_t i)
+{
+    ls_tensor *v = app->variables[i];
+    ls_apply_op apply = rule_of(app, i);
+    ls_tensor *updated = ls_op_apply_with(v, app->gradients[i], apply), *value = updated;
+    add_part(app, updated);
+    if (app->state[i].average)
+        value = average(app, i, updated);
+    value = ls_constrain(value, &v->attr.variable.variable->constraint);
+    if (value != updated)
+        add_part(app, ls_op_assign(v, app->last ? when_last(app, value, updated) : value));
 }
 
 static void add_to_sum(application *app, const slot_set *s)
@@ -570,7 +487,8 @@ ls_tensor *ls_apply_gradients_of(ls_optimizer optimizer, ls_tensor *const *gradi
     ls_tensor *result = NULL;
     if (!app.graph)
         return NULL;
-    ls_status status = gradients ? resolve(&optimizer, &app.r) : ls_fail(LS_ERR_INVALID, "the gradients are NULL");
+    ls_status status =
+        gradients ? ls_optimizer_resolve(&optimizer, &app.r) : ls_fail(LS_ERR_INVALID, "the gradients are NULL");
     if (status == LS_OK)
         status = choose_name(&app, &optimizer);
     if (status == LS_OK)
@@ -589,13 +507,13 @@ ls_tensor *ls_apply_gradients_of(ls_optimizer optimizer, ls_tensor *const *gradi
 
 ls_status ls_optimizer_check(const ls_optimizer *optimizer)
 {
-    recipe r;
-    return resolve(optimizer, &r);
+    ls_recipe r;
+    return ls_optimizer_resolve(optimizer, &r);
 }
 
 static ls_status make_all(application *app, const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count)
 {
-    LS_TRY(resolve(optimizer, &app->r));
+    LS_TRY(ls_optimizer_resolve(optimizer, &app->r));
     LS_TRY(choose_name(app, optimizer));
     LS_TRY(allocate(app, count));
     for (size_t i = 0; i < count; i++) {
@@ -603,6 +521,22 @@ static ls_status make_all(application *app, const ls_optimizer *optimizer, ls_te
         app->variables[app->count++] = variables[i];
     }
     return get_all_state(app);
+}
+
+static ls_status list_averages(const application *app, ls_optimizer_state *out)
+{
+    if (app->r.ema_momentum < 0)
+        return LS_OK;
+    out->averaged = calloc(app->count + 1, sizeof(*out->averaged));
+    out->averages = calloc(app->count + 1, sizeof(*out->averages));
+    if (!out->averaged || !out->averages)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu averages", app->count);
+    for (size_t i = 0; i < app->count; i++) {
+        out->averaged[i] = app->variables[i];
+        out->averages[i] = app->state[i].average;
+    }
+    out->average_count = app->count;
+    return LS_OK;
 }
 
 ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count,
@@ -616,6 +550,7 @@ ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *cons
         *out = (ls_optimizer_state){ .name = app.name, .all = app.all, .count = app.all_count, .every = app.r.every };
         out->iterations = app.iterations;
         out->position = app.position;
+        status = list_averages(&app, out);
         app.name = NULL;
         app.all = NULL;
     }
@@ -627,6 +562,8 @@ void ls_optimizer_state_free(ls_optimizer_state *state)
 {
     free(state->name);
     free(state->all);
+    free(state->averaged);
+    free(state->averages);
     *state = (ls_optimizer_state){ .name = NULL };
 }
 
@@ -647,6 +584,85 @@ ls_status ls_optimizer_state_step(const ls_optimizer_state *state, int64_t *out)
         LS_TRY(read_count(state->position, &position));
     *out = updates * (state->every ? state->every : 1) + position;
     return LS_OK;
+}
+
+/* ---- Averages ---- */
+
+static void exchange(char *a, char *b, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        char kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
+/* Before the first update there are no averages. */
+static ls_status has_averages(const ls_optimizer_state *state, bool *out)
+{
+    int64_t updates = 0;
+    if (state->average_count > 0)
+        LS_TRY(read_count(state->iterations, &updates));
+    *out = updates > 0;
+    return LS_OK;
+}
+
+static ls_status bring_averages(const ls_optimizer_state *state)
+{
+    for (size_t i = 0; i < state->average_count; i++) {
+        LS_TRY(ls_variable_sync_to_host(state->averaged[i]->attr.variable.variable));
+        LS_TRY(ls_variable_sync_to_host(state->averages[i]->attr.variable.variable));
+    }
+    return LS_OK;
+}
+
+ls_status ls_optimizer_state_swap(ls_optimizer_state *state, bool averages)
+{
+    bool there = false;
+    LS_TRY(has_averages(state, &there));
+    if (!there || averages == state->swapped)
+        return LS_OK;
+    LS_TRY(bring_averages(state));
+    for (size_t i = 0; i < state->average_count; i++) {
+        ls_variable *a = state->averaged[i]->attr.variable.variable, *b = state->averages[i]->attr.variable.variable;
+        exchange(a->data, b->data, a->bytes);
+        ls_variable_written(a, true);
+        ls_variable_written(b, true);
+    }
+    state->swapped = averages;
+    return LS_OK;
+}
+
+ls_status ls_optimizer_state_finalize(ls_optimizer_state *state)
+{
+    bool there = false;
+    LS_TRY(has_averages(state, &there));
+    if (!there)
+        return LS_OK;
+    LS_TRY(bring_averages(state));
+    for (size_t i = 0; i < state->average_count; i++) {
+        ls_variable *to = state->averaged[i]->attr.variable.variable;
+        memcpy(to->data, state->averages[i]->attr.variable.variable->data, to->bytes);
+        ls_variable_written(to, true);
+    }
+    return LS_OK;
+}
+
+ls_status ls_optimizer_check_elementwise(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count)
+{
+    ls_recipe r;
+    LS_TRY(ls_optimizer_resolve(optimizer, &r));
+    const char *what = r.info->way != LS_BY_RULE ? "norms or products of whole variables"
+                       : r.undecayed             ? "exclude_from_weight_decay"
+                       : r.ema_momentum >= 0     ? "use_ema"
+                                                 : NULL;
+    for (size_t i = 0; i < count && !what; i++)
+        if (variables[i]->attr.variable.variable->constraint.kind != LS_CONSTRAINT_NONE)
+            what = "constraints of variables";
+    if (!what)
+        return LS_OK;
+    return ls_fail(LS_ERR_UNSUPPORTED, "%s: asynchronous parameter servers do not support %s; set the staleness to 0",
+                   r.info->name, what);
 }
 
 /* ---- Minimize ---- */

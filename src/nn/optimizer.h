@@ -14,6 +14,10 @@ typedef struct ls_optimizer_state {
     /* Gradient accumulation: batches since the last update. NULL: each batch is an update. */
     ls_tensor *position;
     int64_t every; /* batches per update */
+    /* With use_ema: variables and their averages. */
+    ls_tensor **averaged, **averages;
+    size_t average_count;
+    bool swapped; /* variables have the values of their averages, and the other way round */
 } ls_optimizer_state;
 
 ls_status ls_optimizer_check(const ls_optimizer *optimizer);
@@ -23,6 +27,15 @@ ls_status ls_optimizer_check(const ls_optimizer *optimizer);
 ls_status ls_optimizer_state_make(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count,
                                   ls_optimizer_state *out);
 void ls_optimizer_state_free(ls_optimizer_state *state);
+
+/* Gives variables the values of their averages (use_ema), or gives each its own back. */
+ls_status ls_optimizer_state_swap(ls_optimizer_state *state, bool averages);
+/* Makes variables equal to their averages for good, if there was an update. */
+ls_status ls_optimizer_state_finalize(ls_optimizer_state *state);
+
+/* Fails if an update needs more than single elements and their gradients: names of variables,
+ * norms, averages, constraints. Asynchronous servers have flat pieces of variables. */
+ls_status ls_optimizer_check_elementwise(const ls_optimizer *optimizer, ls_tensor *const *variables, size_t count);
 
 /* Returns the number of batches applied so far, the step that schedules use. */
 ls_status ls_optimizer_state_step(const ls_optimizer_state *state, int64_t *out);

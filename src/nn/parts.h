@@ -47,6 +47,9 @@ ls_tensor *ls_match_weights(const char *what, ls_tensor *weights, ls_dtype dtype
 /* Checks what a user's function returned; returns one value per sample. */
 ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *predictions);
 
+/* Whether a metric needs num_classes (metric.c). */
+bool ls_metric_has_classes(const ls_metric *metric);
+
 /* Mean or sum over all axes but the first. */
 ls_tensor *ls_sample_means(ls_tensor *values);
 ls_tensor *ls_sample_sums(ls_tensor *values);

@@ -48,13 +48,55 @@ ls_schedule ls_rates_by_batch_size(const int64_t *batch_sizes, const double *rat
     return table(LS_SCHEDULE_BY_BATCH, batch_sizes, count, rates, count);
 }
 
+ls_schedule ls_polynomial_decay(double rate, int64_t steps, double end_rate, double power, bool cycle)
+{
+    return (ls_schedule){
+        .kind = LS_SCHEDULE_POLYNOMIAL, .rate = rate, .steps = steps, .end = end_rate, .power = power, .cycle = cycle
+    };
+}
+
+ls_schedule ls_inverse_time_decay(double rate, int64_t steps, double decay, bool staircase)
+{
+    return (ls_schedule){
+        .kind = LS_SCHEDULE_INVERSE_TIME, .rate = rate, .steps = steps, .decay = decay, .staircase = staircase
+    };
+}
+
+ls_schedule ls_cosine_decay_restarts(double rate, int64_t first_steps, double t_mul, double m_mul, double alpha)
+{
+    return (ls_schedule){ .kind = LS_SCHEDULE_COSINE_RESTARTS,
+                          .rate = rate,
+                          .steps = first_steps,
+                          .t_mul = t_mul,
+                          .m_mul = m_mul,
+                          .alpha = alpha };
+}
+
+ls_schedule ls_one_cycle(double max_rate, int64_t steps, double pct_start, double div_factor, double final_div_factor,
+                         bool linear, bool three_phase)
+{
+    return (ls_schedule){ .kind = LS_SCHEDULE_ONE_CYCLE,
+                          .rate = max_rate,
+                          .steps = steps,
+                          .pct_start = pct_start,
+                          .div_factor = div_factor,
+                          .final_div_factor = final_div_factor,
+                          .linear = linear,
+                          .three_phase = three_phase };
+}
+
 /* ---- The rate of a step ---- */
+
+static ls_status check_steps(const ls_schedule *s, const char *what)
+{
+    if (s->steps >= 1)
+        return LS_OK;
+    return ls_fail(LS_ERR_INVALID, "%s over %lld steps; it must have at least 1", what, (long long)s->steps);
+}
 
 static ls_status exponential(const ls_schedule *s, double step, double *out)
 {
-    if (s->steps < 1)
-        return ls_fail(LS_ERR_INVALID, "exponential decay over %lld steps; it must have at least 1",
-                       (long long)s->steps);
+    LS_TRY(check_steps(s, "exponential decay"));
     double exponent = step / (double)s->steps;
     *out = s->rate * ls_pow(s->decay, s->staircase ? floor(exponent) : exponent);
     return LS_OK;
@@ -73,6 +115,77 @@ static ls_status cosine(const ls_schedule *s, double step, double *out)
     }
     double done = step - warmup < steps ? (step - warmup) / steps : 1;
     *out = s->rate * ((1 - s->alpha) * (0.5 * (1 + ls_cos(PI * done))) + s->alpha);
+    return LS_OK;
+}
+
+static ls_status polynomial(const ls_schedule *s, double step, double *out)
+{
+    LS_TRY(check_steps(s, "polynomial decay"));
+    double steps = (double)s->steps;
+    if (s->cycle)
+        steps *= step == 0 ? 1 : ceil(step / steps);
+    double left = step < steps ? 1 - step / steps : 0;
+    if (left == 0 && s->power == 0)
+        *out = s->rate;
+    else
+        *out = (s->rate - s->end) * (left == 0 ? 0 : ls_pow(left, s->power)) + s->end;
+    return LS_OK;
+}
+
+static ls_status inverse_time(const ls_schedule *s, double step, double *out)
+{
+    LS_TRY(check_steps(s, "inverse time decay"));
+    double done = step / (double)s->steps;
+    *out = s->rate / (1 + s->decay * (s->staircase ? floor(done) : done));
+    return LS_OK;
+}
+
+/* Walks over the periods: a logarithm could end on the wrong side of a restart. */
+static ls_status restarts(const ls_schedule *s, double step, double *out)
+{
+    LS_TRY(check_steps(s, "cosine decay with restarts"));
+    if (!(s->t_mul >= 1 && s->t_mul <= 1e6 && s->m_mul >= 0 && s->m_mul <= 1e6))
+        return ls_fail(LS_ERR_INVALID,
+                       "cosine decay with restarts: t_mul is %g and m_mul %g; they must be at least 1 and 0, and at "
+                       "most 1e6",
+                       s->t_mul, s->m_mul);
+    double period = (double)s->steps, peak = 1;
+    if (s->t_mul == 1) {
+        double done = floor(step / period);
+        peak = ls_pow(s->m_mul, done);
+        step -= done * period;
+    } else {
+        for (; step >= period; period *= s->t_mul, peak *= s->m_mul)
+            step -= period;
+    }
+    *out = s->rate * ((1 - s->alpha) * (0.5 * peak * (1 + ls_cos(PI * (step / period)))) + s->alpha);
+    return LS_OK;
+}
+
+static double anneal(const ls_schedule *s, double from, double to, double part)
+{
+    return s->linear ? from + (to - from) * part : to + (from - to) / 2 * (1 + ls_cos(PI * part));
+}
+
+static ls_status one_cycle(const ls_schedule *s, double step, double *out)
+{
+    LS_TRY(check_steps(s, "a one-cycle schedule"));
+    double rising = ls_spec_number(s->pct_start, 0.3), div = ls_spec_number(s->div_factor, 25);
+    double final_div = ls_spec_number(s->final_div_factor, 1e4), steps = (double)s->steps;
+    if (!(rising >= 0 && rising <= (s->three_phase ? 0.5 : 1) && div > 0 && final_div > 0))
+        return ls_fail(LS_ERR_INVALID,
+                       "a one-cycle schedule: pct_start is %g, div_factor %g and final_div_factor %g; pct_start must "
+                       "be from 0 to 1 (three phases: 0.5), the factors above 0",
+                       rising, div, final_div);
+    double start = s->rate / div, last = start / final_div;
+    const double ends[] = { rising * steps - 1, s->three_phase ? 2 * rising * steps - 2 : steps - 1, steps - 1 };
+    const double rates[] = { start, s->rate, s->three_phase ? start : last, last };
+    double from = 0;
+    int phase = 0;
+    for (; phase < (s->three_phase ? 2 : 1) && step > ends[phase]; phase++)
+        from = ends[phase];
+    double length = ends[phase] - from, part = length > 0 && step < ends[phase] ? (step - from) / length : 1;
+    *out = anneal(s, rates[phase], rates[phase + 1], part);
     return LS_OK;
 }
 
@@ -138,6 +251,18 @@ ls_status ls_schedule_rate(const ls_schedule *schedule, int64_t step, int64_t ba
         break;
     case LS_SCHEDULE_BY_BATCH:
         LS_TRY(by_batch(schedule, batch_size, &rate));
+        break;
+    case LS_SCHEDULE_POLYNOMIAL:
+        LS_TRY(polynomial(schedule, (double)step, &rate));
+        break;
+    case LS_SCHEDULE_INVERSE_TIME:
+        LS_TRY(inverse_time(schedule, (double)step, &rate));
+        break;
+    case LS_SCHEDULE_COSINE_RESTARTS:
+        LS_TRY(restarts(schedule, (double)step, &rate));
+        break;
+    case LS_SCHEDULE_ONE_CYCLE:
+        LS_TRY(one_cycle(schedule, (double)step, &rate));
         break;
     default:
         return ls_fail(LS_ERR_INVALID, "there is no schedule number %d; use a function such as ls_cosine_decay",

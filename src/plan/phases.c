@@ -162,7 +162,25 @@ static bool is_posted(const ls_plan *plan, int level)
            (ls_plan_late(plan, level - 2, &before) > 0 && plan->joins[before].shared);
 }
 
-/* Two writes of one variable in a run would leave the result undefined. */
+/* Inputs have smaller ids, so only nodes that are newer than `to` are visited. */
+static bool depends_on(const ls_tensor *node, const ls_tensor *to)
+{
+    if (node == to)
+        return true;
+    for (int i = 0; i < node->input_count && node->id > to->id; i++)
+        if (depends_on(node->in[i], to))
+            return true;
+    return false;
+}
+
+/* Returns whether the second write is computed from the update that is the first. */
+static bool replaces(const ls_tensor *second, const ls_tensor *first)
+{
+    return ls_node_is(first, LS_TRAIT_UPDATES) && !ls_node_is(second, LS_TRAIT_UPDATES) && depends_on(second, first);
+}
+
+/* Two writes of one variable in a run would leave the result undefined, unless the second is an
+ * assignment computed from an update: then the assignment counts (constraints of variables). */
 static ls_status check_writes(ls_plan *plan)
 {
     char a[LS_NODE_TEXT], b[LS_NODE_TEXT], c[LS_NODE_TEXT];
@@ -175,7 +193,7 @@ static ls_status check_writes(ls_plan *plan)
         int count = plan->groups[g].needed ? ls_node_writes(plan->groups[g].root, written) : 0;
         for (int k = 0; k < count; k++) {
             const ls_tensor **first = &writer[written[k]->number];
-            if (*first)
+            if (*first && !replaces(plan->groups[g].root, *first))
                 return ls_fail(LS_ERR_INVALID, "%s is written twice in one run, by %s and by %s",
                                ls_node_label(written[k]->node, a), ls_node_label(*first, b),
                                ls_node_label(plan->groups[g].root, c));

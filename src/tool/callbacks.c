@@ -156,6 +156,8 @@ typedef struct schedule_keys {
     const char *steps, *warmup;
     double alpha, from, decay;
     bool staircase;
+    double end, power, t_mul, m_mul, pct_start, div_factor, final_div_factor;
+    bool cycle, linear, three_phase;
 } schedule_keys;
 
 #define STEPS_KEY(name, field, ...)                                                                                    \
@@ -178,12 +180,43 @@ static const ls_option warmup_rows[] = {
     RATE_KEY("--from", from, .value = "0", .range = "[0, inf)"),
 };
 
-enum { COSINE, EXPONENTIAL, PIECEWISE, WARMUP, SCHEDULES };
-static const char *const schedule_names[SCHEDULES] = { "cosine", "exponential", "piecewise", "warmup" };
+static const ls_option polynomial_rows[] = {
+    STEPS_KEY("--steps", steps, .value = NULL),
+    RATE_KEY("--end", end, .value = "0.0001", .range = "[0, inf)"),
+    RATE_KEY("--power", power, .value = "1", .range = "[0, inf)"),
+    RATE_KEY("--cycle", cycle, .value = "off"),
+};
+static const ls_option inverse_time_rows[] = {
+    STEPS_KEY("--steps", steps, .value = NULL),
+    RATE_KEY("--decay", decay, .value = "0", .range = "[0, inf)"),
+    RATE_KEY("--staircase", staircase, .value = "off"),
+};
+static const ls_option restarts_rows[] = {
+    STEPS_KEY("--steps", steps, .value = NULL),
+    RATE_KEY("--t-mul", t_mul, .value = "2", .range = "[1, 1e6]"),
+    RATE_KEY("--m-mul", m_mul, .value = "1", .range = "[0, 1e6]"),
+    RATE_KEY("--alpha", alpha, .value = "0", .range = "[0, 1]"),
+};
+static const ls_option one_cycle_rows[] = {
+    STEPS_KEY("--steps", steps, .value = NULL),
+    RATE_KEY("--pct-start", pct_start, .value = "0.3", .range = "(0, 1]"),
+    RATE_KEY("--div-factor", div_factor, .value = "25", .range = "(0, inf)"),
+    RATE_KEY("--final-div-factor", final_div_factor, .value = "10000", .range = "(0, inf)"),
+    RATE_KEY("--linear", linear, .value = "off"),
+    RATE_KEY("--three-phase", three_phase, .value = "off"),
+};
+
+enum { COSINE, EXPONENTIAL, PIECEWISE, WARMUP, POLYNOMIAL, INVERSE_TIME, COSINE_RESTARTS, ONE_CYCLE, SCHEDULES };
+static const char *const schedule_names[SCHEDULES] = { "cosine",     "exponential",  "piecewise",       "warmup",
+                                                       "polynomial", "inverse-time", "cosine-restarts", "one-cycle" };
 static const ls_option_table schedule_tables[SCHEDULES] = {
     [COSINE] = LS_OPTION_TABLE(NULL, cosine_rows),
     [EXPONENTIAL] = LS_OPTION_TABLE(NULL, exponential_rows),
     [WARMUP] = LS_OPTION_TABLE(NULL, warmup_rows),
+    [POLYNOMIAL] = LS_OPTION_TABLE(NULL, polynomial_rows),
+    [INVERSE_TIME] = LS_OPTION_TABLE(NULL, inverse_time_rows),
+    [COSINE_RESTARTS] = LS_OPTION_TABLE(NULL, restarts_rows),
+    [ONE_CYCLE] = LS_OPTION_TABLE(NULL, one_cycle_rows),
 };
 
 /* "500", "500steps", "2epochs" */
@@ -234,21 +267,36 @@ static ls_status make_schedule(int kind, const schedule_keys *k, double rate, to
         LS_TRY(read_steps("warmup", k->warmup, length.epoch, &warmup));
     if (k->steps)
         LS_TRY(read_steps("steps", k->steps, length.epoch, &steps));
-    else if (kind != COSINE)
+    else if (kind != COSINE && kind != POLYNOMIAL && kind != ONE_CYCLE)
         return ls_fail(LS_ERR_INVALID, "--schedule %s needs steps: %s:steps=1000", schedule_names[kind],
                        schedule_names[kind]);
     else
         steps = length.all > warmup ? length.all - warmup : 1;
-    if (kind == COSINE)
+    if ((kind == EXPONENTIAL || kind == INVERSE_TIME) && !(k->decay > 0))
+        return ls_fail(LS_ERR_INVALID, "--schedule %s needs a decay above 0: %s:steps=1000,decay=0.96",
+                       schedule_names[kind], schedule_names[kind]);
+    switch (kind) {
+    case COSINE:
         *out = ls_cosine_decay(rate, steps, k->alpha, k->from, warmup);
-    else if (kind == WARMUP)
-        /* A cosine that stays constant after the warmup. */
+        break;
+    case WARMUP: /* a cosine that stays constant after the warmup */
         *out = ls_cosine_decay(rate, 1, 1, k->from, steps);
-    else if (k->decay > 0)
+        break;
+    case EXPONENTIAL:
         *out = ls_exponential_decay(rate, steps, k->decay, k->staircase);
-    else
-        return ls_fail(LS_ERR_INVALID,
-                       "--schedule exponential needs a decay above 0: exponential:steps=1000,decay=0.96");
+        break;
+    case POLYNOMIAL:
+        *out = ls_polynomial_decay(rate, steps, k->end, k->power, k->cycle);
+        break;
+    case INVERSE_TIME:
+        *out = ls_inverse_time_decay(rate, steps, k->decay, k->staircase);
+        break;
+    case COSINE_RESTARTS:
+        *out = ls_cosine_decay_restarts(rate, steps, k->t_mul, k->m_mul, k->alpha);
+        break;
+    default:
+        *out = ls_one_cycle(rate, steps, k->pct_start, k->div_factor, k->final_div_factor, k->linear, k->three_phase);
+    }
     return LS_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "tool/tool.h"
 
 #include <float.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -63,14 +64,18 @@ ls_status tool_check_loss(const ls_options *options, tool_settings *settings)
 {
     ls_metrics_list metrics;
     ls_loss_kind kind = tool_loss_kind(settings);
-    bool is_entropy = kind == LS_LOSS_NONE || kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY ||
-                      kind == LS_LOSS_CATEGORICAL_CROSSENTROPY || kind == LS_LOSS_BINARY_CROSSENTROPY;
+    bool is_entropy = kind == LS_LOSS_NONE || tool_has_logits(kind);
     settings->from_logits_given = tool_given(options, "--from-logits");
     if (settings->from_logits && !is_entropy && tool_is_overridden(options, "--from-logits", "--loss"))
         settings->from_logits = false;
     if (settings->from_logits && !is_entropy)
         return ls_fail(LS_ERR_INVALID, "--from-logits cannot be used with --loss %s: only cross-entropies have logits",
                        tool_loss_name(kind));
+    double *weights = NULL;
+    size_t count = 0;
+    ls_status status = settings->class_weights ? tool_class_weights(settings->class_weights, &weights, &count) : LS_OK;
+    free(weights);
+    LS_TRY(status);
     return settings->metrics ? tool_metrics(settings->metrics, &metrics) : LS_OK;
 }
 
@@ -78,19 +83,25 @@ ls_status tool_check_optimizer(const ls_options *options, tool_settings *setting
 {
     ls_optimizer_kind kind = tool_optimizer(settings).kind;
     const char *name = tool_optimizer_name(settings);
-    bool takes_momentum = kind == LS_OPTIMIZER_SGD || kind == LS_OPTIMIZER_RMSPROP || kind == LS_OPTIMIZER_RMSPROP_TF1;
+    bool takes_momentum = kind == LS_OPTIMIZER_SGD || kind == LS_OPTIMIZER_RMSPROP ||
+                          kind == LS_OPTIMIZER_RMSPROP_TF1 || kind == LS_OPTIMIZER_MUON;
     if (!takes_momentum && tool_is_overridden(options, "--momentum", "--optimizer"))
         settings->momentum = 0;
     if (kind != LS_OPTIMIZER_SGD && tool_is_overridden(options, "--nesterov", "--optimizer"))
         settings->nesterov = false;
     if (settings->momentum > 0 && !takes_momentum)
         return ls_fail(LS_ERR_INVALID,
-                       "--momentum cannot be used with --optimizer %s: only sgd, rmsprop and rmsprop-tf1 take it",
+                       "--momentum cannot be used with --optimizer %s: only sgd, rmsprop, rmsprop-tf1 and muon take it",
                        name);
     if (settings->nesterov && kind != LS_OPTIMIZER_SGD)
         return ls_fail(LS_ERR_INVALID, "--nesterov cannot be used with --optimizer %s: only sgd takes it", name);
     if (kind == LS_OPTIMIZER_RMSPROP_TF1 && !(settings->lr > 0))
         return ls_fail(LS_ERR_INVALID, "--optimizer rmsprop-tf1 needs --lr: it has no learning rate of its own");
+    if ((settings->clipvalue > 0) + (settings->clipnorm > 0) + (settings->global_clipnorm > 0) > 1)
+        return ls_fail(LS_ERR_INVALID,
+                       "only one of --clipvalue (%g), --clipnorm (%g) and --global-clipnorm (%g) can be "
+                       "used",
+                       settings->clipvalue, settings->clipnorm, settings->global_clipnorm);
     if (settings->nesterov && !(settings->momentum > 0))
         return ls_fail(LS_ERR_INVALID, "--nesterov needs a --momentum above 0");
     if (settings->lr > 0 && !((float)settings->lr >= FLT_MIN && (float)settings->lr <= FLT_MAX))

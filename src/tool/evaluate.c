@@ -1,4 +1,6 @@
 /* The command `lockstep evaluate`. */
+#include <stdlib.h>
+
 #include "tool/tool.h"
 
 static ls_status check(const ls_options *options, tool_settings *settings)
@@ -12,14 +14,64 @@ typedef struct outcome {
     const char *set;
     const tool_session *session;
     ls_results results;
+    double *confusion; /* [classes][classes]; NULL: not asked for */
+    size_t classes;
 } outcome;
+
+/* Rows are classes, columns predictions. */
+static void print_confusion(const outcome *out)
+{
+    int width = 5;
+    for (size_t i = 0; i < out->classes * out->classes; i++) {
+        int digits = snprintf(NULL, 0, "%.0f", out->confusion[i]);
+        width = digits >= width ? digits + 1 : width;
+    }
+    printf("confusion matrix (rows: class, columns: prediction)\n%8s", "");
+    for (size_t k = 0; k < out->classes; k++)
+        printf("%*zu", width, k);
+    for (size_t i = 0; i < out->classes; i++) {
+        printf("\n%8zu", i);
+        for (size_t k = 0; k < out->classes; k++)
+            printf("%*.0f", width, out->confusion[i * out->classes + k]);
+    }
+    printf("\n");
+}
 
 static ls_status print_outcome(void *user)
 {
     const outcome *out = user;
     tool_print_untrained(out->session);
     tool_print_results(out->set, &out->results);
+    if (out->confusion)
+        print_confusion(out);
     return LS_OK;
+}
+
+/* Adds the matrix to the metrics, with room for its numbers. */
+static ls_status add_confusion(tool_session *session, outcome *out)
+{
+    ls_shape shape = ls_model_output_shape(session->model, 0);
+    int64_t last = shape.rank > 1 ? shape.dims[shape.rank - 1] : 1;
+    if (session->metrics.count == LS_MAX_METRICS)
+        return ls_fail(LS_ERR_INVALID, "--confusion: there are already %d metrics; give fewer", LS_MAX_METRICS);
+    out->classes = last > 1 ? (size_t)last : 2; /* one score: two classes */
+    out->confusion = calloc(out->classes * out->classes, sizeof *out->confusion);
+    if (!out->confusion)
+        return ls_fail(LS_ERR_MEMORY, "--confusion: no memory for %zu classes", out->classes);
+    session->metrics.metric[session->metrics.count++] =
+        (ls_metric){ .kind = LS_METRIC_CONFUSION, .num_classes = (int64_t)out->classes };
+    return LS_OK;
+}
+
+static ls_status run_evaluation(const tool_settings *settings, tool_session *session, ls_dataset *data, outcome *out)
+{
+    LS_TRY(ls_compile(session->model, .loss = session->loss, .metrics = session->metrics));
+    LS_TRY(ls_evaluate(session->model, data, &out->results, .batch_size = settings->batch_size,
+                       .strategy = session->strategy, .lanes = (int)settings->lanes, .confusion = out->confusion,
+                       .confusion_count = out->classes * out->classes));
+    out->results.count -= out->confusion ? 1 : 0; /* the matrix itself is printed */
+    tool_update_mute(session->ctx);
+    return tool_print_once(session->ctx, print_outcome, out);
 }
 
 static ls_status evaluate(const tool_settings *settings, tool_session *session)
@@ -30,11 +82,11 @@ static ls_status evaluate(const tool_settings *settings, tool_session *session)
     LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_open_set(settings, session, &data, &out.set));
     LS_TRY(tool_choose_loss(settings, session, data));
-    LS_TRY(ls_compile(session->model, .loss = session->loss, .metrics = session->metrics));
-    LS_TRY(ls_evaluate(session->model, data, &out.results, .batch_size = settings->batch_size,
-                       .strategy = session->strategy, .lanes = (int)settings->lanes));
-    tool_update_mute(session->ctx);
-    return tool_print_once(session->ctx, print_outcome, &out);
+    if (settings->confusion)
+        LS_TRY(add_confusion(session, &out));
+    ls_status status = run_evaluation(settings, session, data, &out);
+    free(out.confusion);
+    return status;
 }
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
@@ -53,8 +105,8 @@ const tool_command tool_evaluate = {
     .details =
         "Computes loss and metrics over a set; each sample counts once. Without --weights, the model is untrained.",
     .takes_model = true,
-    .tables = { &tool_data_flags, &tool_set_flags, &tool_model_flags, &tool_shape_flags, &tool_loss_flags,
-                &tool_batch_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags },
+    .tables = { &tool_data_flags, &tool_set_flags, &tool_confusion_flags, &tool_model_flags, &tool_shape_flags,
+                &tool_loss_flags, &tool_batch_flags, &tool_count_flags, &tool_device_flags, &tool_placement_flags },
     .check = check,
     .run = run,
 };

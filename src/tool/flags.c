@@ -1,63 +1,16 @@
 /* All flags of the command, one row each, and the names that they take. */
-#include "tool/tool.h"
-
 #include <string.h>
+
+#include "tool/names.h"
+#include "tool/tool.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* ---- Names ---- */
 
-static const char *const loss_names[] = { "auto",
-                                          "sparse_categorical_crossentropy",
-                                          "categorical_crossentropy",
-                                          "binary_crossentropy",
-                                          "mean_squared_error",
-                                          "mse",
-                                          "mean_absolute_error",
-                                          "mae",
-                                          "huber" };
-static const ls_loss_kind loss_kinds[] = { LS_LOSS_NONE,
-                                           LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY,
-                                           LS_LOSS_CATEGORICAL_CROSSENTROPY,
-                                           LS_LOSS_BINARY_CROSSENTROPY,
-                                           LS_LOSS_MEAN_SQUARED_ERROR,
-                                           LS_LOSS_MEAN_SQUARED_ERROR,
-                                           LS_LOSS_MEAN_ABSOLUTE_ERROR,
-                                           LS_LOSS_MEAN_ABSOLUTE_ERROR,
-                                           LS_LOSS_HUBER };
-
-static const char *const optimizer_names[] = { "adam", "adamw", "sgd", "rmsprop", "rmsprop-tf1", "adagrad" };
-static const ls_optimizer_kind optimizer_kinds[] = { LS_OPTIMIZER_ADAM,        LS_OPTIMIZER_ADAMW,
-                                                     LS_OPTIMIZER_SGD,         LS_OPTIMIZER_RMSPROP,
-                                                     LS_OPTIMIZER_RMSPROP_TF1, LS_OPTIMIZER_ADAGRAD };
-
-static const char *const metric_names[] = { "accuracy",
-                                            "acc",
-                                            "binary_accuracy",
-                                            "categorical_accuracy",
-                                            "sparse_categorical_accuracy",
-                                            "top_k_categorical_accuracy",
-                                            "mean_squared_error",
-                                            "mse",
-                                            "mean_absolute_error",
-                                            "mae",
-                                            "precision",
-                                            "recall",
-                                            "auc" };
-static const ls_metric_kind metric_kinds[] = { LS_METRIC_ACCURACY,
-                                               LS_METRIC_ACCURACY,
-                                               LS_METRIC_BINARY_ACCURACY,
-                                               LS_METRIC_CATEGORICAL_ACCURACY,
-                                               LS_METRIC_SPARSE_CATEGORICAL_ACCURACY,
-                                               LS_METRIC_TOP_K,
-                                               LS_METRIC_MEAN_SQUARED_ERROR,
-                                               LS_METRIC_MEAN_SQUARED_ERROR,
-                                               LS_METRIC_MEAN_ABSOLUTE_ERROR,
-                                               LS_METRIC_MEAN_ABSOLUTE_ERROR,
-                                               LS_METRIC_PRECISION,
-                                               LS_METRIC_RECALL,
-                                               LS_METRIC_AUC };
-
+#define NAME(name, KIND) name,
+static const char *const loss_names[] = { TOOL_LOSSES(NAME) };
+static const char *const optimizer_names[] = { TOOL_OPTIMIZERS(NAME) };
 static const char *const strategy_names[] = {
     "auto", "one-device", "mirrored", "data-parallel", "model-parallel", "pipeline", "multi-worker", "parameter-server"
 };                                                                                              /* ls_strategy_kind */
@@ -71,9 +24,6 @@ static const char *const kernel_names[] = { "own", "vendor" }; /* ls_kernels, fr
 static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
 static const char *const verbose_names[] = { "auto", "0", "1", "2" };                       /* ls_verbose */
 
-_Static_assert(COUNT(loss_names) == COUNT(loss_kinds), "a kind for each name");
-_Static_assert(COUNT(optimizer_names) == COUNT(optimizer_kinds), "a kind for each name");
-_Static_assert(COUNT(metric_names) == COUNT(metric_kinds), "a kind for each name");
 _Static_assert(COUNT(strategy_names) == LS_STRATEGY_PARAMETER_SERVER + 1, "a name for each strategy");
 _Static_assert(LS_PER_BATCH == 0 && LS_PER_LANE == 1, "in the order of the names");
 _Static_assert(COUNT(all_reduce_names) == LS_ALL_REDUCE_TO_ONE + 1, "a name for each all-reduce");
@@ -118,6 +68,12 @@ static const ls_option set_rows[] = {
 };
 const ls_option_table tool_set_flags = LS_OPTION_TABLE(NULL, set_rows);
 
+static const ls_option confusion_rows[] = {
+    ROW("--confusion", confusion, .value = "off",
+        .help = "also print the confusion matrix: a row for each class, a column for each predicted class"),
+};
+const ls_option_table tool_confusion_flags = LS_OPTION_TABLE(NULL, confusion_rows);
+
 static const ls_option model_rows[] = {
     ROW("--weights", weights, .metavar = "FILE",
         .help = "start with these weights: .safetensors, .npz, .weights.h5 or .keras, with Keras's "
@@ -154,7 +110,9 @@ static const ls_option loss_rows[] = {
                 "activation)"),
     ROW("--metrics", metrics, .metavar = "LIST",
         .help = "comma-separated names: accuracy, top_k_categorical_accuracy, mse, mae, precision, "
-                "recall, auc, ... (default: accuracy with a cross-entropy loss)"),
+                "recall, auc, ..., and names of losses (default: accuracy with a cross-entropy loss)"),
+    ROW("--label-smoothing", label_smoothing, .value = "0", .range = "[0, 1]",
+        .help = "part of each target that goes to all classes evenly (cross-entropies)"),
 };
 const ls_option_table tool_loss_flags = LS_OPTION_TABLE("Loss and metrics", loss_rows);
 
@@ -162,8 +120,22 @@ static const ls_option optimizer_rows[] = {
     ROW("--optimizer", optimizer, .value = "adam", .help = "optimizer", LS_OPTION_CHOICES(optimizer_names)),
     ROW("--lr", lr, .value = "0", .range = "[0, inf)",
         .help = "learning rate; 0: the optimizer's default, as in Keras (rmsprop-tf1 has none)"),
-    ROW("--momentum", momentum, .value = "0", .range = "[0, 1)", .help = "momentum of sgd, rmsprop and rmsprop-tf1"),
+    ROW("--momentum", momentum, .value = "0", .range = "[0, 1)",
+        .help = "momentum of sgd, rmsprop, rmsprop-tf1 and muon (muon: 0 means 0.95)"),
     ROW("--nesterov", nesterov, .value = "off", .help = "use Nesterov momentum (sgd)"),
+    ROW("--weight-decay", weight_decay, .value = "0", .range = "[0, inf)",
+        .help = "decoupled weight decay; 0: the optimizer's default, as in Keras (adamw: 0.004)"),
+    ROW("--exclude-from-weight-decay", exclude_from_weight_decay, .metavar = "LIST",
+        .help = "comma-separated parts of names, such as bias,gamma: these variables have no weight decay"),
+    ROW("--clipvalue", clipvalue, .value = "0", .range = "[0, inf)",
+        .help = "clip each element of the gradients to this size; 0: off. Only one kind of clipping can be used"),
+    ROW("--clipnorm", clipnorm, .value = "0", .range = "[0, inf)",
+        .help = "clip the norm of each variable's gradient; 0: off"),
+    ROW("--global-clipnorm", global_clipnorm, .value = "0", .range = "[0, inf)",
+        .help = "clip the norm of all gradients together; 0: off"),
+    ROW("--ema", ema, .value = "0", .range = "[0, 1)", .metavar = "MOMENTUM",
+        .help = "average the weights with this momentum, such as 0.99; validation and saved weights use the "
+                "averages. 0: off"),
     ROW("--accumulate", accumulate, .value = "1", .range = "[1, 1000000]",
         .help = "number of batches whose gradients make one update; with parameter-server, number of "
                 "pushes that a server adds up"),
@@ -183,6 +155,8 @@ static const ls_option training_rows[] = {
                 "steps take"),
     ROW("--batch-size-per-device", batch_size_per_device, .value = "0", .range = "[0, 1000000]",
         .help = "batch size per device; overrides --batch-size. 0: unused"),
+    ROW("--class-weights", class_weights, .metavar = "LIST",
+        .help = "comma-separated weights of the classes 0, 1, 2, ... in the loss, such as 1,2.5,1"),
     ROW("--shuffle", shuffle, .value = "on", .help = "shuffle the samples every epoch"),
     ROW("--validation-split", validation_split, .value = "0", .range = "[0, 1)", .metavar = "PART",
         .help = "validate on this last part of the training data instead of on the test set"),
@@ -219,8 +193,11 @@ static const ls_option callback_rows[] = {
     ROW("--schedule", schedule, .metavar = "NAME:LIST",
         .help = "learning rate by step, starting from --lr: cosine:warmup=500,alpha=0.1 (also steps and "
                 "from), exponential:steps=1000,decay=0.96,staircase, piecewise:1000=0.01,5epochs=0.001 "
-                "(the rate from that step on) or warmup:steps=500,from=0. Steps are a number or Nepochs; "
-                "a cosine ends with training"),
+                "(the rate from that step on), warmup:steps=500,from=0, polynomial:end=0.0001,power=1,cycle, "
+                "inverse-time:steps=1000,decay=0.5,staircase, cosine-restarts:steps=1000,t-mul=2,m-mul=1 "
+                "or one-cycle:pct-start=0.3,div-factor=25,final-div-factor=1e4,linear,three-phase (--lr is "
+                "the highest rate). Steps are a number or Nepochs; cosine, polynomial and one-cycle end with "
+                "training"),
     ROW("--terminate-on-nan", terminate_on_nan, .value = "off",
         .help = "end training with exit status 0, not 1, after a step that is not finite; the step "
                 "changes nothing either way"),
@@ -443,36 +420,9 @@ const ls_option_table tool_common_flags = LS_OPTION_TABLE("Other options", commo
 
 /* ---- Conversions ---- */
 
-ls_optimizer tool_optimizer(const tool_settings *settings)
-{
-    return (ls_optimizer){ .kind = optimizer_kinds[settings->optimizer],
-                           .options = { .learning_rate = settings->lr,
-                                        .momentum = settings->momentum,
-                                        .nesterov = settings->nesterov,
-                                        .gradient_accumulation_steps = settings->accumulate } };
-}
-
-const char *tool_optimizer_name(const tool_settings *settings)
-{
-    return optimizer_names[settings->optimizer];
-}
-
 const char *tool_strategy_name(ls_strategy_kind kind)
 {
     return strategy_names[kind];
-}
-
-ls_loss_kind tool_loss_kind(const tool_settings *settings)
-{
-    return loss_kinds[settings->loss];
-}
-
-const char *tool_loss_name(ls_loss_kind kind)
-{
-    for (size_t i = 1; i < COUNT(loss_kinds); i++)
-        if (loss_kinds[i] == kind)
-            return loss_names[i];
-    return "no loss";
 }
 
 size_t tool_read_numbers(const char *text, char separator, int64_t low, int64_t high, int64_t *out, size_t most)
@@ -500,37 +450,6 @@ ls_status tool_input_shape(const char *text, ls_shape *out)
         return ls_fail(LS_ERR_INVALID, "--input %s: expected 1 to %d sizes of a sample, as in 32x32x3", text,
                        LS_MAX_RANK - 1);
     *out = shape;
-    return LS_OK;
-}
-
-static ls_status add_metric(const char *name, ls_metrics_list *list)
-{
-    for (size_t i = 0; i < COUNT(metric_names); i++) {
-        if (strcmp(name, metric_names[i]) != 0)
-            continue;
-        if (list->count == LS_MAX_METRICS)
-            return ls_fail(LS_ERR_INVALID, "--metrics: more than %d metrics", LS_MAX_METRICS);
-        for (size_t k = 0; k < list->count; k++)
-            if (list->metric[k].kind == metric_kinds[i])
-                return ls_fail(LS_ERR_INVALID, "--metrics: %s is given twice", name);
-        list->metric[list->count++] = (ls_metric){ .kind = metric_kinds[i] };
-        return LS_OK;
-    }
-    return ls_fail(LS_ERR_INVALID, "--metrics: unknown metric '%s'%s", name,
-                   ls_advise_name(name, metric_names, COUNT(metric_names)).text);
-}
-
-ls_status tool_metrics(const char *names, ls_metrics_list *out)
-{
-    ls_metrics_list list = { .count = 0 };
-    for (const char *at = names; *at != '\0';) {
-        char name[64];
-        size_t length = strcspn(at, ",");
-        snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), at);
-        LS_TRY(add_metric(name, &list));
-        at += length + (at[length] == ',');
-    }
-    *out = list;
     return LS_OK;
 }
 

@@ -145,20 +145,30 @@ ls_status tool_choose_loss(const tool_settings *settings, tool_session *session,
     LS_TRY(last_op(session->model, &op));
     if (kind == LS_LOSS_NONE)
         LS_TRY(suggest_loss(session, data, op, &kind));
-    bool is_entropy = kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY || kind == LS_LOSS_CATEGORICAL_CROSSENTROPY ||
-                      kind == LS_LOSS_BINARY_CROSSENTROPY;
+    bool is_entropy = tool_has_logits(kind);
     bool is_probability = strcmp(op, "softmax") == 0 || strcmp(op, "sigmoid") == 0;
     session->loss = (ls_loss){ .kind = kind };
-    session->loss.options.from_logits =
-        is_entropy && (settings->from_logits_given ? settings->from_logits : !is_probability);
-    if (settings->metrics)
-        return tool_metrics(settings->metrics, &session->metrics);
+    bool from_logits = settings->from_logits_given ? settings->from_logits : !is_probability;
+    session->loss.options.from_logits = is_entropy && from_logits;
+    session->loss.options.label_smoothing = settings->label_smoothing;
+    if (settings->label_smoothing > 0 && !is_entropy)
+        return ls_fail(LS_ERR_INVALID,
+                       "--label-smoothing cannot be used with the loss %s: only cross-entropies have it",
+                       tool_loss_name(kind));
+    if (settings->metrics) {
+        LS_TRY(tool_metrics(settings->metrics, &session->metrics));
+        for (size_t i = 0; i < session->metrics.count; i++)
+            session->metrics.metric[i].loss.options.from_logits =
+                tool_has_logits(session->metrics.metric[i].loss.kind) && from_logits;
+        return LS_OK;
+    }
     session->metrics = is_entropy ? ls_metrics(ls_accuracy()) : (ls_metrics_list){ .count = 0 };
     return LS_OK;
 }
 
 void tool_close(tool_session *session)
 {
+    free(session->class_weights);
     ls_dataset_destroy(session->train);
     ls_dataset_destroy(session->test);
     ls_table_destroy(session->table);

@@ -1,6 +1,7 @@
-/* Shared by the files of the command. main.c finds the subcommand, flags.c has all flags, checks.c
- * rejects invalid arguments, callbacks.c parses flags that are lists, files.c checks output files,
- * context.c and session.c open a session. Each command has its own file or folder. */
+/* Shared by the files of the command. main.c finds the subcommand, flags.c has all flags, names.c
+ * the names of losses, optimizers and metrics, checks.c rejects invalid arguments, callbacks.c
+ * parses flags that are lists, files.c checks output files, context.c and session.c open a session.
+ * Each command has its own file or folder. */
 #ifndef LS_TOOL_TOOL_H
 #define LS_TOOL_TOOL_H
 
@@ -36,6 +37,7 @@ typedef struct tool_settings {
     const char *label, *drop_columns, *text_columns, *table; /* NULL: not given */
     int missing;                                             /* ls_missing */
     int set;                                                 /* tool_set */
+    bool confusion;
     /* Model */
     const char *weights;
     bool skip_mismatch;
@@ -51,9 +53,13 @@ typedef struct tool_settings {
     int loss; /* index into the loss names; 0: choose automatically */
     bool from_logits, from_logits_given;
     const char *metrics;
+    double label_smoothing;
+    const char *class_weights; /* "1,2.5,1"; NULL: none */
     /* Optimizer */
     int optimizer;
-    double lr, momentum;
+    double lr, momentum, weight_decay, clipvalue, clipnorm, global_clipnorm;
+    const char *exclude_from_weight_decay;
+    double ema; /* momentum; 0: no averages */
     bool nesterov;
     int64_t accumulate;
     /* Training */
@@ -113,11 +119,11 @@ typedef enum tool_transport {
 extern const char *const tool_transport_names[];
 typedef enum tool_set { TOOL_SET_AUTO, TOOL_SET_TRAIN, TOOL_SET_TEST } tool_set;
 
-extern const ls_option_table tool_data_flags, tool_set_flags, tool_model_flags, tool_shape_flags, tool_loss_flags,
-    tool_optimizer_flags, tool_training_flags, tool_callback_flags, tool_batch_flags, tool_device_flags,
-    tool_count_flags, tool_placement_flags, tool_verify_flags, tool_save_flags, tool_checkpoint_flags,
-    tool_output_flags, tool_report_flags, tool_export_flags, tool_launch_flags, tool_diff_flags, tool_json_flags,
-    tool_replay_flags, tool_common_flags;
+extern const ls_option_table tool_data_flags, tool_set_flags, tool_confusion_flags, tool_model_flags, tool_shape_flags,
+    tool_loss_flags, tool_optimizer_flags, tool_training_flags, tool_callback_flags, tool_batch_flags,
+    tool_device_flags, tool_count_flags, tool_placement_flags, tool_verify_flags, tool_save_flags,
+    tool_checkpoint_flags, tool_output_flags, tool_report_flags, tool_export_flags, tool_launch_flags, tool_diff_flags,
+    tool_json_flags, tool_replay_flags, tool_common_flags;
 
 /* Convert flags to types and names of the library. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -125,6 +131,9 @@ const char *tool_optimizer_name(const tool_settings *settings);
 const char *tool_strategy_name(ls_strategy_kind kind);
 ls_loss_kind tool_loss_kind(const tool_settings *settings); /* LS_LOSS_NONE: choose automatically */
 const char *tool_loss_name(ls_loss_kind kind);
+bool tool_has_logits(ls_loss_kind kind);
+/* Reads "1,2.5,1". The caller frees *out. */
+ls_status tool_class_weights(const char *list, double **out, size_t *count);
 ls_status tool_metrics(const char *names, ls_metrics_list *out);
 
 bool tool_given(const ls_options *options, const char *flag);
@@ -257,6 +266,8 @@ typedef struct tool_session {
     bool untrained; /* no file had weights for the model */
     ls_loss loss;
     ls_metrics_list metrics;
+    double *class_weights; /* of --class-weights; NULL: none */
+    size_t class_count;
 } tool_session;
 
 /* Call tool_close also after a failure. tool_open_context only configures the context; devices are

@@ -124,8 +124,12 @@ ls_status tool_introduce(const tool_settings *settings, tool_session *session)
 
 ls_status tool_fit_options(const tool_settings *settings, tool_session *session, ls_fit_options *out)
 {
+    if (settings->class_weights && !session->class_weights)
+        LS_TRY(tool_class_weights(settings->class_weights, &session->class_weights, &session->class_count));
     *out = (ls_fit_options){
         .batch_size = tool_batch_size(settings, session),
+        .class_weights = session->class_weights,
+        .class_count = session->class_count,
         .max_steps = settings->max_steps,
         .validation_split = settings->validation_split,
         .validation = settings->validation_split > 0 ? NULL : session->test,

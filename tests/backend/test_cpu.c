@@ -377,7 +377,7 @@ static void large_samples_are_right(void **state)
 
 /* ---- Updates ---- */
 
-#define UPDATES 10
+#define UPDATES 15
 
 typedef struct update {
     ls_apply_rule rule;
@@ -389,7 +389,8 @@ static const update updates[UPDATES] = {
     { LS_APPLY_SGD, 0, 0, 0 },          { LS_APPLY_SGD, 0, 0, 0.01 },        { LS_APPLY_MOMENTUM, 1, 0.9, 0 },
     { LS_APPLY_NESTEROV, 1, 0.9, 0.1 }, { LS_APPLY_ADAM, 2, 0, 0.01 },       { LS_APPLY_RMSPROP, 1, 0, 0 },
     { LS_APPLY_RMSPROP, 2, 0.8, 0 },    { LS_APPLY_RMSPROP_TF1, 2, 0.9, 0 }, { LS_APPLY_ADAGRAD, 1, 0, 0 },
-    { LS_APPLY_SUM, 0, 0, 0 },
+    { LS_APPLY_SUM, 0, 0, 0 },          { LS_APPLY_ADADELTA, 2, 0, 0.01 },   { LS_APPLY_ADAMAX, 2, 0, 0.01 },
+    { LS_APPLY_NADAM, 2, 0, 0 },        { LS_APPLY_FTRL, 2, 0, 0.01 },       { LS_APPLY_LION, 1, 0, 0.01 },
 };
 
 /* How an update's value is used: not at all, fetched, or by another op, so that it cannot be done
@@ -426,7 +427,8 @@ static void open_waiting(waiting *v, const update *u, ls_dtype dtype, use how, b
     ls_tensor *updated =
         ls_op_apply(v->state[0], v->gradient, u->rule, ls_op_scalar(v->graph, dtype, 0.05), .step = one,
                     .slots = { v->state[1], v->state[2] }, .momentum = u->momentum, .beta_1 = 0.9, .beta_2 = 0.99,
-                    .rho = 0.9, .epsilon = 1e-6, .weight_decay = u->weight_decay, .when = v->when);
+                    .rho = 0.9, .epsilon = 1e-6, .weight_decay = u->weight_decay, .l1 = 0.1, .l2 = 0.2,
+                    .shrinkage = 0.3, .beta = 0.4, .when = v->when);
     v->fetch = how == UNUSED ? ls_op_group(&updated, 1) : how == FETCHED ? updated : ls_op_neg(updated);
     assert_int_equal(ls_graph_status(v->graph), LS_OK);
     free(start);

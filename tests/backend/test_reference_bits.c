@@ -633,10 +633,10 @@ static ls_tensor *open_update(side *s, uint32_t seed, ls_apply_rule rule, ls_con
         s->fetch[s->count++] = test_add(&s->t, spec, TEST_VARIABLE)->source;
     for (int i = 0; i < ls_apply_slots(rule, momentum != 0); i++)
         slot[i] = s->fetch[s->count++] = test_add(&s->t, slot_spec, TEST_VARIABLE)->source;
-    part[0] =
-        ls_op_apply(s->fetch[1], computed, rule, ls_op_scalar(s->t.graph, LS_F32, (double)0.05F), .step = step,
-                    .slots = { slot[0], slot[1] }, .momentum = momentum, .beta_1 = (double)0.9F,
-                    .beta_2 = (double)0.99F, .rho = (double)0.9F, .epsilon = (double)1e-6F, .weight_decay = decay);
+    part[0] = ls_op_apply(s->fetch[1], computed, rule, ls_op_scalar(s->t.graph, LS_F32, (double)0.05F), .step = step,
+                          .slots = { slot[0], slot[1] }, .momentum = momentum, .beta_1 = (double)0.9F,
+                          .beta_2 = (double)0.99F, .rho = (double)0.9F, .epsilon = (double)1e-6F, .weight_decay = decay,
+                          .l1 = momentum != 0 ? 0.125 : 0, .l2 = 0.25, .shrinkage = 0.0625, .beta = 0.5);
     part[1] = ls_op_assign(s->fetch[2], g);
     part[2] = ls_op_assign_add(s->fetch[3], g);
     s->fetch[0] = ls_op_group(part, 3);
@@ -674,12 +674,19 @@ static void update_allowed(const ls_tensor *node, double step, double g, const d
     for (int signs = 0; signs < 8; signs++) {
         double from[3] = { fabs(old[0]), signs & 1 ? -old[1] : old[1], signs & 2 ? -old[2] : old[2] }, to[3];
         ls_apply_rule rule = (ls_apply_rule)node->attr.apply.rule;
-        bool root_0 = rule == LS_APPLY_RMSPROP || rule == LS_APPLY_RMSPROP_TF1 || rule == LS_APPLY_ADAGRAD;
-        if ((root_0 && signs & 1) || (rule == LS_APPLY_ADAM && signs & 2))
+        bool root_0 = rule == LS_APPLY_RMSPROP || rule == LS_APPLY_RMSPROP_TF1 || rule == LS_APPLY_ADAGRAD ||
+                      rule == LS_APPLY_ADADELTA || rule == LS_APPLY_FTRL;
+        bool root_1 = rule == LS_APPLY_ADAM || rule == LS_APPLY_ADADELTA || rule == LS_APPLY_NADAM;
+        if ((root_0 && signs & 1) || (root_1 && signs & 2))
             continue;
         update_wide(node, step, signs & 4 ? -fabs(g) : fabs(g), from, to);
         for (int i = 0; i < 3; i++)
             most[i] = fmax(most[i], 16 * U * fmax(fabs(to[i]), fabs(from[i])));
+    }
+    if (node->attr.apply.rule == LS_APPLY_FTRL) { /* it subtracts roots, which no signs add */
+        double roots = (sqrt(old[1] + g * g) + sqrt(old[1])) / (double)0.05F * fabs(old[0]);
+        most[2] += 16 * U * roots;
+        most[0] += most[2] / (sqrt(old[1] + g * g) / (double)0.05F);
     }
 }
 

@@ -163,8 +163,18 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
     } rows[] = {
         { CONVOLUTION("\"data_format\":\"channels_first\""), LS_ERR_UNSUPPORTED,
           "layer \"x\" (Conv2D)|data_format|channels_first" },
-        { CONVOLUTION("\"kernel_constraint\":" OBJECT("NonNeg", "")), LS_ERR_UNSUPPORTED,
-          "layer \"x\" (Conv2D)|kernel_constraint" },
+        { CONVOLUTION("\"kernel_constraint\":" OBJECT("RadialConstraint", "")), LS_ERR_UNSUPPORTED,
+          "layer \"x\" (Conv2D)|kernel_constraint|RadialConstraint|MaxNorm" },
+        { CONVOLUTION("\"kernel_constraint\":" OBJECT("MaxNorm", "\"max_value\":-1")), LS_ERR_INVALID,
+          "layer \"x\"|kernel_constraint|max_value -1" },
+        { CONVOLUTION("\"kernel_constraint\":" OBJECT("MaxNorm", "\"axis\":4")), LS_ERR_SHAPE,
+          "layer \"x\"|no axis 4 of 4 axes" },
+        { CONVOLUTION("\"kernel_constraint\":" OBJECT("NonNeg", "\"axis\":0")), LS_ERR_DATA,
+          "layer \"x\" (Conv2D)|kernel_constraint|axis" },
+        { CONVOLUTION("\"kernel_regularizer\":" OBJECT("OrthogonalRegularizer", "\"factor\":0.1")), LS_ERR_SHAPE,
+          "layer \"x\"|needs a matrix" },
+        { CONVOLUTION("\"kernel_regularizer\":" OBJECT("OrthogonalRegularizer", "\"mode\":\"both\"")),
+          LS_ERR_UNSUPPORTED, "layer \"x\" (Conv2D)|the mode \"both\"" },
         { CONVOLUTION("\"activity_regularizer\":" OBJECT("Orthogonal", "")), LS_ERR_UNSUPPORTED,
           "\"x\" (Conv2D)|activity_regularizer|Orthogonal" },
         { CONVOLUTION("\"activation\":\"threshold\""), LS_ERR_UNSUPPORTED, "\"x\" (Conv2D)|threshold|numbers" },
@@ -189,8 +199,6 @@ static void what_is_not_honoured_is_refused_by_name(void **state)
           "dtype|mixed_bfloat16" },
         { CONVOLUTION("\"dtype\":" OBJECT("QuantizedDTypePolicy", "\"name\":\"int8\"")), LS_ERR_UNSUPPORTED,
           "QuantizedDTypePolicy" },
-        { CONVOLUTION("\"kernel_regularizer\":" OBJECT("OrthogonalRegularizer", "")), LS_ERR_UNSUPPORTED,
-          "OrthogonalRegularizer" },
         { CONVOLUTION("\"kernel_regularizer\":" OBJECT("L2", "\"l3\":1")), LS_ERR_DATA, "kernel_regularizer|l3" },
         { CONVOLUTION("\"kernel_initializer\":" OBJECT("HeNormall", "")), LS_ERR_UNSUPPORTED,
           "kernel_initializer|HeNormall|HeNormal" },
@@ -536,6 +544,46 @@ static void models_of_keras_are_read(void **state)
     json_decref(json);
 }
 
+static void check_constraint(const ls_model *model, size_t variable, ls_constraint expected)
+{
+    const ls_constraint *c = &ls_model_variable(model, variable)->attr.variable.variable->constraint;
+    assert_int_equal(c->kind, expected.kind);
+    assert_true(c->max_value == expected.max_value && c->min_value == expected.min_value && c->rate == expected.rate);
+    assert_int_equal(c->axis.count, expected.axis.count);
+    for (int i = 0; i < c->axis.count; i++)
+        assert_int_equal(c->axis.axis[i], expected.axis.axis[i]);
+}
+
+/* Constraints of Keras's JSON; `again`: after they were written and read back. */
+static void constraints_are_read_and_written(void **state)
+{
+    (void)state;
+    json_t *json = manifest();
+    if (!json)
+        SKIP("Keras's files are not there");
+    json_decref(json);
+    char file[] = "/tmp/lockstep-constraints-XXXXXX.keras";
+    int held = mkstemps(file, 6);
+    assert_true(held >= 0);
+    close(held);
+    for (int again = 0; again < 2; again++) {
+        ls_model *model;
+        if (again)
+            OK(ls_model_from_keras(ctx, file, &model));
+        else
+            OK(ls_model_from_keras_json(ctx, path_of("readable/constraints.json"), &model));
+        check_constraint(model, 0, (ls_constraint){ LS_MAX_NORM, 3, 0, 0, LS_AXES(0, 1, 2) });
+        check_constraint(model, 1, (ls_constraint){ LS_MAX_NORM, 2, 0, 0, LS_AXES(0) });
+        check_constraint(model, 2, (ls_constraint){ .kind = LS_NON_NEG });
+        check_constraint(model, 3, (ls_constraint){ LS_UNIT_NORM, 0, 0, 0, LS_AXES(0) });
+        check_constraint(model, 6, (ls_constraint){ LS_MIN_MAX_NORM, 1.5, 0.5, 0.25, LS_AXES(1) });
+        check_constraint(model, 8, (ls_constraint){ LS_MIN_MAX_NORM, 1, LS_ZERO, 1, LS_AXES(0) });
+        OK(ls_model_save_weights(model, file));
+        ls_model_destroy(model);
+    }
+    unlink(file);
+}
+
 static void models_of_keras_that_we_cannot_do_are_refused(void **state)
 {
     (void)state;
@@ -558,9 +606,13 @@ static void models_of_keras_that_we_cannot_do_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_texts_are_read),        cmocka_unit_test(what_is_not_honoured_is_refused_by_name),
-        cmocka_unit_test(texts_cut_short_are_refused), cmocka_unit_test(predictions_are_keras_s),
-        cmocka_unit_test(models_of_keras_are_read),    cmocka_unit_test(models_of_keras_that_we_cannot_do_are_refused),
+        cmocka_unit_test(small_texts_are_read),
+        cmocka_unit_test(what_is_not_honoured_is_refused_by_name),
+        cmocka_unit_test(texts_cut_short_are_refused),
+        cmocka_unit_test(predictions_are_keras_s),
+        cmocka_unit_test(models_of_keras_are_read),
+        cmocka_unit_test(constraints_are_read_and_written),
+        cmocka_unit_test(models_of_keras_that_we_cannot_do_are_refused),
     };
     return cmocka_run_group_tests_name("keras", tests, set_up, tear_down);
 }

@@ -21,11 +21,21 @@ static ls_loss loss_of(const json_t *spec)
     const char *name = training_string(spec, "kind");
     const json_t *options = json_object_get(spec, "options");
     ls_loss loss = { .kind = LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY };
-    while (loss.kind <= LS_LOSS_HUBER && strcmp(ls_loss_name(&loss), name) != 0)
+    while (loss.kind < LS_LOSS_CUSTOM && strcmp(ls_loss_name(&loss), name) != 0)
         loss.kind++;
-    assert_true(loss.kind <= LS_LOSS_HUBER);
-    loss.options.from_logits = training_number(options, "from_logits", 0) != 0;
-    loss.options.delta = training_number(options, "delta", 0);
+    assert_true(loss.kind < LS_LOSS_CUSTOM);
+    ls_loss_options *o = &loss.options;
+    o->from_logits = training_number(options, "from_logits", 0) != 0;
+    o->delta = training_number(options, "delta", 0);
+    o->label_smoothing = training_number(options, "label_smoothing", 0);
+    o->alpha = training_number(options, "alpha", 0);
+    o->gamma = training_number(options, "gamma", 0);
+    o->beta = training_number(options, "beta", 0);
+    o->apply_class_balancing = training_number(options, "apply_class_balancing", 0) != 0;
+    const json_t *axis = json_object_get(options, "axis");
+    o->axis.count = json_is_array(axis) ? (int)json_array_size(axis) : axis ? 1 : 0;
+    for (int i = 0; i < o->axis.count; i++)
+        o->axis.axis[i] = json_integer_value(json_is_array(axis) ? json_array_get(axis, (size_t)i) : axis);
     return loss;
 }
 
@@ -51,8 +61,8 @@ static size_t run_case(ls_context *ctx, const json_t *spec, form as, double skew
         in[i] = training_input(graph, &array[i], as != AS_WHOLE);
         feeds[count++] = (ls_feed){ in[i], ls_array_of(array[i].dtype, array[i].shape, array[i].data) };
     }
-    if (skew != 0)
-        ((float *)array[1].data)[0] += (float)skew;
+    for (size_t i = 0; i < array[1].count; i++)
+        ((float *)array[1].data)[i] += (float)skew * ((float)(1 + i * i % 11) + 0.13F * (float)(i % 7));
     ls_tensor *x[3] = { in[0], in[1], in[2] }, *fetches[4];
     for (int i = 0; i < 3 && as == GATHERED; i++)
         x[i] = in[i] ? ls_op_gather_batch(in[i]) : NULL;
@@ -97,7 +107,14 @@ static void losses_are_those_of_keras(void **state)
 {
     (void)state;
     json_t *cases = training_read("losses");
-    assert_true(json_array_size(cases) >= 54);
+    assert_true(json_array_size(cases) >= 111);
+    for (ls_loss loss = { .kind = LS_LOSS_NONE + 1 }; loss.kind < LS_LOSS_CUSTOM; loss.kind++) {
+        size_t seen = 0;
+        for (size_t i = 0; i < json_array_size(cases); i++)
+            seen += strcmp(training_string(json_array_get(cases, i), "kind"), ls_loss_name(&loss)) == 0;
+        if (seen == 0)
+            fail_msg("no case of %s", ls_loss_name(&loss));
+    }
     for (int reference = 0; reference < 2; reference++) {
         ls_context *ctx;
         ls_context_options options = { .reference = reference };
@@ -183,6 +200,18 @@ static void wrong_calls_are_refused(void **state)
     test_refused(ls_loss_value(ls_mean_squared_error(), labels, labels, NULL), "predictions are int64");
     test_refused(ls_loss_value(ls_huber(.from_logits = true), p, p, NULL), "has no option from_logits");
     test_refused(ls_loss_value(ls_mean_squared_error(.delta = 2), p, p, NULL), "has no option delta");
+    test_refused(ls_loss_value(ls_huber(.label_smoothing = 0.1), p, p, NULL), "huber has no option label_smoothing");
+    test_refused(ls_loss_value(ls_dice(.alpha = 0.1), p, p, NULL), "dice has no option alpha");
+    test_refused(ls_loss_value(ls_poisson(.axis = LS_AXES(1)), p, p, NULL), "poisson has no option axis");
+    test_refused(ls_loss_value(ls_tversky(.gamma = 1), p, p, NULL), "tversky has no option gamma");
+    test_refused(ls_loss_value(ls_hinge(.beta = 1), p, p, NULL), "hinge has no option beta");
+    test_refused(ls_loss_value(ls_categorical_focal_crossentropy(.apply_class_balancing = true), p, p, NULL),
+                 "has no option apply_class_balancing");
+    test_refused(ls_loss_value(ls_binary_crossentropy(.label_smoothing = 1.5), p, p, NULL), "label_smoothing is 1.5");
+    test_refused(ls_loss_value(ls_categorical_focal_crossentropy(.gamma = -1), p, p, NULL), "gamma is -1");
+    test_refused(ls_loss_value(ls_dice(.axis = LS_AXES(0)), p, p, NULL), "axis 0 is the batch");
+    test_refused(ls_loss_value(ls_cosine_similarity(.axis = LS_AXES(-2)), p, p, NULL), "axis -2 is the batch");
+    test_refused(ls_loss_value(ls_cosine_similarity(.axis = LS_AXES(2)), p, p, NULL), "2");
     test_refused(ls_loss_value(ls_huber(.delta = -2), p, p, NULL), "delta must be above 0 (got -2)");
     test_refused(ls_loss_value(ls_huber(.reduction = (ls_reduction)9), p, p, NULL), "no reduction number 9");
     test_refused(ls_loss_value((ls_loss){ .kind = 77 }, p, p, NULL), "no loss number 77");

@@ -463,6 +463,31 @@ static void regularizers_count_each_variable_once(void **state)
     ls_model_destroy(m);
 }
 
+/* The mean of |cosine| of the pairs of rows (1, 0), (3, 4), (0, 2): 0.6, 0 and 0.8. */
+static void orthogonal_regularizers_look_at_pairs(void **state)
+{
+    (void)state;
+    for (int columns = 0; columns < 2; columns++) {
+        const float rows[] = { 1, 0, 3, 4, 0, 2 }, turned[] = { 1, 3, 0, 0, 4, 2 };
+        ls_model *m;
+        OK(ls_functional_begin(ctx, "o", &m));
+        ls_symbol x = ls_symbol_input(m, ls_input(columns ? 2 : 3));
+        OK(ls_functional_end(
+            m, ls_symbol_call(m,
+                              ls_dense(columns ? 3 : 2,
+                                       .kernel_regularizer = { .orthogonal = 0.5, .orthogonal_columns = columns }),
+                              x)));
+        OK(ls_variable_set(variable(m, "dense/kernel"), columns ? turned : rows, sizeof(rows)));
+        ls_tensor *input = input_of(m, 0), *output;
+        ls_trace trace;
+        double loss;
+        OK(ls_model_trace(m, &input, false, &output, &trace));
+        OK(ls_read_scalar(trace.regularization, &loss));
+        assert_true(test_is_near(loss, 0.5 * (0.6 + 0.8) / 3, 1e-6));
+        ls_model_destroy(m);
+    }
+}
+
 static void inputs_of_a_trace_must_fit(void **state)
 {
     (void)state;
@@ -829,6 +854,7 @@ int main(void)
         cmocka_unit_test(custom_models_know_layers_by_name),
         cmocka_unit_test(batch_norm_trains_on_the_batch_and_moves),
         cmocka_unit_test(regularizers_count_each_variable_once),
+        cmocka_unit_test(orthogonal_regularizers_look_at_pairs),
         cmocka_unit_test(inputs_of_a_trace_must_fit),
         cmocka_unit_test(a_description_needs_no_weights),
         cmocka_unit_test(built_in_models_have_their_parameters),

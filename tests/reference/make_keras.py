@@ -458,7 +458,21 @@ def nested_model():
     return keras.Model(x, L.Dense(2)(inside(x)))
 
 
-READABLE = [compiled, input_shape, keyword_input, initializers, frozen, resnet50, nested_model]
+def constraints():
+    """Constraints, and orthogonal regularizers."""
+    C, R = keras.constraints, keras.regularizers
+    return keras.Sequential([
+        keras.Input((6, 6, 2)),
+        L.Conv2D(4, 3, kernel_constraint=C.MaxNorm(3, axis=[0, 1, 2]), bias_constraint="max_norm"),
+        L.BatchNormalization(gamma_constraint="non_neg", beta_constraint=C.UnitNorm()),
+        L.Flatten(),
+        L.Dense(5, kernel_constraint=C.MinMaxNorm(0.5, 1.5, 0.25, axis=1),
+                kernel_regularizer=R.OrthogonalRegularizer(0.02, "columns")),
+        L.Dense(2, kernel_constraint=C.MinMaxNorm(0.0), kernel_regularizer=R.OrthogonalRegularizer()),
+    ])
+
+
+READABLE = [constraints, compiled, input_shape, keyword_input, initializers, frozen, resnet50, nested_model]
 
 
 def in_policy(policy, *inner):
@@ -488,7 +502,6 @@ REFUSED = {
     "mixed_float16": (lambda: in_policy("mixed_float16", lambda: L.Flatten(), lambda: L.Dense(2)), ["mixed_float16"]),
     "channels_first": (lambda: small(L.Conv2D(4, 3, data_format="channels_first"), L.Flatten(), L.Dense(2)),
                        ["channels_first"]),
-    "constraint": (lambda: small(L.Dense(4, kernel_constraint="non_neg"), L.Dense(2), shape=(3,)), ["kernel_constraint"]),
     "mask_zero": (lambda: small(L.Embedding(9, 4, mask_zero=True), L.BatchNormalization(), L.Flatten(), L.Dense(2),
                                 shape=(5,)), ["BatchNormalization", "mask"]),
     "dictionaries": (dictionaries, ["input_layers"]),

@@ -2,10 +2,13 @@
 """Makes training_*.json: schedules, optimizers, losses and metrics, as Keras 3 (and TensorFlow 1's RMSProp) computes them.
 
     pip install tensorflow-cpu==2.21.0                      (Keras 3.15.1 and NumPy 2.4.6 come with it)
-    python3 tests/reference/make_training.py [directory]    (default: the directory of this script)
+    python3 tests/reference/make_training.py [directory] [random cases a class]
+                                                            (default: the directory of this script, and 3)
 
-Running it twice gives identical files: each case draws its numbers from a seed made of its name. All is float32, as Keras
-computes it, so readers compare within a few units in the last place.
+Running it twice gives identical files: each case draws its numbers from a seed made of its name. Losses and optimizers are
+computed in float64 from float32 numbers, schedules and metrics in float32, as Keras computes them. Random cases draw shapes
+and every argument of their class; the files here have few of them, `make_training.py /tmp/full 200` makes many, which
+LS_REFERENCE=/tmp/full gives to the tests.
 
     training_schedules.json    [{name, kind, ... as in ls_schedule, steps, rates}]
     training_optimizers.json   {variables: [{name, shape, data}], gradients: [step][variable],
@@ -30,6 +33,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import tensorflow as tf
 import keras
+
+RANDOM = int(sys.argv[2]) if len(sys.argv) > 2 else 3  # cases a class
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -59,6 +64,26 @@ def rounded(array):
 # ---- schedules ------------------------------------------------------------------------------------------------------
 
 
+def one_cycle(max_lr, total, pct_start=0.3, div_factor=25.0, final_div_factor=1e4, linear=False, three_phase=False):
+    """torch.optim.lr_scheduler.OneCycleLR of PyTorch 2.8, which raises after the last step; here it stays."""
+    start = max_lr / div_factor
+    low = start / final_div_factor
+    if three_phase:
+        phases = [(pct_start * total - 1, start, max_lr), (2 * pct_start * total - 2, max_lr, start), (total - 1, start, low)]
+    else:
+        phases = [(pct_start * total - 1, start, max_lr), (total - 1, max_lr, low)]
+
+    def rate(step):
+        step, begin = min(step, total - 1), 0.0
+        for i, (end, first, last) in enumerate(phases):
+            if step <= end or i == len(phases) - 1:
+                part = (step - begin) / (end - begin)
+                return (last - first) * part + first if linear else last + (first - last) / 2 * (1 + np.cos(np.pi * part))
+            begin = end
+
+    return rate
+
+
 def schedules():
     S = keras.optimizers.schedules
     cases = []
@@ -80,13 +105,33 @@ def schedules():
         count=40, alpha=0.25, warmup=10, **{"from": 0.02})
     add("piecewise", S.PiecewiseConstantDecay([10, 20, 50], [1.0, 0.5, 0.1, 0.025]), kind="piecewise",
         boundaries=[10, 20, 50], values=[1.0, 0.5, 0.1, 0.025])
+    for i in range(RANDOM):
+        rng = generator(f"schedules_{i}")
+        between = lambda low, high: round(float(rng.uniform(low, high)), 4)
+        rate, count, flag = between(0.01, 1), int(rng.integers(1, 40)), bool(rng.integers(0, 2))
+        end, power = between(0, 0.02), between(0.5, 3)
+        add(f"polynomial_{i}", S.PolynomialDecay(rate, count, end, power, flag), kind="polynomial", rate=rate, count=count,
+            end=end, power=power, cycle=flag)
+        decay = between(0.1, 2)
+        add(f"inverse_time_{i}", S.InverseTimeDecay(rate, count, decay, flag), kind="inverse_time", rate=rate, count=count,
+            decay=decay, staircase=flag)
+        # powers of 2 divide exactly: Keras's float32 is on the right side of each restart
+        first, t_mul, m_mul, alpha = 2 ** int(rng.integers(1, 5)), float(rng.integers(1, 4)), between(0.5, 1), between(0, 0.3)
+        add(f"restarts_{i}", S.CosineDecayRestarts(rate, first, t_mul, m_mul, alpha), kind="restarts", rate=rate, count=first,
+            t_mul=t_mul, m_mul=m_mul, alpha=alpha)
+        cycle = {"pct_start": between(0.1, 0.45), "div_factor": between(2, 50), "final_div_factor": between(10, 1e4),
+                 "linear": bool(rng.integers(0, 2)), "three_phase": flag}
+        total = int(rng.integers(30, 120))
+        add(f"one_cycle_{i}", one_cycle(rate, total, **cycle), kind="one_cycle", rate=rate, count=total, **cycle)
+    add("one_cycle", one_cycle(0.1, 100), kind="one_cycle", rate=0.1, count=100)
     add("piecewise_two", S.PiecewiseConstantDecay([15], [0.1, 0.01]), kind="piecewise", boundaries=[15], values=[0.1, 0.01])
     return cases
 
 
 # ---- optimizers -----------------------------------------------------------------------------------------------------
 
-STEPS = 10
+STEPS = 24
+KEPT = (0, 1, 2, 5, 11, 23)  # steps whose variables are in the file
 SHAPES = {"dense/kernel": (3, 4), "dense/bias": (4,)}
 
 
@@ -95,7 +140,7 @@ def draw_training():
     variables = [rounded(rng.normal(0, 1, shape)) for shape in SHAPES.values()]
     gradients = []
     for step in range(STEPS):
-        scale = 0.05 if step in (3, 7) else 1.5  # small ones are below every norm that clips
+        scale = 0.05 if step in (3, 7, 15) else 1.5  # small ones are below every norm that clips
         gradients.append([rounded(rng.normal(0, scale, shape)) for shape in SHAPES.values()])
     gradients[5][1][:] = 0
     return variables, gradients
@@ -108,30 +153,47 @@ KINDS = {
     "adamw": (keras.optimizers.AdamW, {"momentum": "_momentums", "velocity": "_velocities"}),
     "rmsprop": (keras.optimizers.RMSprop, {"velocity": "_velocities", "momentum": "_momentums"}),
     "adagrad": (keras.optimizers.Adagrad, {"accumulator": "_accumulators"}),
+    "adadelta": (keras.optimizers.Adadelta, {"accumulated_grad": "_accumulated_grads",
+                                             "accumulated_delta_var": "_accumulated_delta_vars"}),
+    "adamax": (keras.optimizers.Adamax, {"momentum": "_m", "norm": "_u"}),
+    "nadam": (keras.optimizers.Nadam, {"momentum": "_momentums", "velocity": "_velocities"}),
+    "ftrl": (keras.optimizers.Ftrl, {"accumulator": "_accumulators", "linear": "_linears"}),
+    "lion": (keras.optimizers.Lion, {"momentum": "_momentums"}),
+    "lamb": (keras.optimizers.Lamb, {"momentum": "_momentums", "velocity": "_velocities"}),
+    "muon": (keras.optimizers.Muon, {"momentum": "momentums"}),
 }
+
+
+def kept(steps):
+    return [values if i in KEPT else None for i, values in enumerate(steps)]
 
 
 def slots_of(optimizer, names):
     found = {}
     for slot, attribute in names.items():
-        held = getattr(optimizer, attribute, None)
+        held = getattr(optimizer, attribute, None) if slot != "average" or optimizer.use_ema else None
         if held and held[0] is not None:
             found[slot] = [flat(v.numpy()) for v in held]
     return found
 
 
-def keras_case(label, kind, schedule=None, **options):
+def keras_case(label, kind, schedule=None, constraint=None, **options):
     make, slots = KINDS[kind]
     rate = {"learning_rate": schedule[0]} if schedule else {}
     optimizer = make(**options, **rate)
-    variables = [keras.Variable(v, name=n.replace("/", "_")) for n, v in zip(SHAPES, VARIABLES)]
+    dtype = "float32" if kind == "muon" else "float64"  # Keras's Muon multiplies by a float32
+    variables = [keras.Variable(v, name=n.replace("/", "_"), dtype=dtype) for n, v in zip(SHAPES, VARIABLES)]
+    for variable in variables if constraint else ():
+        variable.constraint = getattr(keras.constraints, constraint["class"])(
+            **{k: v for k, v in constraint.items() if k != "class"})
     optimizer.build(variables)
     steps = []
     for gradients in GRADIENTS:
-        optimizer.apply([tf.constant(g) for g in gradients], variables)
+        optimizer.apply([tf.constant(g, dtype) for g in gradients], variables)
         steps.append([flat(v.numpy()) for v in variables])
-    return {"name": label, "kind": kind, "options": options, "schedule": schedule[1] if schedule else None, "steps": steps,
-            "slots": slots_of(optimizer, slots), "iterations": int(optimizer.iterations)}
+    return {"name": label, "kind": kind, "options": options, "schedule": schedule[1] if schedule else None,
+            **({"constraint": constraint} if constraint else {}),
+            "steps": kept(steps), "slots": slots_of(optimizer, {**slots, "average": "_model_variables_moving_average"}), "iterations": int(optimizer.iterations)}
 
 
 def tf1_case(label, learning_rate, rho=0.9, momentum=0.0, epsilon=1e-10, **given):
@@ -152,8 +214,54 @@ def tf1_case(label, learning_rate, rho=0.9, momentum=0.0, epsilon=1e-10, **given
     options = {"learning_rate": learning_rate, **{k: v for k, v in (("rho", rho), ("momentum", momentum)) if k in given.get("say", ())}}
     if epsilon != 1e-10:
         options["epsilon"] = epsilon
-    return {"name": label, "kind": "rmsprop_tf1", "options": options, "schedule": None, "steps": steps, "slots": slots,
-            "iterations": STEPS}
+    return {"name": label, "kind": "rmsprop_tf1", "options": options, "schedule": None, "steps": kept(steps),
+            "slots": slots, "iterations": STEPS}
+
+
+def random_options(kind, number):
+    """All arguments of the class, drawn; each is there or not."""
+    rng = generator(f"{kind}_options_{number}")
+    chance = lambda: bool(rng.integers(0, 2))
+    between = lambda low, high: round(float(rng.uniform(low, high)), 4)
+    options = {"learning_rate": between(0.002, 0.05) * (100 if kind == "adadelta" else 1)}
+    draws = {"weight_decay": (0.001, 0.05)}
+    if kind == "sgd":
+        draws["momentum"] = (0.3, 0.95)
+    if kind == "rmsprop":
+        draws |= {"momentum": (0.3, 0.95), "rho": (0.5, 0.95)}
+    if kind == "adadelta":
+        draws["rho"] = (0.5, 0.95)
+    if kind == "muon":
+        draws |= {"adam_beta_1": (0.5, 0.95), "adam_beta_2": (0.7, 0.999), "momentum": (0.5, 0.97), "rms_rate": (0.1, 0.5),
+                  "adam_weight_decay": (0.001, 0.05), "adam_lr_ratio": (0.2, 2), "muon_a": (3.4, 3.48), "muon_b": (-4.82, -4.73),
+                  "muon_c": (2.0, 2.06)}
+    if kind in ("adam", "adamw", "adamax", "nadam", "lion", "lamb"):
+        draws |= {"beta_1": (0.5, 0.95), "beta_2": (0.7, 0.999)}
+    if kind not in ("sgd", "ftrl", "lion"):
+        draws["epsilon"] = (1e-3, 0.1)
+    if kind in ("adagrad", "ftrl"):
+        draws["initial_accumulator_value"] = (0.01, 0.5)
+    if kind == "ftrl":
+        draws |= {"l1_regularization_strength": (0.01, 0.5), "l2_regularization_strength": (0.01, 0.5),
+                  "l2_shrinkage_regularization_strength": (0.01, 0.2), "beta": (0.05, 0.5)}
+    for key, (low, high) in draws.items():
+        if chance():
+            options[key] = between(low, high)
+    if kind == "muon":
+        options |= {"nesterov": False} if chance() else {}
+        options |= {"ns_steps": int(rng.integers(2, 7))} if chance() else {}
+        options |= {"exclude_layers": ["kernel"]} if rng.integers(0, 4) == 0 else {}
+    options |= {"use_ema": True, "ema_momentum": between(0.5, 0.99)} if chance() else {}
+    if "use_ema" in options and chance():
+        options["ema_overwrite_frequency"] = int(rng.integers(2, 6))
+    if options.get("momentum") and kind == "sgd" and chance():
+        options["nesterov"] = True
+    clip = rng.integers(0, 4)
+    if clip:
+        options[("clipvalue", "clipnorm", "global_clipnorm")[clip - 1]] = between(0.3, 1.5)
+    if "use_ema" not in options and chance():  # Keras averages in every batch, Lockstep after updates
+        options["gradient_accumulation_steps"] = int(rng.integers(2, 5))
+    return options
 
 
 def optimizers():
@@ -178,15 +286,35 @@ def optimizers():
         "rmsprop": {"rho": {"rho": 0.7, "epsilon": 1e-3, "learning_rate": 0.01}, "momentum": {"momentum": 0.9},
                     "momentum_all": {"momentum": 0.5, "clipnorm": 2.0, "weight_decay": 0.01, "gradient_accumulation_steps": 2}},
         "adagrad": {"start": {"initial_accumulator_value": 0.0, "epsilon": 1e-3, "learning_rate": 0.05}},
+        "ftrl": {"strengths": {"l1_regularization_strength": 0.3, "l2_regularization_strength": 0.2, "beta": 0.4,
+                               "l2_shrinkage_regularization_strength": 0.1, "learning_rate": 0.05}},
+        "lion": {"betas": {"beta_1": 0.5, "beta_2": 0.8, "learning_rate": 0.01}},
+        "lamb": {"ema": {"use_ema": True, "ema_momentum": 0.8}},
+        "muon": {"adam": {"exclude_layers": ["kernel"], "adam_lr_ratio": 0.5, "adam_weight_decay": 0.02},
+                 "plain": {"nesterov": False, "ns_steps": 3, "rms_rate": 0.4, "momentum": 0.8}},
     }
     for kind in KINDS:
+        special.setdefault(kind, {})
+        special[kind] |= {f"random_{i}": random_options(kind, i) for i in range(RANDOM)}
         for label, options in {**common, **special[kind]}.items():
+            if kind == "adadelta" and label != "default":  # its steps are small
+                options = {"learning_rate": 2.0, **options}
             cases.append(keras_case(f"{kind}_{label}", kind, **options))
     S = keras.optimizers.schedules
     exponential = {"kind": "exponential", "rate": 0.1, "count": 4, "decay": 0.5, "staircase": True}
     cosine = {"kind": "cosine", "rate": 0.05, "count": 6, "alpha": 0.1, "from": 0.01, "warmup": 3}
     cases.append(keras_case("sgd_exponential", "sgd", (S.ExponentialDecay(0.1, 4, 0.5, True), exponential), momentum=0.9))
     cases.append(keras_case("adam_cosine", "adam", (S.CosineDecay(0.01, 6, 0.1, warmup_target=0.05, warmup_steps=3), cosine)))
+    ema = {"use_ema": True, "ema_momentum": 0.7, "ema_overwrite_frequency": 3}
+    for i, (constraint, kind, options) in enumerate((
+            ({"class": "MaxNorm", "max_value": 1.5}, "sgd", {"learning_rate": 0.1}),
+            ({"class": "MaxNorm", "axis": [0]}, "adam", {"learning_rate": 0.1, "weight_decay": 0.01}),
+            ({"class": "NonNeg"}, "sgd", {"learning_rate": 0.1, "momentum": 0.9}),
+            ({"class": "UnitNorm"}, "adagrad", {"learning_rate": 0.1}),
+            ({"class": "UnitNorm", "axis": -1}, "lamb", {"learning_rate": 0.1}),
+            ({"class": "MinMaxNorm", "min_value": 0.5, "max_value": 1.2}, "sgd", {"learning_rate": 0.05, **ema}),
+            ({"class": "MinMaxNorm", "min_value": 0.1, "max_value": 0.8, "rate": 0.3}, "lion", {"learning_rate": 0.05}))):
+        cases.append(keras_case(f"{kind}_constraint_{i}", kind, None, constraint, **options))
     cases.append(tf1_case("rmsprop_tf1_default", 0.001))
     cases.append(tf1_case("rmsprop_tf1_momentum", 0.01, 0.8, 0.9, 1e-3, say=("rho", "momentum")))
     variables = [{"name": n, "shape": list(v.shape), "data": flat(v)} for n, v in zip(SHAPES, VARIABLES)]
@@ -202,23 +330,102 @@ LOSSES = {
     "mean_squared_error": keras.losses.MeanSquaredError,
     "mean_absolute_error": keras.losses.MeanAbsoluteError,
     "huber": keras.losses.Huber,
+    "mean_absolute_percentage_error": keras.losses.MeanAbsolutePercentageError,
+    "mean_squared_logarithmic_error": keras.losses.MeanSquaredLogarithmicError,
+    "log_cosh": keras.losses.LogCosh,
+    "cosine_similarity": keras.losses.CosineSimilarity,
+    "kl_divergence": keras.losses.KLDivergence,
+    "poisson": keras.losses.Poisson,
+    "hinge": keras.losses.Hinge,
+    "squared_hinge": keras.losses.SquaredHinge,
+    "categorical_hinge": keras.losses.CategoricalHinge,
+    "binary_focal_crossentropy": keras.losses.BinaryFocalCrossentropy,
+    "categorical_focal_crossentropy": keras.losses.CategoricalFocalCrossentropy,
+    "dice": keras.losses.Dice,
+    "tversky": keras.losses.Tversky,
 }
 
 
 def loss_case(name, kind, targets, predictions, weights=None, **options):
-    make = LOSSES[kind]
-    tensor = tf.constant(predictions)
+    make, given = LOSSES[kind], targets
+    if kind == "sparse_categorical_crossentropy" and "label_smoothing" in options:  # Keras has none: as of one-hot rows
+        make = keras.losses.CategoricalCrossentropy
+        given = np.eye(predictions.shape[-1])[targets.astype(np.int64).reshape(predictions.shape[:-1])]
+    tensor = tf.constant(predictions, tf.float64)
+
+    def value(reduction):
+        return make(reduction=reduction, dtype="float64", **options)(given, tensor, weights)
+
     with tf.GradientTape() as tape:
         tape.watch(tensor)
-        mean = make(reduction="sum_over_batch_size", **options)(targets, tensor, weights)
-    each = make(reduction="none", **options)(targets, tensor, weights).numpy()
-    total = make(reduction="sum", **options)(targets, tensor, weights).numpy()
+        mean = value("sum_over_batch_size")
+    each, total = value("none").numpy(), value("sum").numpy()
+    if each.ndim == 0:  # Dice and Tversky over the whole batch
+        each = np.full(predictions.shape[0], each)
     more = int(np.prod(each.shape[1:])) if each.ndim > 1 else 1
     per_sample = each.reshape(each.shape[0], -1).mean(axis=1)
     return {"name": name, "kind": kind, "options": options, "targets": described(targets),
             "predictions": described(predictions), "weights": described(weights), "per_sample": flat(per_sample),
-            "mean": flat(mean.numpy())[0], "sum": flat(np.float32(total / more))[0],
-            "gradient": flat(tape.gradient(mean, tensor).numpy())}
+            "mean": flat(mean.numpy())[0], "sum": flat(total / more)[0], "gradient": flat(tape.gradient(mean, tensor).numpy())}
+
+
+def random_loss(kind, number):
+    """A case with shapes, targets and all arguments of the class drawn."""
+    name = f"{kind}_random_{number}"
+    rng = generator(name)
+    chance = lambda: bool(rng.integers(0, 2))
+    n, classes = int(rng.integers(1, 7)), int(rng.integers(2, 7))
+    whole = kind in ("dice", "tversky")
+    weights = rounded(rng.uniform(0.1, 2, n)) if chance() else None
+    more = () if weights is not None else tuple(int(k) for k in rng.integers(1, 4, rng.integers(0, 3)))
+    shape = (n, *more, classes)
+    options = {}
+    number_of = lambda low, high: round(float(rng.uniform(low, high)), 3)
+    reals, units = rounded(rng.normal(0, 1.2, shape)), rounded(rng.uniform(0.03, 0.97, shape))
+    positive = rounded(rng.uniform(0.1, 3, shape))
+    bits = rng.integers(0, 2, shape).astype(np.float32)
+    labels = rng.integers(0, classes, shape[:-1])
+    one_hot = np.eye(classes, dtype=np.float32)[labels]
+    if kind.endswith("crossentropy"):
+        if chance():
+            options["from_logits"] = True
+        if chance():
+            options["label_smoothing"] = number_of(0.01, 0.6)
+        binary = kind.startswith("binary")
+        scores = reals if "from_logits" in options else units if binary else probabilities(rng, shape)
+        pair = (bits if binary else labels if kind.startswith("sparse") else one_hot), scores
+        if "focal" in kind:
+            if chance():
+                options["gamma"] = number_of(0.5, 4)
+            if chance():
+                options["alpha"] = number_of(0.05, 0.95)
+            if binary and chance():
+                options["apply_class_balancing"] = True
+    elif kind == "kl_divergence":
+        pair = probabilities(rng, shape), probabilities(rng, shape)
+    elif kind in ("poisson", "mean_squared_logarithmic_error"):
+        pair = rounded(rng.uniform(0, 4, shape)), positive
+    elif kind == "mean_absolute_percentage_error":
+        pair = positive * np.where(bits, 1, -1).astype(np.float32), reals
+    elif kind in ("hinge", "squared_hinge"):
+        pair = (bits if chance() else 2 * bits - 1), rounded(rng.uniform(-0.9, 0.9, shape))
+    elif kind == "categorical_hinge":
+        pair = one_hot, rounded(rng.uniform(-0.4, 0.4, shape))
+    elif whole:
+        pair = bits, units
+        if kind == "tversky" and chance():
+            options |= {"alpha": number_of(0.1, 0.9), "beta": number_of(0.1, 0.9)}
+        if chance():
+            options["axis"] = list(range(1, len(shape)))
+    else:
+        pair = rounded(rng.normal(0, 1.2, shape)), reals
+        if kind == "huber" and chance():
+            options["delta"] = number_of(0.2, 2)
+        if kind == "cosine_similarity" and chance():
+            options["axis"] = int(rng.integers(1, len(shape)))
+            if options["axis"] < len(shape) - 1:
+                weights = None
+    return loss_case(name, kind, *pair, weights, **options)
 
 
 def probabilities(rng, shape):
@@ -283,13 +490,13 @@ def losses():
             add("sparse_pixels", sparse, labels((N, 2, 3)), reals((N, 2, 3, C)), from_logits=True)
             add("squared_pixels", "mean_squared_error", reals((N, 2, 3)), reals((N, 2, 3)))
             add("binary_pixels", binary, bits((N, 4)), units((N, 4, 1)))
-    return cases
+    return cases + [random_loss(kind, i) for kind in LOSSES for i in range(RANDOM)]
 
 
 # ---- metrics --------------------------------------------------------------------------------------------------------
 
 
-def metric_case(name, kind, metric, draw, weighted, batches=(5, 1, 8, 3), k=0, threshold=0.0):
+def metric_case(name, kind, metric, draw, weighted, batches=(5, 1, 8, 3), k=0, threshold=0.0, each=None, **fields):
     rng = generator(name)
     held, results = [], []
     for n in batches:
@@ -300,9 +507,73 @@ def metric_case(name, kind, metric, draw, weighted, batches=(5, 1, 8, 3), k=0, t
         else:
             metric.update_state(targets, predictions, sample_weight=weights)
         results.append(float(metric.result()))
+        if each is not None:  # the same metric with average=None
+            each.update_state(targets, predictions, sample_weight=weights)
         held.append({"targets": described(targets), "predictions": described(predictions), "weights": described(weights)})
-    return {"name": name, "kind": kind, "k": k, "threshold": threshold, "batches": held,
+    if each is not None:
+        fields["class_values"] = flat(np.asarray(each.result()))
+    return {"name": name, "kind": kind, "k": k, "threshold": threshold, **fields, "batches": held,
             "results": [float(f"{r:.9g}") for r in results]}
+
+
+class Accuracy(keras.metrics.MeanMetricWrapper):
+    """The share of the diagonal of the confusion matrix."""
+
+    def __init__(self):
+        super().__init__(lambda t, p: tf.cast(tf.equal(tf.cast(t, tf.int64), tf.argmax(p, -1)), tf.float32))
+
+
+def random_metrics():
+    """Shapes, weights and all arguments of the metrics with classes, drawn."""
+    M = keras.metrics
+    cases = []
+    for kind in ("r2_score", "f1_score", "fbeta_score", "mean_io_u", "binary_io_u", "confusion"):
+        for number in range(RANDOM):
+            rng = generator(f"{kind}_options_{number}")
+            classes, weighted = int(rng.integers(2, 6)), bool(rng.integers(0, 2))
+            fields, more = {"num_classes": classes}, {}
+            average = ("macro", "micro", "weighted")[rng.integers(0, 3)]
+            threshold = round(float(rng.uniform(0.2, 0.8)), 3) if rng.integers(0, 2) else None
+            beta = round(float(rng.uniform(0.3, 3)), 3)
+            pixels = () if kind in ("r2_score", "f1_score", "fbeta_score") or weighted else (int(rng.integers(1, 4)), 2)
+
+            def draw(rng, n, kind=kind, classes=classes, pixels=pixels):
+                scores = rounded(rng.uniform(0, 1, (n, *pixels, classes)))
+                if kind == "r2_score":
+                    return rounded(rng.normal(0, 1, (n, classes))), rounded(rng.normal(0, 1, (n, classes)))
+                if kind in ("f1_score", "fbeta_score"):
+                    return rng.integers(0, 2, (n, classes)).astype(np.float32), scores
+                if kind == "binary_io_u":
+                    return rng.integers(0, 2, (n, *pixels, 1)).astype(np.float32), scores[..., :1]
+                return rng.integers(0, classes, (n, *pixels)), scores
+
+            each = None
+            if kind == "r2_score":
+                average = "macro" if average == "micro" else average
+                regressors = int(rng.integers(0, 4))
+                fields["num_regressors"] = regressors
+                how = {"macro": "uniform_average", "weighted": "variance_weighted_average"}[average]
+                metric, each = M.R2Score(how, regressors), M.R2Score(None) if not regressors else None
+            elif kind in ("f1_score", "fbeta_score"):
+                options = {} if kind == "f1_score" else {"beta": beta}
+                fields |= options
+                make = M.F1Score if kind == "f1_score" else M.FBetaScore
+                metric, each = make(average=average, threshold=threshold, **options), make(threshold=threshold, **options)
+                if threshold:
+                    fields["threshold"] = threshold
+            elif kind == "mean_io_u":
+                metric = M.MeanIoU(classes, sparse_y_pred=False, dtype="float32")
+            elif kind == "binary_io_u":
+                fields = {}
+                metric = M.BinaryIoU(threshold=threshold or 0.5, dtype="float32")
+                if threshold:
+                    fields["threshold"] = threshold
+            else:
+                metric = Accuracy()
+            if kind in ("r2_score", "f1_score", "fbeta_score"):
+                fields["average"] = ("macro", "micro", "weighted").index(average)
+            cases.append(metric_case(f"{kind}_random_{number}", kind, metric, draw, weighted, each=each, **fields))
+    return cases
 
 
 def metrics():
@@ -366,10 +637,15 @@ def metrics():
         add("auc", "auc", M.AUC(), binary(column, column))
         add("auc_rows", "auc", M.AUC(), binary(three, three, np.int32))
         add("auc_on_thresholds", "auc", M.AUC(), on_thresholds, batches=(40, 60))
+        add("root_mean_squared_error", "root_mean_squared_error", M.RootMeanSquaredError(), reals(three, three))
+        add("cosine_similarity", "cosine_similarity", M.CosineSimilarity(), reals(three, three))
+        add("hinge", "hinge", M.Hinge(), binary(three, three))
+        add("kl_divergence", "kl_divergence", M.KLDivergence(), lambda rng, n: (probabilities(rng, (n, 4)), probabilities(rng, (n, 4))))
+        add("binary_crossentropy", "binary_crossentropy", M.BinaryCrossentropy(), binary(three, three))
     add = cases.append
     add(metric_case("sparse_sequence", "sparse_categorical_accuracy", M.SparseCategoricalAccuracy(),
                     labelled(lambda n: (n, 4), more=(4,)), False))
-    return cases
+    return cases + random_metrics()
 
 
 def main():

@@ -32,6 +32,10 @@ static const rule_case cases[] = {
     { LS_APPLY_RMSPROP_TF1, 2, 1e30f, "wild/slot_0" },
     { LS_APPLY_ADAGRAD, 1, 1e30f, "wild/slot_0" },
     { LS_APPLY_SUM, 0, 1e38f, "wild" },
+    { LS_APPLY_ADADELTA, 2, 1e30f, "wild/slot_0" },
+    { LS_APPLY_ADAMAX, 2, 3e38f, "wild" },
+    { LS_APPLY_NADAM, 2, 1e30f, "wild/slot_1" },
+    { LS_APPLY_FTRL, 2, 1e30f, "wild" }, /* Lion overflows with no gradient */
 };
 
 typedef struct job {
@@ -57,8 +61,7 @@ static void begin(ls_context *ctx, ls_strategy strategy, const rule_case *c, job
             state[i] = ls_op_variable(j->graph, names[v * 3 + i], LS_F32, LS_SHAPE(ELEMENTS),
                                       .initializer = { .kind = LS_INIT_CONSTANT, .a = 0.5 });
         ls_tensor *x = ls_op_input(j->graph, v ? "b" : "a", LS_F32, LS_SHAPE(LS_BATCH, ELEMENTS));
-        updates[v] = ls_op_apply(state[0], ls_op_reduce_sum(x, LS_AXES(0), false), c->rule, rate,
-                                 .step = c->rule == LS_APPLY_ADAM || c->rule == LS_APPLY_SUM ? one : NULL,
+        updates[v] = ls_op_apply(state[0], ls_op_reduce_sum(x, LS_AXES(0), false), c->rule, rate, .step = one,
                                  .slots = { state[1], state[2] }, .momentum = c->slots ? 0.5 : 0, .beta_1 = 0.9,
                                  .beta_2 = 0.999, .rho = 0.9, .epsilon = 1e-7);
         j->fed[v] = calloc(SAMPLES * ELEMENTS, sizeof(float));

@@ -43,8 +43,16 @@ static ls_optimizer draw_optimizer(draws *d)
                                    ls_adamw(),
                                    ls_rmsprop(),
                                    ls_rmsprop(.momentum = 0.5),
-                                   ls_adagrad() };
-    ls_optimizer o = kinds[draw(d, 8)];
+                                   ls_adagrad(),
+                                   ls_adadelta(),
+                                   ls_adamax(),
+                                   ls_nadam(),
+                                   ls_ftrl(),
+                                   ls_lion(),
+                                   ls_lamb(),
+                                   ls_muon(),
+                                   ls_adam(.use_ema = true) };
+    ls_optimizer o = kinds[draw(d, (int)(sizeof(kinds) / sizeof(*kinds)))];
     switch (draw(d, 4)) {
     case 0:
         o.options.clipvalue = 0.05;

@@ -16,9 +16,10 @@
 
 json_t *training_read(const char *name)
 {
-    char path[256];
+    char path[512];
     json_error_t error;
-    snprintf(path, sizeof(path), "tests/reference/training_%s.json", name);
+    const char *folder = getenv("LS_REFERENCE");
+    snprintf(path, sizeof(path), "%s/training_%s.json", folder ? folder : "tests/reference", name);
     json_t *root = json_load_file(path, 0, &error);
     if (!root)
         fail_msg("%s:%d: %s", path, error.line, error.text);

@@ -18,7 +18,8 @@ every_flag() {
         strategy lanes seed shuffle validation-split weights save log trace trace-steps log-hash max-steps take verbose memory-limit \
         memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split norm-statistics \
         monitor early-stopping reduce-on-plateau save-best save-epochs schedule terminate-on-nan csv tensorboard \
-        tensorboard-every head freeze skip-mismatch image-size skip-broken label drop-columns text-columns missing table; do
+        tensorboard-every head freeze skip-mismatch image-size skip-broken label drop-columns text-columns missing table \
+        clipvalue clipnorm global-clipnorm weight-decay exclude-from-weight-decay ema class-weights label-smoothing; do
         grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
     done
     grep -q LOCKSTEP_BATCH_SIZE "$TMP/out"
@@ -37,7 +38,7 @@ check "unknown flag, the nearest is named" \
 check "a flag of another command" refuses 2 'unknown option --epochs' evaluate mnist-cnn --data $SMALL --epochs 3
 check "unknown model, the nearest is named" refuses 2 'unknown MODEL mnist-cn; there are .*; did you mean mnist-cnn\?' summary mnist-cn
 check "an unknown option without a similar name" \
-    refuses 2 'unknown option --weight-decay; --help lists the options$' train mlp --data $SMALL --weight-decay 0.1
+    refuses 2 'unknown option --warp-factor; --help lists the options$' train mlp --data $SMALL --warp-factor 0.1
 check "an unknown metric without a similar name" \
     refuses 2 "unknown metric 'f1'; there are accuracy, .*[a-z]$" train mlp --data $SMALL --metrics f1
 check "missing model" refuses 2 'a MODEL is needed: linear, mlp' train --data $SMALL
@@ -57,6 +58,12 @@ check "two batch sizes" refuses 2 'contradict each other' train mlp --data $SMAL
 check "momentum of adam" refuses 2 '--momentum cannot be used with --optimizer adam' train mlp --data $SMALL --momentum 0.9
 check "nesterov of rmsprop" \
     refuses 2 '--nesterov cannot be used with --optimizer rmsprop' train mlp --data $SMALL --optimizer rmsprop --nesterov
+check "two ways to clip" refuses 2 'only one of --clipvalue \(1\), --clipnorm \(2\)' train mlp --data $SMALL --clipvalue 1 --clipnorm 2
+check "class weights that are no numbers" refuses 2 "weight 1, 'x', is not a number" \
+    train mlp --data $SMALL --class-weights 1,x,3
+check "unknown metric" refuses 2 "unknown metric 'hing'" train mlp --data $SMALL --metrics hing
+check "schedule without a decay" refuses 2 'inverse-time needs a decay above 0' \
+    train mlp --data $SMALL --schedule inverse-time:steps=10
 check "nesterov without momentum" refuses 2 '--nesterov needs' train mlp --data $SMALL --optimizer sgd --nesterov
 check "rmsprop-tf1 without a learning rate" refuses 2 'rmsprop-tf1 needs --lr' train mlp --data $SMALL --optimizer rmsprop-tf1
 check "logits of a squared error" \
@@ -351,7 +358,7 @@ train "regression: mean squared error, no accuracy" 'mean_squared_error$' linear
 train "every optimizer's options" 'sgd; ' mlp --data $SMALL --optimizer sgd --momentum 0.9 --nesterov --lr 0.01
 train "metrics by name" 'top_k_categorical_accuracy: ' mlp --data $SMALL --metrics accuracy,top_k_categorical_accuracy
 train "one device" '^1 device ' mlp --data $SMALL --strategy one-device --lanes 8 --shuffle off
-for optimizer in adam adamw sgd rmsprop rmsprop-tf1 adagrad; do
+for optimizer in adam adamw sgd rmsprop rmsprop-tf1 adagrad adadelta adamax nadam ftrl lion lamb muon; do
     train "$optimizer" "; $optimizer; " mlp --data $SMALL --optimizer $optimizer --lr 0.001 --max-steps 1
 done
 

@@ -314,7 +314,15 @@ static void accumulation_and_clipping_have_the_same_bits(void **state)
     const ls_optimizer list[] = { ls_adam(.gradient_accumulation_steps = 2),
                                   ls_sgd(.momentum = 0.9, .gradient_accumulation_steps = 3, .global_clipnorm = 0.1),
                                   ls_rmsprop(.momentum = 0.5, .gradient_accumulation_steps = 2, .clipnorm = 0.1),
-                                  ls_adagrad(.clipvalue = 0.001) };
+                                  ls_adagrad(.clipvalue = 0.001),
+                                  ls_adadelta(.gradient_accumulation_steps = 2),
+                                  ls_adamax(.clipnorm = 0.1),
+                                  ls_nadam(),
+                                  ls_ftrl(.l1_regularization_strength = 0.01, .beta = 0.1),
+                                  ls_lion(.weight_decay = 0.01),
+                                  ls_lamb(.weight_decay = 0.01),
+                                  ls_muon(),
+                                  ls_sgd(.momentum = 0.9, .use_ema = true, .ema_overwrite_frequency = 2) };
     for (size_t i = 0; i < LENGTH(list); i++) {
         const job jobs[] = { { .gpus = 2, .optimizer = list[i] },
                              { .gpus = 3, .copies = true, .optimizer = list[i] },

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -410,6 +412,102 @@ static void rates_by_batch_size_follow_the_batch(void **state)
     ls_context_close(ctx);
 }
 
+/* ---- Averages of weights ---- */
+
+static void fit_averages(ls_model *model, ls_history **history)
+{
+    OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = 20, .epochs = 2,
+                     .validation_split = 0.25, .history = history, .verbose = LS_VERBOSE_SILENT));
+}
+
+/* Validation uses the averages, and the model has them in the end. */
+static void averages_are_validated_and_kept(void **state)
+{
+    (void)state;
+    float weight[WIDTH * 8], average[WIDTH * 8], plain[WIDTH * 8];
+    double validated;
+    ls_results results;
+    ls_tensor *found = NULL;
+    ls_history *history = NULL;
+    ls_context *ctx = open_two_cpus();
+    ls_model *model = classifier(ctx, ls_adam(.learning_rate = 0.1, .use_ema = true, .ema_momentum = 0.9));
+    ls_model *other = classifier(ctx, ls_adam(.learning_rate = 0.1));
+    fit_averages(model, &history);
+    OK(ls_graph_find(ls_model_graph(model), "adam/dense/kernel/average", &found));
+    OK(ls_variable_get(found, average, sizeof(average)));
+    OK(ls_variable_get(ls_model_variable(model, 0), weight, sizeof(weight)));
+    assert_memory_equal(weight, average, sizeof(weight));
+    OK(ls_history_value(history, "val_loss", 1, &validated));
+    ls_history_destroy(history);
+    OK(ls_evaluate_arrays(model, features(45, 15), labels(45, 15), &results, .batch_size = 20));
+    assert_true(fabs(results.values[0] - validated) < 1e-6);
+    fit_averages(other, NULL);
+    OK(ls_variable_get(ls_model_variable(other, 0), plain, sizeof(plain)));
+    assert_memory_not_equal(plain, weight, sizeof(plain));
+    ls_model_destroy(other);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
+/* A checkpoint has the variables themselves: a resumed fit has the bits of an uninterrupted one. */
+static void averages_resume_bit_for_bit(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/lockstep-averages-XXXXXX", hash[3][65];
+    assert_non_null(mkdtemp(folder));
+    ls_context *ctx = open_two_cpus();
+    for (int part = 0; part < 3; part++) { /* two epochs at once; the first; the second after it */
+        ls_model *model = classifier(ctx, ls_sgd(.learning_rate = 0.1, .use_ema = true, .ema_overwrite_frequency = 4));
+        OK(ls_fit_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), .batch_size = 20, .epochs = part == 1 ? 1 : 2,
+                         .checkpoint = part ? folder : NULL, .resume = part == 2 ? folder : NULL,
+                         .verbose = LS_VERBOSE_SILENT));
+        OK(ls_model_weights_sha256(model, hash[part]));
+        ls_model_destroy(model);
+    }
+    assert_string_equal(hash[0], hash[2]);
+    assert_string_not_equal(hash[0], hash[1]);
+    ls_context_close(ctx);
+    char command[80];
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* ---- Confusion ---- */
+
+static void confusion_counts_every_sample(void **state)
+{
+    (void)state;
+    double matrix[CLASSES * CLASSES], hits = 0;
+    ls_results results;
+    ls_array predictions;
+    ls_context *ctx = open_two_cpus();
+    ls_model *model = classifier(ctx, ls_adam());
+    assert_int_equal(ls_evaluate_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), &results, .confusion = matrix,
+                                        .confusion_count = CLASSES * CLASSES),
+                     LS_ERR_INVALID);
+    OK(ls_compile(model, .loss = ls_sparse_categorical_crossentropy(),
+                  .metrics = ls_metrics(ls_accuracy(), { .kind = LS_METRIC_CONFUSION })));
+    assert_int_equal(ls_evaluate_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), &results, .confusion = matrix,
+                                        .confusion_count = 4),
+                     LS_ERR_INVALID);
+    OK(ls_evaluate_arrays(model, features(0, SAMPLES), labels(0, SAMPLES), &results, .confusion = matrix,
+                          .confusion_count = CLASSES * CLASSES, .batch_size = 7));
+    OK(ls_predict_array(model, features(0, SAMPLES), &predictions));
+    for (int s = 0; s < SAMPLES; s++) {
+        const float *p = (const float *)predictions.data + (ptrdiff_t)s * CLASSES;
+        int best = p[1] > p[0] ? 1 : 0;
+        best = p[2] > p[best] ? 2 : best;
+        matrix[kinds[s] * CLASSES + best] -= 1;
+        hits += best == kinds[s];
+    }
+    for (int i = 0; i < CLASSES * CLASSES; i++)
+        assert_true(matrix[i] == 0);
+    assert_true(results.values[1] == hits / SAMPLES && results.values[2] == hits / SAMPLES);
+    free(predictions.data);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
 /* ---- Names ---- */
 
 static void names_are_copied(void **state)
@@ -446,6 +544,9 @@ int main(void)
         cmocka_unit_test(a_callback_may_set_the_rate),
         cmocka_unit_test(rates_by_batch_size_follow_the_batch),
         cmocka_unit_test(names_are_copied),
+        cmocka_unit_test(averages_are_validated_and_kept),
+        cmocka_unit_test(averages_resume_bit_for_bit),
+        cmocka_unit_test(confusion_counts_every_sample),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,16 +171,39 @@ static ls_tensor *difference(ls_tensor *targets, ls_tensor *predictions, void *)
 
 static ls_status training(ls_model *model, ls_dataset *data)
 {
-    const ls_optimizer optimizers[] = { ls_sgd(0.1),  ls_sgd({ .momentum = 0.9, .nesterov = true }),
-                                        ls_adam(),    ls_adamw(),
-                                        ls_rmsprop(), ls_rmsprop_tf1(0.1),
-                                        ls_adagrad() };
+    const ls_optimizer optimizers[] = { ls_sgd(0.1),
+                                        ls_sgd({ .momentum = 0.9, .nesterov = true }),
+                                        ls_adam(),
+                                        ls_adamw(),
+                                        ls_rmsprop(),
+                                        ls_rmsprop_tf1(0.1),
+                                        ls_adagrad(),
+                                        ls_adadelta(0.1),
+                                        ls_adamax(),
+                                        ls_nadam(),
+                                        ls_ftrl({ .beta = 0.1 }),
+                                        ls_lion(),
+                                        ls_lamb(),
+                                        ls_muon({ .use_ema = true }) };
     const ls_loss losses[] = { ls_sparse_categorical_crossentropy({ .from_logits = true }),
                                ls_categorical_crossentropy(),
                                ls_binary_crossentropy(),
                                ls_mean_squared_error(),
                                ls_mean_absolute_error(),
                                ls_huber({ .delta = 2 }),
+                               ls_mean_absolute_percentage_error(),
+                               ls_mean_squared_logarithmic_error(),
+                               ls_log_cosh(),
+                               ls_cosine_similarity({ .axis = LS_AXES(1) }),
+                               ls_kl_divergence(),
+                               ls_poisson(),
+                               ls_hinge(),
+                               ls_squared_hinge(),
+                               ls_categorical_hinge(),
+                               ls_binary_focal_crossentropy({ .gamma = 3, .apply_class_balancing = true }),
+                               ls_categorical_focal_crossentropy({ .label_smoothing = 0.1 }),
+                               ls_dice(),
+                               ls_tversky({ .alpha = 0.3, .beta = 0.7 }),
                                ls_custom_loss(difference),
                                ls_custom_loss(difference, nullptr, "mine", { .reduction = LS_REDUCE_SUM }) };
     ls_array x = {};
@@ -190,7 +213,7 @@ static ls_status training(ls_model *model, ls_dataset *data)
     LS_CHECK(ls_compile(model, { .optimizer = optimizers[0],
                                  .loss = losses[0],
                                  .metrics = ls_metrics(ls_accuracy(), ls_top_k(5), ls_metric_of(LS_METRIC_AUC),
-                                                       ls_custom_metric(difference)) }));
+                                                       ls_loss_metric(losses[1]), ls_custom_metric(difference)) }));
     LS_CHECK(ls_fit(model, data));
     LS_CHECK(ls_fit(model, data, { .strategy = ls_mirrored("cpu:0-1"), .lanes = 8 }));
     LS_CHECK(ls_fit(model, data, { .trace = { .path = "trace.json" }, .async = { .journal = "" } }));

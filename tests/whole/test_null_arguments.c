@@ -661,6 +661,10 @@ static void nn_calls(void **state)
     REFUSED(ls_model_weights_sha256(t.model, NULL));
     CALL(ls_exponential_decay(0.5, 1, 0.5, false));
     CALL(ls_cosine_decay(0.5, 1, 0.5, 0.5, 1));
+    CALL(ls_polynomial_decay(0.5, 1, 0.5, 1, false));
+    CALL(ls_inverse_time_decay(0.5, 1, 0.5, false));
+    CALL(ls_cosine_decay_restarts(0.5, 1, 2, 1, 0));
+    CALL(ls_one_cycle(0.5, 1, 0, 0, 0, false, false));
     CALL(ls_piecewise_decay(NULL, t.doubles, 1));
     CALL(ls_piecewise_decay(t.integers, NULL, 1));
     CALL(ls_rates_by_batch_size(NULL, t.doubles, 1));
@@ -688,6 +692,9 @@ static void nn_calls(void **state)
     CALL(ls_metric_sums_count(NULL));
     CALL(ls_metric_result(NULL, t.doubles));
     CALL(ls_metric_result(&t.metric, NULL));
+    REFUSED(ls_metric_class_values(NULL, t.doubles, &t.number, 1));
+    REFUSED(ls_metric_class_values(&t.metric, NULL, &t.number, 1));
+    REFUSED(ls_metric_class_values(&t.metric, t.doubles, NULL, 1));
     CALL(ls_metric_state_of(ls_accuracy(), NULL, t.x, t.x));
     CALL(ls_metric_state_of(ls_accuracy(), t.x, NULL, t.x));
     CALL(ls_metric_state_of(ls_accuracy(), t.x, t.x, NULL));

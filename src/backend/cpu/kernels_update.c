@@ -61,6 +61,20 @@ bool ls_cpu_update_is_safe(void *backend, const ls_tensor *node, const void *con
         return u.epsilon >= LEAST && is_fraction(u.rho) && is_fraction(u.one_minus_rho);
     case LS_APPLY_ADAGRAD:
         return u.epsilon >= LEAST;
+    case LS_APPLY_ADADELTA: /* the new a is at least one_minus_rho g^2, so d stays below 2^40 */
+        return u.epsilon >= LEAST && u.epsilon <= MOST && is_fraction(u.rho) && u.one_minus_rho >= 1 / MOST &&
+               u.one_minus_rho <= 1;
+    case LS_APPLY_ADAMAX:
+        return fabsf(u.alpha) <= MOST && u.epsilon >= LEAST && is_fraction(u.one_minus_beta_1) && is_fraction(u.beta_2);
+    case LS_APPLY_NADAM:
+        return fabsf(u.alpha) <= MOST && fabsf(u.alpha_g) <= MOST && u.correction >= 0x1p-30f && u.epsilon >= LEAST &&
+               is_fraction(u.one_minus_beta_1) && is_fraction(u.one_minus_beta_2);
+    case LS_APPLY_FTRL: /* without ftrl, the divisor may be close to 0 */
+        return u.rate >= 1 / MOST && u.ftrl >= 1 / MOST && u.ftrl <= MOST && fabsf(u.decay) <= 1 &&
+               fabsf(u.l1) <= MOST && fabsf(u.twice_shrinkage) <= MOST;
+    case LS_APPLY_LION:
+        return is_fraction(u.beta_1) && is_fraction(u.beta_2) && is_fraction(u.one_minus_beta_1) &&
+               is_fraction(u.one_minus_beta_2);
     }
     return false;
 }

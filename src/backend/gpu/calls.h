@@ -148,9 +148,11 @@ typedef struct ls_gpu_random {
     double a, b;
 } ls_gpu_random;
 
+/* corrects: whose bias correction */
+enum { LS_CORRECTS_NOTHING, LS_CORRECTS_ADAM, LS_CORRECTS_ADAMAX, LS_CORRECTS_NADAM };
 typedef struct ls_gpu_update {
-    i64 n, has_step, has_when;
-    double momentum, rho, epsilon, beta_1, beta_2, weight_decay;
+    i64 n, has_step, has_when, corrects;
+    double momentum, rho, epsilon, beta_1, beta_2, weight_decay, l1, l2, shrinkage, beta;
 } ls_gpu_update;
 
 /* A chain: n elements; operands of period n, 1 or another length; nodes by their number in

@@ -514,7 +514,8 @@ static bool is_small(const ls_tensor *node)
 static bool divides(const ls_tensor *node)
 {
     ls_apply_rule rule = (ls_apply_rule)node->attr.apply.rule;
-    return rule != LS_APPLY_SGD && rule != LS_APPLY_MOMENTUM && rule != LS_APPLY_NESTEROV && rule != LS_APPLY_SUM;
+    return rule != LS_APPLY_SGD && rule != LS_APPLY_MOMENTUM && rule != LS_APPLY_NESTEROV && rule != LS_APPLY_SUM &&
+           rule != LS_APPLY_LION;
 }
 
 bool ls_gpu_supports(const ls_tensor *node, bool rounded)

@@ -349,6 +349,14 @@ static const char *rule_kernel(ls_apply_rule rule)
     return "";
 }
 
+static i64 corrects(ls_apply_rule rule)
+{
+    return rule == LS_APPLY_ADAM     ? LS_CORRECTS_ADAM
+           : rule == LS_APPLY_ADAMAX ? LS_CORRECTS_ADAMAX
+           : rule == LS_APPLY_NADAM  ? LS_CORRECTS_NADAM
+                                     : LS_CORRECTS_NOTHING;
+}
+
 ls_status ls_gpu_apply(lowering *x)
 {
     const ls_attrs *attr = &x->node->attr;
@@ -357,12 +365,17 @@ ls_status ls_gpu_apply(lowering *x)
     ls_gpu_update p = { .n = ls_gpu_elements(&x->out_shape),
                         .has_step = step >= 0,
                         .has_when = when >= 0,
+                        .corrects = corrects((ls_apply_rule)attr->apply.rule),
                         .momentum = attr->apply.momentum,
                         .rho = attr->apply.rho,
                         .epsilon = attr->apply.epsilon,
                         .beta_1 = attr->apply.beta_1,
                         .beta_2 = attr->apply.beta_2,
-                        .weight_decay = attr->apply.weight_decay };
+                        .weight_decay = attr->apply.weight_decay,
+                        .l1 = attr->apply.l1,
+                        .l2 = attr->apply.l2,
+                        .shrinkage = attr->apply.shrinkage,
+                        .beta = attr->apply.beta };
     ls_gpu_flat flat = { .n = p.n };
     ls_memory_place scalars = ls_gpu_scratch(x, 256), rate = ls_gpu_in(x, 1), old[3], new[3];
     /* a slot that the rule does not have is not read */

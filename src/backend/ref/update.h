@@ -9,7 +9,11 @@
         real rate, step, momentum, rho, epsilon, beta_1, beta_2;                                                       \
         real one_minus_rho, one_minus_beta_1, one_minus_beta_2;                                                        \
         real decay; /* learning rate times weight decay */                                                             \
-        real alpha; /* learning rate with Adam's bias correction */                                                    \
+        /* learning rate with the bias correction of Adam or Adamax; Nadam's, for the momentum */                      \
+        real alpha;                                                                                                    \
+        real alpha_g;                   /* Nadam's, for the gradient */                                                \
+        real correction;                /* Nadam: 1 - beta_2^step */                                                   \
+        real l1, ftrl, twice_shrinkage; /* ftrl: beta / rate + 2 l2 */                                                 \
     }
 typedef struct ls_ref_update_f32 LS_UPDATE_SCALARS(float) ls_ref_update_f32;
 typedef struct ls_ref_update_f64 LS_UPDATE_SCALARS(double) ls_ref_update_f64;

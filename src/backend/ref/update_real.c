@@ -7,6 +7,37 @@
 
 typedef LS_REF(update) scalars;
 
+#define NADAM_DECAYS 1000 /* 0.96^1000 is below the last bit of 1 */
+
+/* Product of u_1 to u_step, u_i = beta_1 (1 - 0.96^i / 2), and its last and next factors. Powers
+ * are products, so that all devices round alike. */
+static double nadam_product(double beta_1, double step, double *now, double *next)
+{
+    double product = 1, decay = 1, i = 1;
+    for (; i <= step && i <= NADAM_DECAYS; i++) {
+        decay *= 0.96;
+        *now = beta_1 * (1 - 0.5 * decay);
+        product *= *now;
+    }
+    *next = beta_1 * (1 - 0.5 * (decay * 0.96));
+    return i <= step ? product * ls_pow(beta_1, step - NADAM_DECAYS) : product;
+}
+
+/* Keras rounds the betas to the variable's type before the power. */
+static void correct_bias(ls_apply_rule rule, scalars *u)
+{
+    if (rule == LS_APPLY_ADAM)
+        u->alpha = (real)(u->rate * sqrt(1 - ls_pow(u->beta_2, u->step)) / (1 - ls_pow(u->beta_1, u->step)));
+    if (rule == LS_APPLY_ADAMAX)
+        u->alpha = (real)(u->rate / (1 - ls_pow(u->beta_1, u->step)));
+    if (rule == LS_APPLY_NADAM) {
+        double now = 0, next = 0, product = nadam_product(u->beta_1, u->step, &now, &next);
+        u->alpha = (real)(u->rate * next / (1 - product * next));
+        u->alpha_g = (real)(u->rate * (1 - now) / (1 - product));
+        u->correction = (real)(1 - ls_pow(u->beta_2, u->step));
+    }
+}
+
 scalars LS_REF(update_scalars)(const ls_tensor *node, real rate, real step)
 {
     double beta_1 = node->attr.apply.beta_1, beta_2 = node->attr.apply.beta_2, rho = node->attr.apply.rho;
@@ -22,10 +53,11 @@ scalars LS_REF(update_scalars)(const ls_tensor *node, real rate, real step)
         .one_minus_beta_1 = (real)(1 - beta_1),
         .one_minus_beta_2 = (real)(1 - beta_2),
         .decay = rate * (real)node->attr.apply.weight_decay,
+        .l1 = (real)node->attr.apply.l1,
+        .ftrl = (real)node->attr.apply.beta / rate + (real)(2 * node->attr.apply.l2),
+        .twice_shrinkage = (real)(2 * node->attr.apply.shrinkage),
     };
-    /* Keras rounds the betas to the variable's type before the power */
-    if (ls_apply_step(node) >= 0)
-        u.alpha = (real)(rate * sqrt(1 - ls_pow(u.beta_2, step)) / (1 - ls_pow(u.beta_1, step)));
+    correct_bias((ls_apply_rule)node->attr.apply.rule, &u);
     return u;
 }
 
@@ -36,8 +68,13 @@ typedef struct update {
     real *new_w, *new_slot[2];
 } update;
 
-#define V    real
-#define root real_sqrt
+#define V            real
+#define root         real_sqrt
+#define magnitude(x) ((real)fabs(x))
+#define sign_of(x)   ((x) > 0 ? 1 : (x) < 0 ? -1 : (x))
+#define larger       real_max
+#define smaller      real_min
+#define every(x)     (x)
 #define RULE(id, slots, step, ...)                                                                                     \
     static void update_##id(const update *at, const scalars *u)                                                        \
     {                                                                                                                  \
@@ -58,6 +95,11 @@ typedef struct update {
     }
 #include "graph/apply.def"
 #undef RULE
+#undef every
+#undef smaller
+#undef larger
+#undef sign_of
+#undef magnitude
 #undef root
 #undef V
 

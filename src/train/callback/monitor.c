@@ -59,7 +59,8 @@ static bool rises_by_itself(const ls_job *job, size_t result)
     if (result < first)
         return false;
     ls_metric_kind kind = job->metrics[result - first].kind;
-    return kind != LS_METRIC_MEAN_SQUARED_ERROR && kind != LS_METRIC_MEAN_ABSOLUTE_ERROR && kind != LS_METRIC_MEAN;
+    return kind != LS_METRIC_MEAN_SQUARED_ERROR && kind != LS_METRIC_MEAN_ABSOLUTE_ERROR && kind != LS_METRIC_MEAN &&
+           kind != LS_METRIC_ROOT_MEAN_SQUARED_ERROR && kind != LS_METRIC_LOSS;
 }
 
 ls_status ls_monitor_open(ls_monitor *monitor, const char *callback, const char *name, ls_monitor_mode mode,

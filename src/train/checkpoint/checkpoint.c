@@ -40,9 +40,14 @@ ls_status ls_checkpoint_save(ls_model *model, const char *dir)
     if (!dir)
         return ls_fail(LS_ERR_INVALID, "ls_checkpoint_save: needs a folder (dir is NULL)");
     LS_TRY(ls_use_begin(&use, model, "ls_checkpoint_save", false));
+    bool swapped = use.job->state.swapped; /* in a callback that sees averages */
     ls_status status = ls_graph_fill(ls_model_graph(model));
     if (status == LS_OK)
+        status = ls_optimizer_state_swap(&use.job->state, false);
+    if (status == LS_OK)
         status = save(use.job, dir);
+    if (status == LS_OK)
+        status = ls_optimizer_state_swap(&use.job->state, swapped);
     ls_use_end(&use);
     return ls_fail_within(status, "ls_checkpoint_save");
 }

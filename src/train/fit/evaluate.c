@@ -81,10 +81,32 @@ static ls_status evaluate_batches(evaluation *e, ls_passes *passes)
     return ls_callbacks_call(e->watch->callbacks, LS_TEST_END, &e->event, NULL);
 }
 
+/* Finds the confusion matrix among the metrics of a job that is asked for one. */
+static ls_status find_confusion(const ls_job *job, const ls_watchers *watch, size_t *out)
+{
+    *out = job->metric_count;
+    for (size_t i = 0; i < job->metric_count && watch->confusion; i++)
+        if (job->metrics[i].kind == LS_METRIC_CONFUSION)
+            *out = i;
+    if (!watch->confusion)
+        return LS_OK;
+    if (*out == job->metric_count)
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_evaluate: .confusion is set, but model \"%s\" is compiled without LS_METRIC_CONFUSION",
+                       ls_model_name(job->model));
+    size_t count = ls_metric_sums_count(&job->metrics[*out]);
+    if (watch->confusion_count == count)
+        return LS_OK;
+    return ls_fail(LS_ERR_INVALID, "ls_evaluate: confusion_count is %zu, but the matrix has %zu numbers",
+                   watch->confusion_count, count);
+}
+
 ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *passes, const ls_watchers *watch,
                           ls_results *out)
 {
     evaluation e = { .job = job, .settings = settings, .watch = watch };
+    size_t confusion = 0;
+    LS_TRY(find_confusion(job, watch, &confusion));
     e.event.epoch = watch->callbacks ? watch->callbacks->epoch : 0;
     LS_TRY(ls_job_function(job, LS_FUNCTION_EVALUATE, &passes->spec, (ls_function_choice){ 0 }, &e.function));
     if (passes->steps == LS_INFINITE)
@@ -94,6 +116,8 @@ ls_status ls_job_evaluate(ls_job *job, const ls_settings *settings, ls_passes *p
     ls_work_end();
     if (status == LS_OK && !e.stopped)
         *out = e.results;
+    if (status == LS_OK && watch->confusion)
+        memcpy(watch->confusion, e.tally.sums[confusion], watch->confusion_count * sizeof(double));
     if (e.stopped)
         out->count = 0;
     ls_tally_end(&e.tally);
@@ -113,7 +137,11 @@ static ls_status evaluate(ls_job *job, const ls_settings *settings, ls_dataset *
     ls_verbose verbose = shown(job, options->verbose);
     ls_progress_open(&progress, options->output, verbose);
     ls_progress_begin(&progress, passes.steps, 0);
-    const ls_watchers watch = { .verb = "evaluating", .progress = &progress, .callbacks = &callbacks };
+    const ls_watchers watch = { .verb = "evaluating",
+                                .progress = &progress,
+                                .callbacks = &callbacks,
+                                .confusion = options->confusion,
+                                .confusion_count = options->confusion_count };
     ls_status status = ls_callbacks_open(&callbacks, options->callbacks, options->callback_count, &facts);
     if (status == LS_OK)
         status = ls_job_evaluate(job, settings, &passes, &watch, &results);

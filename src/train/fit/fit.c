@@ -336,6 +336,23 @@ static void begin_next_epoch(ls_fit_state *f)
     }
 }
 
+/* Evaluates with the averages of the weights, if the optimizer has them. */
+static ls_status evaluate_averages(ls_fit_state *f, const ls_watchers *watch)
+{
+    LS_TRY(ls_optimizer_state_swap(&f->job->state, true));
+    ls_status status = ls_job_evaluate(f->job, &f->settings, &f->validation, watch, &f->val_results);
+    LS_TRY(status);
+    return ls_optimizer_state_swap(&f->job->state, false);
+}
+
+/* Callbacks that keep or save weights see the averages. */
+static ls_status end_epoch(ls_fit_state *f, int64_t epoch)
+{
+    LS_TRY(ls_optimizer_state_swap(&f->job->state, true));
+    LS_TRY(ls_fit_call_back(f, LS_EPOCH_END, epoch));
+    return ls_optimizer_state_swap(&f->job->state, false);
+}
+
 /* An interrupted epoch must not report the validation of the epoch before. A signal during the
  * validation leaves the epoch incomplete: a resumed fit begins with it. */
 static ls_status validate(ls_fit_state *f, double *seconds)
@@ -347,7 +364,7 @@ static ls_status validate(ls_fit_state *f, double *seconds)
         return LS_OK;
     show(f, "validating");
     if (!interrupted)
-        LS_TRY(ls_job_evaluate(f->job, &f->settings, &f->validation, &watch, &f->val_results));
+        LS_TRY(evaluate_averages(f, &watch));
     bool cut = !interrupted && f->val_results.count == 0;
     bool stops = false;
     if (cut)
@@ -431,7 +448,7 @@ static ls_status run_epoch(ls_fit_state *f)
     LS_TRY(ls_history_add(&f->history, &f->results, validation));
     if (f->whole)
         begin_next_epoch(f);
-    LS_TRY(ls_fit_call_back(f, LS_EPOCH_END, epoch));
+    LS_TRY(end_epoch(f, epoch));
     f->clean = f->whole;
     if (f->whole)
         ls_checkpoint_writer_epoch(f->job->writer, &f->results, shown);
@@ -476,6 +493,8 @@ static ls_status train(ls_fit_state *f, ls_dataset *data)
     double wall = ls_clock_now() - f->start;
     f->job->times.other = wall - f->job->times.data - f->job->times.compute;
     ls_fit_seconds_note(f->job->seconds, &f->job->times, wall, f->made, ls_cores_delay("") - f->delay);
+    if (status == LS_OK && !is_interrupted(f))
+        status = ls_optimizer_state_finalize(&f->job->state);
     return status == LS_OK ? ls_fit_call_back(f, LS_TRAIN_END, f->epochs - 1) : status;
 }
 
@@ -571,6 +590,8 @@ ls_status ls_fit_with(ls_model *model, ls_dataset *data, ls_fit_options options)
     if (status == LS_OK && waits && !f.over)
         status = wait_for_chief(&f);
     ls_error_keep(&failure, status);
+    if (ls_optimizer_state_swap(&f.job->state, false) != LS_OK && status == LS_OK) /* after a failure amid a swap */
+        ls_error_keep(&failure, LS_ERR_INTERNAL);
     close_fit(&f, &failure, &unsaved);
     if (status == LS_OK && !waits)
         status = ls_cluster_barrier(ls_model_graph(model)->context, "the end of ls_fit");

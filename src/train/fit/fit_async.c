@@ -16,7 +16,7 @@ static ls_status check(const ls_fit_state *f)
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "ls_fit: asynchronous parameter servers do not support %s, which needs workers that run in step",
                        f->options->trace.path ? "a timeline" : "an audit");
-    return LS_OK;
+    return ls_optimizer_check_elementwise(&f->job->optimizer, f->function->step.variables, f->function->step.count);
 }
 
 static void open_session(ls_fit_state *f)

@@ -165,6 +165,17 @@ static ls_status copy_name(ls_job *job, const char **name)
     return *name ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of results");
 }
 
+/* Takes the number of classes from the model's output, if the metric needs one and has none. */
+static ls_metric with_classes(const ls_model *model, size_t output, ls_metric metric)
+{
+    ls_shape shape = ls_model_output_shape(model, output);
+    int64_t last = shape.rank > 0 ? shape.dims[shape.rank - 1] : 1;
+    bool matrix = metric.kind == LS_METRIC_MEAN_IOU || metric.kind == LS_METRIC_CONFUSION;
+    if (ls_metric_has_classes(&metric) && metric.num_classes == 0)
+        metric.num_classes = matrix && last == 1 ? 2 : last; /* one score: two classes */
+    return metric;
+}
+
 /* Results are in this order: the loss; with several outputs, the loss of each; metrics. */
 static ls_status fill_job(ls_job *job, const ls_compile_options *o)
 {
@@ -172,7 +183,7 @@ static ls_status fill_job(ls_job *job, const ls_compile_options *o)
         ls_output output = output_of(o, i);
         for (size_t k = 0; k < output.metrics.count; k++) {
             job->metric_target[job->metric_count] = job->target_count;
-            job->metrics[job->metric_count] = output.metrics.metric[k];
+            job->metrics[job->metric_count] = with_classes(job->model, i, output.metrics.metric[k]);
             LS_TRY(copy_name(job, &job->metrics[job->metric_count++].name));
         }
         if (output.loss.kind == LS_LOSS_NONE)
@@ -194,6 +205,8 @@ static ls_status make_state(ls_job *job, const ls_optimizer *optimizer)
 {
     size_t count = ls_model_variable_count(job->model), trained = 0;
     job->optimizer = *optimizer;
+    LS_TRY(copy_name(job, &job->optimizer.options.exclude_from_weight_decay));
+    LS_TRY(copy_name(job, &job->optimizer.options.exclude_layers));
     job->lane_norms = (int64_t)ls_model_norm_count(job->model, LS_PER_LANE);
     if (optimizer->kind == LS_OPTIMIZER_NONE)
         return LS_OK;
