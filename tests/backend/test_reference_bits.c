@@ -34,14 +34,14 @@
 
 #ifdef ON_OPENCL
 #include "opencl.h"
-#define SAMPLE 500 /* expressions in `make test`: enough for every op */
+#define SAMPLE 640 /* expressions in `make test`: enough for every op */
 static const char *const instruction_sets[] = { "opencl" };
 #elif defined ON_CUDA
 #include "cuda.h"
-#define SAMPLE 500
+#define SAMPLE 640
 static const char *const instruction_sets[] = { "cuda" };
 #else
-#define SAMPLE (SANITIZED ? 500 : 1380)
+#define SAMPLE (SANITIZED ? 640 : 1380)
 static const char *const instruction_sets[] = { "base", "avx2", "avx512" };
 #endif
 #define ALL  12000
