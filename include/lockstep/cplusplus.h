@@ -195,6 +195,7 @@ template <class Options> ls_layer ls_layer_of_(ls_layer_kind kind, Options ls_la
     }
 
 LS_LAYER_(ls_input, INPUT, input)
+LS_LAYER_OF_(ls_nested, MODEL, nested, ls_model *, model)
 LS_LAYER_(ls_dense, DENSE, dense)
 LS_LAYER_(ls_conv2d, CONV2D, conv)
 LS_LAYER_(ls_depthwise_conv2d, DEPTHWISE_CONV2D, conv)
@@ -221,7 +222,7 @@ LS_LAYER_(ls_simple_rnn, SIMPLE_RNN, recurrent)
 LS_LAYER_(ls_lstm, LSTM, recurrent)
 LS_LAYER_(ls_gru, GRU, recurrent)
 LS_LAYER_OF_(ls_masking, MASKING, masking, double, mask_value)
-/* The layer inside must live until the model is made: a temporary does if it stands in that call. */
+/* The layer inside must live until the model is made. */
 #define LS_WRAPPER_(name, KIND)                                                                                        \
     inline ls_layer name(const ls_layer &layer, ls_wrapper_options o = {})                                             \
     {                                                                                                                  \
@@ -230,6 +231,27 @@ LS_LAYER_OF_(ls_masking, MASKING, masking, double, mask_value)
     }
 LS_WRAPPER_(ls_bidirectional, BIDIRECTIONAL)
 LS_WRAPPER_(ls_time_distributed, TIME_DISTRIBUTED)
+LS_LAYER_(ls_normalization, NORMALIZATION, normalization)
+LS_LAYER_(ls_group_normalization, GROUP_NORMALIZATION, norm)
+LS_LAYER_(ls_rms_normalization, RMS_NORMALIZATION, norm)
+LS_LAYER_(ls_unit_normalization, UNIT_NORMALIZATION, norm)
+LS_LAYER_(ls_prelu, PRELU, activation)
+LS_LAYER_OF_(ls_elu, ELU, activation, double, alpha)
+LS_LAYER_OF_(ls_spatial_dropout1d, SPATIAL_DROPOUT1D, dropout, double, rate)
+LS_LAYER_OF_(ls_spatial_dropout2d, SPATIAL_DROPOUT2D, dropout, double, rate)
+LS_LAYER_OF_(ls_gaussian_noise, GAUSSIAN_NOISE, dropout, double, stddev)
+LS_LAYER_OF_(ls_gaussian_dropout, GAUSSIAN_DROPOUT, dropout, double, rate)
+LS_LAYER_OF_(ls_alpha_dropout, ALPHA_DROPOUT, dropout, double, rate)
+LS_LAYER_OF_(ls_stochastic_depth, STOCHASTIC_DEPTH, dropout, double, rate)
+LS_LAYER_(ls_average, AVERAGE, merge)
+LS_LAYER_(ls_maximum, MAXIMUM, merge)
+LS_LAYER_(ls_minimum, MINIMUM, merge)
+LS_LAYER_(ls_subtract, SUBTRACT, merge)
+LS_LAYER_(ls_dot, DOT, merge)
+LS_LAYER_OF_(ls_custom_scale, CUSTOM_SCALE, merge, double, scale)
+LS_LAYER_(ls_layer_scale, LAYER_SCALE, layer_scale)
+LS_LAYER_(ls_activity_regularization, ACTIVITY_REGULARIZATION, rescaling)
+LS_LAYER_OF_(ls_registered, REGISTERED, registered, const char *, class_name)
 LS_LAYER_(ls_conv1d, CONV1D, conv)
 LS_LAYER_(ls_conv1d_transpose, CONV1D_TRANSPOSE, conv)
 LS_LAYER_(ls_conv2d_transpose, CONV2D_TRANSPOSE, conv)

@@ -455,7 +455,8 @@ typedef enum ls_norm_statistics {
 typedef struct ls_batch_norm_op {
     int ls_first;
     ls_tensor *gamma, *beta; /* [C]; NULL: ones, zeros */
-    /* Variables [C]. Inference needs them; training updates them if they are set. */
+    /* Variables [C]. Inference needs them; training updates them if they are set. In training also
+     * updates of another call, which must then not run: the new ones continue from their values. */
     ls_tensor *moving_mean, *moving_variance;
     bool training;                 /* normalizes by the statistics of the batch */
     ls_norm_statistics statistics; /* default LS_PER_BATCH */

@@ -22,7 +22,22 @@ typedef enum ls_activation {
     LS_LEAKY_RELU, /* slope 0.2 */
     LS_LOG_SOFTMAX,
     LS_EXPONENTIAL,
-    LS_HARD_SIGMOID,       /* x / 6 + 0.5, from 0 to 1 */
+    LS_RELU6,
+    LS_HARD_SIGMOID, /* x / 6 + 0.5, from 0 to 1 */
+    LS_HARD_SILU,    /* Keras: also hard_swish */
+    LS_MISH,
+    LS_SELU,
+    LS_SOFTSIGN,
+    LS_LOG_SIGMOID,
+    LS_TANH_SHRINK,
+    LS_SOFT_SHRINK, /* threshold 0.5 */
+    LS_HARD_SHRINK, /* threshold 0.5 */
+    LS_HARD_TANH,
+    LS_SQUAREPLUS, /* b 4 */
+    LS_SPARSE_PLUS,
+    LS_SPARSE_SIGMOID,
+    LS_CELU,               /* alpha 1 */
+    LS_GLU,                /* halves the last axis */
     LS_NO_ACTIVATION = -1, /* linear, where linear is not the default (recurrent layers) */
 } ls_activation;
 
@@ -34,6 +49,7 @@ typedef struct ls_regularizer {
 typedef enum ls_layer_kind {
     LS_LAYER_NONE = 0,
     LS_LAYER_INPUT,
+    LS_LAYER_MODEL,
     LS_LAYER_DENSE,
     LS_LAYER_CONV2D,
     LS_LAYER_DEPTHWISE_CONV2D,
@@ -62,6 +78,27 @@ typedef enum ls_layer_kind {
     LS_LAYER_MASKING,
     LS_LAYER_BIDIRECTIONAL,
     LS_LAYER_TIME_DISTRIBUTED,
+    LS_LAYER_NORMALIZATION,
+    LS_LAYER_GROUP_NORMALIZATION,
+    LS_LAYER_RMS_NORMALIZATION,
+    LS_LAYER_UNIT_NORMALIZATION,
+    LS_LAYER_PRELU,
+    LS_LAYER_ELU,
+    LS_LAYER_SPATIAL_DROPOUT1D,
+    LS_LAYER_SPATIAL_DROPOUT2D,
+    LS_LAYER_GAUSSIAN_NOISE,
+    LS_LAYER_GAUSSIAN_DROPOUT,
+    LS_LAYER_ALPHA_DROPOUT,
+    LS_LAYER_STOCHASTIC_DEPTH,
+    LS_LAYER_AVERAGE,
+    LS_LAYER_MAXIMUM,
+    LS_LAYER_MINIMUM,
+    LS_LAYER_SUBTRACT,
+    LS_LAYER_DOT,
+    LS_LAYER_CUSTOM_SCALE,
+    LS_LAYER_LAYER_SCALE,
+    LS_LAYER_ACTIVITY_REGULARIZATION,
+    LS_LAYER_REGISTERED,
     LS_LAYER_CONV1D,
     LS_LAYER_CONV1D_TRANSPOSE,
     LS_LAYER_CONV2D_TRANSPOSE,
@@ -104,12 +141,14 @@ typedef enum ls_layer_kind {
     int64_t first, second, third, fourth; /* positional arguments of a constructor */                                  \
     const char *name;                                                                                                  \
     bool frozen;                                                                                                       \
-    const char *device;
+    const char *device;                                                                                                \
+    ls_regularizer activity_regularizer;
 
 /* Options of every layer:
  * name    default "conv2d", "conv2d_1", ..., counted as in Keras
  * frozen  Keras: trainable=False. No gradient; a batch norm runs in inference mode
- * device  of its variables and nodes, such as "/gpu:1" (default: that of the surrounding block) */
+ * device  of its variables and nodes, such as "/gpu:1" (default: that of the surrounding block)
+ * activity_regularizer  of the layer's output: adds its mean over the batch to the loss */
 typedef struct ls_layer_options {
     LS_LAYER_OPTIONS_
 } ls_layer_options;
@@ -124,13 +163,12 @@ typedef struct ls_input_options {
  * activation            applied to the output; softmax: over the last axis (default linear)
  * no_bias               Keras: use_bias=False
  * kernel_initializer    also of depthwise kernels (default Glorot uniform)
- * bias_initializer      default zeros
- * activity_regularizer  unsupported; setting it is an error */
+ * bias_initializer      default zeros */
 #define LS_KERNEL_OPTIONS_                                                                                             \
     ls_activation activation;                                                                                          \
     bool no_bias;                                                                                                      \
     ls_initializer kernel_initializer, bias_initializer;                                                               \
-    ls_regularizer kernel_regularizer, bias_regularizer, activity_regularizer;
+    ls_regularizer kernel_regularizer, bias_regularizer;
 
 typedef struct ls_dense_options {
     LS_LAYER_OPTIONS_
@@ -174,15 +212,37 @@ typedef struct ls_pad_options {
 
 typedef struct ls_norm_options {
     LS_LAYER_OPTIONS_
-    double momentum, epsilon; /* default 0.99, 1e-3; momentum: batch norm only */
+    /* default 0.99, 1e-3 (RMS normalization: 1e-6); momentum: batch norm only */
+    double momentum, epsilon;
     bool no_center, no_scale; /* Keras: center=False, scale=False */
     /* batch norm in training: statistics of the whole batch (default) or of each lane */
     ls_norm_statistics statistics;
     ls_initializer beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer;
     ls_regularizer beta_regularizer, gamma_regularizer;
     int last_axes; /* layer normalization: number of last axes (default 1) */
-    int64_t axis;  /* batch norm (default -1, the last axis) */
+    int64_t axis;  /* batch and group norm (default -1, the last axis) */
+    /* layer, RMS and unit normalization: axes that are normalized together (default: the last) */
+    ls_axes axes;
+    int64_t groups;   /* group norm (default 32; -1: as many as channels) */
+    bool rms_scaling; /* layer normalization: divides by the deviation, without subtracting the mean */
 } ls_norm_options;
+
+/* Numbers of an option, which a model copies: .mean = { 3, (double[]){ 0.5, 0.4, 0.4 } } */
+typedef struct ls_numbers {
+    int64_t count;
+    const double *values;
+} ls_numbers;
+
+/* Normalization: (x - mean) / deviation. Without mean and variance they are weights, which
+ * ls_model_adapt computes from data. */
+typedef struct ls_normalization_options {
+    LS_LAYER_OPTIONS_
+    ls_axes axes; /* axes whose elements have statistics of their own (default: the last) */
+    bool no_axis; /* one mean and variance of all elements; Keras: axis=None */
+    bool invert;  /* undoes the normalization: x deviation + mean */
+    /* One number, one for each element of `axes`, or of the last of them (default: weights) */
+    ls_numbers mean, variance;
+} ls_normalization_options;
 
 /* kernel_initializer and kernel_regularizer are those of the table. */
 typedef struct ls_embedding_options {
@@ -229,7 +289,7 @@ typedef struct ls_wrapper_options {
     ls_merge_mode merge_mode; /* Bidirectional (default LS_MERGE_CONCAT) */
 } ls_wrapper_options;
 
-/* Activation, ReLU, LeakyReLU, Softmax. */
+/* Activation, ReLU, LeakyReLU, ELU, PReLU, Softmax. */
 typedef struct ls_activation_options {
     LS_LAYER_OPTIONS_
     int ls_first_activation;
@@ -240,12 +300,24 @@ typedef struct ls_activation_options {
     /* ReLU: inputs below it become 0, or negative_slope (x - threshold) (default 0) */
     double threshold;
     int64_t axis; /* softmax (default -1, the last axis); axis 0 is the batch */
+    int ls_first_alpha;
+    double alpha;                     /* ELU: factor of negative values (default 1) */
+    ls_initializer alpha_initializer; /* PReLU (default zeros) */
+    ls_regularizer alpha_regularizer; /* PReLU */
+    ls_axes shared_axes;              /* PReLU: axes along which alpha is the same (default none) */
 } ls_activation_options;
 
+/* Dropout, SpatialDropout1D and 2D, GaussianDropout, AlphaDropout, StochasticDepth,
+ * GaussianNoise. */
 typedef struct ls_dropout_options {
     LS_LAYER_OPTIONS_
     int ls_first_rate;
     double rate; /* fraction dropped, 0 <= rate < 1 */
+    /* Dropout: sizes of a sample's mask; 1: one choice for the whole axis, -1: the input's size
+     * (default: those of the input) */
+    ls_shape noise_shape;
+    int ls_first_stddev;
+    double stddev; /* GaussianNoise: deviation of the noise, 0 to 1 */
 } ls_dropout_options;
 
 /* Flatten, Reshape, Permute, RepeatVector. */
@@ -299,17 +371,41 @@ typedef struct ls_augment_options {
     int64_t seed;
 } ls_augment_options;
 
-/* Add, Multiply, Concatenate. */
+/* Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate, Dot, CustomScaleLayer. */
 typedef struct ls_merge_options {
     LS_LAYER_OPTIONS_
-    int64_t axis; /* concatenate (default -1, the last axis); axis 0 is the batch */
+    int64_t axis;   /* concatenate (default -1, the last axis); axis 0 is the batch */
+    bool normalize; /* dot: of rows of length 1, the cosine similarity */
+    int ls_first_scale;
+    double scale; /* custom scale: factor of the second input; LS_ZERO for 0 */
 } ls_merge_options;
+
+/* LayerScale of ConvNeXt: x times a trained factor for each channel. */
+typedef struct ls_layer_scale_options {
+    LS_LAYER_OPTIONS_
+    double init_values; /* initial factor (default 1e-6); LS_ZERO for 0 */
+} ls_layer_scale_options;
 
 typedef struct ls_rescaling_options {
     LS_LAYER_OPTIONS_
     int ls_first_scale;
     double scale_by, offset; /* x scale_by + offset; LS_ZERO for a scale of 0 */
 } ls_rescaling_options;
+
+/* A model as a layer of another model. */
+typedef struct ls_nested_options {
+    LS_LAYER_OPTIONS_
+    int ls_first_model;
+    struct ls_model *model; /* Sequential or Functional */
+} ls_nested_options;
+
+/* A layer of a class that the program registered (ls_register_layer in nn.h). */
+typedef struct ls_registered_options {
+    LS_LAYER_OPTIONS_
+    int ls_first_class;
+    const char *class_name; /* as registered: "MyPackage>Scale" */
+    const char *config;     /* its config as JSON text: "{\"factor\": 2}" (default "{}") */
+} ls_registered_options;
 
 /* ---- Layers ---- */
 
@@ -318,6 +414,7 @@ typedef struct ls_layer {
     union {
         ls_layer_options options; /* the fields that all others begin with */
         ls_input_options input;
+        ls_nested_options nested;
         ls_dense_options dense;
         ls_conv_options conv;
         ls_pool_options pool;
@@ -332,6 +429,9 @@ typedef struct ls_layer {
         ls_recurrent_options recurrent;
         ls_masking_options masking;
         ls_wrapper_options wrapper;
+        ls_normalization_options normalization;
+        ls_layer_scale_options layer_scale;
+        ls_registered_options registered;
         ls_resize_options resize;
         ls_augment_options augment;
     };
@@ -342,6 +442,7 @@ typedef struct ls_layer {
  *     ls_conv2d(64, 3, 2, .padding = LS_SAME, .no_bias = true, .name = "conv1")
  * A kernel, stride or pool given as one number is square; use .kernel_size = { 3, 5 } for others.
  *     ls_input                    sizes of one sample; none: a sample is a number
+ *     ls_nested                   a finished model, which is copied with its weights (default name: its own)
  *     ls_dense                    units
  *     ls_conv1d, ls_conv2d        filters, kernel size, strides
  *     ls_conv1d_transpose, ls_conv2d_transpose, ls_separable_conv1d, ls_separable_conv2d: the same
@@ -365,14 +466,27 @@ typedef struct ls_layer {
  *     ls_masking                  value: a step whose numbers all have it is masked (default 0)
  *     ls_bidirectional            a recurrent layer: ls_bidirectional(ls_lstm(64), .merge_mode = LS_MERGE_SUM)
  *     ls_time_distributed         the layer that each step is given to: ls_time_distributed(ls_dense(10))
+ *     ls_group_normalization      groups (default 32)
+ *     ls_elu                      alpha (default 1)
+ *     ls_spatial_dropout2d        rate: fraction of channels dropped; also ls_spatial_dropout1d
+ *     ls_gaussian_dropout         rate: multiplies by noise of mean 1; also ls_alpha_dropout
+ *     ls_gaussian_noise           stddev: deviation of the noise that is added
+ *     ls_stochastic_depth         rate: fraction of samples dropped
+ *     ls_dot                      axis of both inputs, or the axis of each
+ *     ls_custom_scale             scale: first input + scale times the second
+ *     ls_layer_scale              channels (projection_dim)
+ *     ls_registered               class name of a layer of the program, its config as JSON text
+ *     ls_activity_regularization  none: the output is the input; .activity_regularizer = { .l2 = 0.01 }
  *
- * The masks of ls_masking and ls_embedding(.mask_zero = true) go with the tensors, as in Keras: recurrent
- * layers skip masked steps, and losses leave them out. docs/recurrent.md lists what passes a mask on. */
+ * The masks of ls_masking and ls_embedding(.mask_zero = true) go with the tensors, as in Keras:
+ * recurrent layers skip masked steps, and losses leave them out. docs/recurrent.md lists what
+ * passes a mask on. */
 #ifndef __cplusplus /* cplusplus.h has them as functions */
 #define LS_LAYER_(KIND, family, ...) LS_LAYER_FROM_(KIND, family, ls_first, __VA_ARGS__)
 #define LS_LAYER_FROM_(KIND, family, mark, ...) ((ls_layer){ .kind = LS_LAYER_##KIND, .family = { .mark = 0, __VA_ARGS__ } })
 
 #define ls_input(...)                 LS_LAYER_(INPUT, input, __VA_ARGS__)
+#define ls_nested(...)                LS_LAYER_FROM_(MODEL, nested, ls_first_model, __VA_ARGS__)
 #define ls_dense(...)                 LS_LAYER_(DENSE, dense, __VA_ARGS__)
 #define ls_conv2d(...)                LS_LAYER_(CONV2D, conv, __VA_ARGS__)
 #define ls_depthwise_conv2d(...)      LS_LAYER_(DEPTHWISE_CONV2D, conv, __VA_ARGS__)
@@ -402,6 +516,27 @@ typedef struct ls_layer {
 /* The address of the first argument, a layer that lives as long as the block around the call. */
 #define ls_bidirectional(...)         LS_LAYER_FROM_(BIDIRECTIONAL, wrapper, ls_first_layer, &__VA_ARGS__)
 #define ls_time_distributed(...)      LS_LAYER_FROM_(TIME_DISTRIBUTED, wrapper, ls_first_layer, &__VA_ARGS__)
+#define ls_normalization(...)         LS_LAYER_(NORMALIZATION, normalization, __VA_ARGS__)
+#define ls_group_normalization(...)   LS_LAYER_(GROUP_NORMALIZATION, norm, __VA_ARGS__)
+#define ls_rms_normalization(...)     LS_LAYER_(RMS_NORMALIZATION, norm, __VA_ARGS__)
+#define ls_unit_normalization(...)    LS_LAYER_(UNIT_NORMALIZATION, norm, __VA_ARGS__)
+#define ls_prelu(...)                 LS_LAYER_(PRELU, activation, __VA_ARGS__)
+#define ls_elu(...)                   LS_LAYER_FROM_(ELU, activation, ls_first_alpha, __VA_ARGS__)
+#define ls_spatial_dropout1d(...)     LS_LAYER_FROM_(SPATIAL_DROPOUT1D, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_spatial_dropout2d(...)     LS_LAYER_FROM_(SPATIAL_DROPOUT2D, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_gaussian_noise(...)        LS_LAYER_FROM_(GAUSSIAN_NOISE, dropout, ls_first_stddev, __VA_ARGS__)
+#define ls_gaussian_dropout(...)      LS_LAYER_FROM_(GAUSSIAN_DROPOUT, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_alpha_dropout(...)         LS_LAYER_FROM_(ALPHA_DROPOUT, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_stochastic_depth(...)      LS_LAYER_FROM_(STOCHASTIC_DEPTH, dropout, ls_first_rate, __VA_ARGS__)
+#define ls_average(...)               LS_LAYER_(AVERAGE, merge, __VA_ARGS__)
+#define ls_maximum(...)               LS_LAYER_(MAXIMUM, merge, __VA_ARGS__)
+#define ls_minimum(...)               LS_LAYER_(MINIMUM, merge, __VA_ARGS__)
+#define ls_subtract(...)              LS_LAYER_(SUBTRACT, merge, __VA_ARGS__)
+#define ls_dot(...)                   LS_LAYER_(DOT, merge, __VA_ARGS__)
+#define ls_custom_scale(...)          LS_LAYER_FROM_(CUSTOM_SCALE, merge, ls_first_scale, __VA_ARGS__)
+#define ls_layer_scale(...)           LS_LAYER_(LAYER_SCALE, layer_scale, __VA_ARGS__)
+#define ls_activity_regularization(...) LS_LAYER_(ACTIVITY_REGULARIZATION, rescaling, __VA_ARGS__)
+#define ls_registered(...)            LS_LAYER_FROM_(REGISTERED, registered, ls_first_class, __VA_ARGS__)
 #define ls_conv1d(...)                LS_LAYER_(CONV1D, conv, __VA_ARGS__)
 #define ls_conv1d_transpose(...)      LS_LAYER_(CONV1D_TRANSPOSE, conv, __VA_ARGS__)
 #define ls_conv2d_transpose(...)      LS_LAYER_(CONV2D_TRANSPOSE, conv, __VA_ARGS__)

@@ -6,6 +6,7 @@
 #ifndef LOCKSTEP_NN_H
 #define LOCKSTEP_NN_H
 
+#include "lockstep/data.h"
 #include "lockstep/layer.h"
 #include "lockstep/run.h"
 
@@ -56,9 +57,29 @@ LS_API ls_symbol ls_symbol_call_with(ls_model *model, ls_layer layer, const ls_s
 /* Calls the layer that made `symbol` again on other inputs, with the same weights. */
 #define ls_symbol_share(symbol, ...) ls_symbol_share_with(symbol, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t count);
+/* Returns output `output` (from 0) of a call of a model with several outputs; `symbol` is any of
+ * them, such as the first, which ls_symbol_call returns. */
+LS_API ls_symbol ls_symbol_output(ls_symbol symbol, size_t output);
+/* Copies the layers of a finished model that lead to the output of its layer `layer`, with their
+ * names and weights, into the functional model that is being built, and returns this output. The
+ * inputs among them become inputs of the model. Several layers of one model share what they need:
+ *     ls_symbol features = ls_symbol_from(model, resnet, "avg_pool");
+ *     ls_symbol classes = ls_symbol_call(model, ls_dense(5, .activation = LS_SOFTMAX), features);
+ *     ls_functional_end(model, classes); */
+LS_API ls_symbol ls_symbol_from(ls_model *model, ls_model *source, const char *layer);
 /* Ends the model with its outputs; returns the first error of its calls. */
 #define ls_functional_end(model, ...) ls_functional_end_with(model, LS_SYMBOLS_(__VA_ARGS__))
 LS_API ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count);
+
+/* clang-format off */
+/* A model can be a layer of another one, in Sequential, Functional and custom models:
+ *     ls_symbol y = ls_symbol_call(model, ls_nested(encoder), x);
+ *     ls_symbol z = ls_symbol_share(y, other);
+ *     ls_sequential(ctx, "net", &net, ls_nested(backbone, .frozen = true), ls_dense(5));
+ * The new model gets a copy of the layers and of the weights; the nested model does not change
+ * and can be destroyed (for a custom model: after it). Its layers are named "encoder/dense", its
+ * weights "encoder/dense/kernel". .frozen freezes all of them. */
+/* clang-format on */
 
 /* A custom model is a C function that calls layers and ls_op_..., like `call` of a subclassed
  * Keras model. It is called when the model is made, on a temporary graph, and for every trace, so
@@ -90,6 +111,41 @@ typedef struct ls_weight_options {
 #define ls_call_variable(call, name, ...)                                                                              \
     ls_call_variable_with(call, name, (ls_weight_options){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_call_variable_with(ls_call *call, const char *name, ls_weight_options options);
+
+/* ---- Layers of one's own, by Keras's class name ---- */
+
+/* The config of a layer. Getters fail if the key is absent or its value has another type;
+ * strings are valid until the function returns. */
+typedef struct ls_layer_config ls_layer_config;
+LS_API ls_status ls_config_number(const ls_layer_config *config, const char *key, double *out);
+LS_API ls_status ls_config_integer(const ls_layer_config *config, const char *key, int64_t *out);
+LS_API ls_status ls_config_bool(const ls_layer_config *config, const char *key, bool *out);
+LS_API ls_status ls_config_string(const ls_layer_config *config, const char *key, const char **out);
+
+#define LS_MAX_LAYER_WEIGHTS 4
+typedef struct ls_layer_weight {
+    const char *name; /* "kernel"; a string literal, or another that stays valid */
+    ls_weight_options options;
+} ls_layer_weight;
+
+typedef struct ls_layer_definition {
+    /* Keys of the config that the functions read, ending with NULL; any other key is an error */
+    const char *const *keys;
+    /* Lists the weights for an input of this shape (axis 0 is the batch) in the order of Keras's
+     * file; `out` has room for LS_MAX_LAYER_WEIGHTS (default NULL: none) */
+    ls_status (*weights)(const ls_layer_config *config, const ls_shape *input, ls_layer_weight *out, size_t *count,
+                         void *user);
+    /* Returns the output of a call, made of ls_op_...; an error tensor fails the model with its
+     * message. Called for every trace */
+    ls_tensor *(*call)(const ls_layer_config *config, ls_tensor *const *inputs, size_t input_count,
+                       ls_tensor *const *weights, bool training, void *user);
+    bool many_inputs; /* takes several inputs (default false) */
+    void *user;       /* passed to the functions; must stay valid as long as the process */
+} ls_layer_definition;
+/* Registers a layer for all models that the process reads or makes from now on, under the
+ * registered_name of Keras's JSON ("MyPackage>Scale"), or its class_name ("Scale"). A class can be
+ * registered once. */
+LS_API ls_status ls_register_layer(const char *class_name, ls_layer_definition definition);
 
 /* clang-format off */
 /* Built-in models. Images are float32 from 0 to 1. Classifiers end in softmax (a cross-entropy
@@ -133,6 +189,15 @@ LS_API void ls_model_destroy(ls_model *model);
  * inputs; "" after the last. */
 LS_API size_t ls_model_layer_count(const ls_model *model);
 LS_API const char *ls_model_layer_name(const ls_model *model, size_t index);
+
+/* Makes a functional model of the layers and weights of a finished one, except that its last layer,
+ * which must be Dense, has `units` units and initial weights. The caller destroys both models. */
+LS_API ls_status ls_model_replace_head(ls_model *model, int64_t units, ls_model **out);
+/* Freezes (false) or unfreezes the layers whose names match a pattern, in which * matches any
+ * characters and ? one: ls_model_set_trainable(model, "conv5_*", false). A nested model that
+ * matches stands for all of its layers. Fails with LS_ERR_NOT_FOUND if no layer matches, and at
+ * the same times as ls_model_set_device. */
+LS_API ls_status ls_model_set_trainable(ls_model *model, const char *pattern, bool trainable);
 
 /* Places the layers from `first_layer` to `last_layer`, inclusive, on a device, like .device of
  * a layer. NULL: the model's first or last layer. If ranges overlap, the last call counts.
@@ -181,6 +246,12 @@ LS_API int64_t ls_model_parameter_count(const ls_model *model);
  * everywhere. New models have seed 0. */
 LS_API ls_status ls_model_initialize(ls_model *model, uint64_t seed);
 
+/* Computes mean and variance of the Normalization layers that are called on an input of the
+ * model, from one pass over a dataset of samples or batches; component i belongs to input i.
+ * Layers with a given mean keep it. Equal data in equal order gives equal bits: every worker of
+ * a cluster calls it with the whole dataset. The caller keeps the dataset. */
+LS_API ls_status ls_model_adapt(ls_model *model, ls_dataset *data);
+
 /* Results of ls_model_trace in addition to the outputs. Every trace of a layer draws the same
  * dropout masks in the same run. */
 typedef struct ls_trace {
@@ -226,6 +297,12 @@ typedef struct ls_weights_options {
     int ls_first;
     ls_layout layout; /* names and layouts (default LS_LAYOUT_AUTO) */
     bool dry_run;     /* saving: checks everything but writes nothing (default false) */
+    /* loading: load what fits in name, shape and type, and leave the other variables as they are;
+     * at least one must fit (default false) */
+    bool skip_mismatch;
+    /* loading with skip_mismatch: receives a line for each variable that was not loaded and each
+     * array that was not used, or NULL if there are none; the caller frees it (default NULL) */
+    char **skipped;
 } ls_weights_options;
 
 /* The suffix of a weight file selects its format: .safetensors, .npz, .weights.h5 (Keras's) or

@@ -151,9 +151,10 @@ typedef struct ls_fit_options {
 
 /* Trains the model: ls_fit(model, data, .epochs = 10, .batch_size = 4096). uint8 features become
  * float32; images among them (3 axes or more with the batch axis) are divided by 255, unless the
- * model begins with a Rescaling or takes uint8; the log records which. Returns LS_ERR_NOT_FINITE
- * before an update that is not finite (see ls_terminate_on_nan). After any failure the weights are
- * those of the last good step. If the log can no longer be written, a warning is printed. */
+ * model begins with a Rescaling or Normalization or takes uint8; the log records which. Returns
+ * LS_ERR_NOT_FINITE before an update that is not finite (see ls_terminate_on_nan). After any
+ * failure the weights are those of the last good step. If the log can no longer be written, a
+ * warning is printed. */
 #define ls_fit(...)                                                                                                    \
     ls_fit_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                          \
                 (ls_fit_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) })

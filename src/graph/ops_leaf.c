@@ -128,6 +128,13 @@ ls_tensor *ls_op_random_normal(ls_graph *graph, ls_dtype dtype, ls_shape shape, 
     return random_leaf(graph, LS_OP_random_normal, dtype, shape, mean, deviation);
 }
 
+ls_tensor *ls_op_random_normal_keyed(ls_graph *graph, ls_shape shape, double mean, double deviation, int64_t layer,
+                                     int64_t call)
+{
+    ls_attrs attr = { .random = { .a = mean, .b = deviation, .layer = layer, .call = call } };
+    return leaf(graph, LS_OP_random_normal, LS_F32, shape, attr);
+}
+
 /* Allocates aligned memory, which the graph frees; data is not NULL even for 0 bytes. */
 ls_status ls_variable_take(ls_graph *graph, ls_variable *variable, const char *name)
 {

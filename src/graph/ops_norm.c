@@ -121,12 +121,14 @@ static ls_tensor *channel_count(ls_tensor *x)
     return batch ? ls_op_mul(scalar, ls_op_count(x->graph, LS_F64)) : scalar;
 }
 
-/* moving + (value - moving) (1 - momentum), computed in f64 */
+/* moving + (value - moving) (1 - momentum), computed in f64; `moving` may be an assignment */
 static ls_tensor *follow(ls_tensor *moving, ls_tensor *value, double momentum)
 {
-    ls_tensor *old = ls_op_cast(moving, LS_F64);
+    bool again = moving->op == LS_OP_assign;
+    ls_tensor *variable = again ? moving->attr.variable.variable->node : moving;
+    ls_tensor *old = ls_op_cast(again ? moving->in[0] : moving, LS_F64);
     ls_tensor *change = ls_op_scale(ls_op_sub(value, old), 1 - momentum);
-    return ls_op_assign(moving, ls_op_cast(ls_op_add(old, change), ls_tensor_dtype(moving)));
+    return ls_op_assign(variable, ls_op_cast(ls_op_add(old, change), ls_tensor_dtype(variable)));
 }
 
 static void update_moving(ls_tensor *x, ls_tensor *moments, const ls_batch_norm_op *options)

@@ -62,6 +62,9 @@ ls_axes ls_axes_of_mask(int64_t mask);
 
 /* Dropout with an explicit key: a layer's call draws the same masks however often it is traced. */
 ls_tensor *ls_op_dropout_keyed(ls_tensor *x, ls_tensor *rate, int64_t layer, int64_t call);
+/* The same for normal numbers, float32. */
+ls_tensor *ls_op_random_normal_keyed(ls_graph *graph, ls_shape shape, double mean, double deviation, int64_t layer,
+                                     int64_t call);
 
 /* Random numbers with an explicit key; op: random_uniform or random_normal. */
 ls_tensor *ls_op_random_keyed(ls_graph *graph, ls_op op, ls_shape shape, double a, double b, int64_t layer,

@@ -28,7 +28,7 @@ static ls_status fill_weight(const ls_model_layer *layer, size_t i, uint64_t see
     const ls_weight *weight = &layer->weight[i];
     const ls_init_key key = { .seed = seed, .layer = (uint32_t)layer->number, .number = (uint32_t)i };
     float *data = layer->variable[i]->attr.variable.variable->data;
-    LS_TRY(ls_init_fill(weight->initializer, LS_F32, &weight->shape, key, data));
+    LS_TRY(ls_init_fill(weight->initializer, weight->dtype, &weight->shape, key, data));
     for (int64_t k = 0; k < weight->ones; k++)
         data[weight->ones_from + k] = 1;
     return LS_OK;
@@ -56,13 +56,14 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
 {
     const ls_weight *weight = &layer->weight[i];
     ls_text name = { 0 };
-    LS_TRY(ls_init_check(weight->initializer, LS_F32, &weight->shape));
+    LS_TRY(ls_init_check(weight->initializer, weight->dtype, &weight->shape));
     const char *const parts[] = { weight->inner, weight->cell, weight->name };
     ls_text_put(&name, layer->name);
     for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++)
         if (parts[k])
             ls_text_add(&name, "/%s", parts[k]);
-    ls_tensor *variable = ls_variable_later(model->graph, ls_text_get(&name), LS_F32, weight->shape, weight->trainable);
+    ls_tensor *variable =
+        ls_variable_later(model->graph, ls_text_get(&name), weight->dtype, weight->shape, weight->trainable);
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));
     layer->variable[i] = variable;
@@ -73,10 +74,8 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     return LS_OK;
 }
 
-static ls_status build(ls_model *model, ls_model_layer *layer, const ls_shape *input, int device)
+ls_status ls_model_make_variables(ls_model *model, ls_model_layer *layer, int device)
 {
-    if (layer->spec.kind != LS_LAYER_NONE)
-        LS_TRY(ls_layer_weights(&layer->spec, input, layer->weight, &layer->weight_count));
     ls_status status = LS_OK;
     int outer = model->graph->device;
     model->graph->device = device;
@@ -111,6 +110,7 @@ void ls_call_begin(ls_call *call, ls_model *model, ls_graph *graph, bool trainin
     *call = (ls_call){ .model = model, .graph = graph, .training = training, .making = making };
     for (size_t i = 0; i < model->layer_count; i++) {
         model->layers[i]->calls = 0;
+        memset(model->layers[i]->updates, 0, sizeof(model->layers[i]->updates));
         memset(model->layers[i]->stand_in, 0, sizeof(model->layers[i]->stand_in));
     }
 }
@@ -122,6 +122,19 @@ void ls_call_end(ls_call *call)
     call->update_count = call->update_room = 0;
 }
 
+static ls_status find_weights(ls_model_layer *layer, const ls_shape *input)
+{
+    ls_layer thawed = layer->spec;
+    thawed.options.frozen = false;
+    if (thawed.kind != LS_LAYER_NONE) /* a weight of the model itself is known */
+        LS_TRY(ls_layer_weights(&thawed, input, layer->weight, &layer->weight_count));
+    for (size_t i = 0; i < layer->weight_count; i++) {
+        layer->learns[i] = layer->weight[i].trainable;
+        layer->weight[i].trainable = layer->learns[i] && !layer->spec.options.frozen;
+    }
+    return LS_OK;
+}
+
 static ls_status weights_of(ls_call *call, ls_model_layer *layer, const ls_shape *input, ls_tensor *const **out)
 {
     if (!layer->built) {
@@ -129,11 +142,12 @@ static ls_status weights_of(ls_call *call, ls_model_layer *layer, const ls_shape
             return ls_fail(
                 LS_ERR_STATE,
                 "the layer was not called when the model was made; the function must call the same layers every time");
-        LS_TRY(build(call->model, layer, input, call->graph->device));
+        LS_TRY(find_weights(layer, input));
+        LS_TRY(ls_model_make_variables(call->model, layer, call->graph->device));
     }
     for (size_t i = 0; call->making && i < layer->weight_count; i++)
         if (!layer->stand_in[i]) {
-            layer->stand_in[i] = ls_op_input(call->graph, NULL, LS_F32, layer->weight[i].shape);
+            layer->stand_in[i] = ls_op_input(call->graph, NULL, layer->weight[i].dtype, layer->weight[i].shape);
             LS_TRY(ls_tensor_check(layer->stand_in[i]));
         }
     *out = call->making ? layer->stand_in : layer->variable;
@@ -149,6 +163,58 @@ static void note_output(ls_call *call, ls_model_layer *layer, const ls_tensor *x
         call->activation_bytes += (double)count * (double)ls_dtype_bytes(y->dtype);
 }
 
+/* As in Keras, a later call continues from the moving statistics of an earlier one. */
+static ls_status note_update(ls_call *call, ls_model_layer *layer, int i, ls_tensor *update)
+{
+    if (!update)
+        return LS_OK;
+    if (layer->updates[i] == 0) {
+        LS_TRY(ls_grow(&call->updates, call->update_count, &call->update_room, sizeof(ls_tensor *)));
+        layer->updates[i] = ++call->update_count;
+    }
+    call->updates[layer->updates[i] - 1] = update;
+    return LS_OK;
+}
+
+/* Checks an input of a model. */
+static ls_status check_fit(const ls_model_layer *input, const ls_tensor *x)
+{
+    char have[LS_SHAPE_TEXT], need[LS_SHAPE_TEXT];
+    bool fits = x->shape.rank == input->output.rank;
+    for (int a = 1; fits && a < x->shape.rank; a++)
+        fits = x->shape.dims[a] == input->output.dims[a];
+    if (!fits)
+        return ls_fail(LS_ERR_SHAPE, "the tensor is %s; the model takes %s", ls_shape_format(&x->shape, have),
+                       ls_shape_format(&input->output, need));
+    if (x->dtype != input->spec.input.dtype)
+        return ls_fail(LS_ERR_DTYPE, "the tensor is %s; the model takes %s; convert it with ls_op_cast",
+                       ls_dtype_name(x->dtype), ls_dtype_name(input->spec.input.dtype));
+    return LS_OK;
+}
+
+static ls_status run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs);
+
+static ls_status apply_nested(ls_call *call, ls_model_layer *layer, ls_tensor *const *inputs, size_t count,
+                              ls_tensor **out)
+{
+    ls_model *inner = layer->inner;
+    if (count != inner->input_count)
+        return ls_fail(LS_ERR_INVALID, "the model has %zu inputs; %zu were given", inner->input_count, count);
+    for (size_t i = 0; i < count; i++)
+        LS_TRY(ls_fail_within(check_fit(inner->inputs[i], inputs[i]), "input %zu (\"%s\")", i, inner->inputs[i]->name));
+    layer->calls++;
+    LS_TRY(run_calls(inner, call, inputs));
+    *out = ls_call_output(layer, 0);
+    layer->output = (*out)->shape;
+    layer->output_dtype = (*out)->dtype;
+    return LS_OK;
+}
+
+ls_tensor *ls_call_output(const ls_model_layer *layer, size_t output)
+{
+    return layer->inner->calls[layer->inner->outputs[output]].value;
+}
+
 static ls_status apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *inputs, size_t count, ls_tensor **out)
 {
     if (layer->spec.kind == LS_LAYER_INPUT)
@@ -158,19 +224,22 @@ static ls_status apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *i
     for (size_t i = 0; i < count; i++)
         if (inputs[i]->graph != call->graph)
             return ls_fail(LS_ERR_INVALID, "input %zu belongs to another graph; use tensors of this trace", i);
+    if (layer->inner)
+        return apply_nested(call, layer, inputs, count, out);
     ls_layer_pass pass = { .inputs = inputs,
                            .input_count = count,
                            .training = call->training,
                            .update = !call->making,
                            .random_layer = layer->random,
                            .random_call = layer->calls++ };
+    for (int i = 0; i < 2; i++)
+        pass.earlier[i] = layer->updates[i] ? call->updates[layer->updates[i] - 1] : NULL;
     LS_TRY(weights_of(call, layer, &inputs[0]->shape, &pass.weights));
     LS_TRY(ls_layer_pass_make(&layer->spec, &pass, out));
     for (int i = 0; i < 2; i++)
-        if (pass.updates[i]) {
-            LS_TRY(ls_grow(&call->updates, call->update_count, &call->update_room, sizeof(ls_tensor *)));
-            call->updates[call->update_count++] = pass.updates[i];
-        }
+        LS_TRY(note_update(call, layer, i, pass.updates[i]));
+    if (pass.penalty)
+        call->penalty = call->penalty ? ls_op_add(call->penalty, pass.penalty) : pass.penalty;
     if (call->making)
         note_output(call, layer, inputs[0], *out);
     return LS_OK;
@@ -274,7 +343,7 @@ ls_status ls_model_make_inputs(const ls_model *model, ls_graph *graph, ls_tensor
     return LS_OK;
 }
 
-static ls_status run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs)
+static ls_status run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs)
 {
     ls_tensor **in = NULL;
     size_t room = 0, next = 0;
@@ -283,6 +352,10 @@ static ls_status run_calls(ls_model *model, ls_call *call, ls_tensor *const *inp
         ls_model_call *at = &model->calls[c];
         if (at->layer->spec.kind == LS_LAYER_INPUT) {
             at->value = inputs[next++];
+            continue;
+        }
+        if (at->output > 0) {
+            at->value = ls_call_output(at->layer, (size_t)at->output);
             continue;
         }
         if (at->input_count > room) {
@@ -299,8 +372,6 @@ static ls_status run_calls(ls_model *model, ls_call *call, ls_tensor *const *inp
         status = ls_call_apply(call, at->layer, in, at->input_count, &at->value);
     }
     free(in);
-    for (size_t i = 0; i < model->output_count && status == LS_OK; i++)
-        outputs[i] = model->calls[model->outputs[i]].value;
     return status;
 }
 
@@ -321,29 +392,22 @@ static ls_status run_function(ls_model *model, ls_call *call, ls_tensor *const *
 
 ls_status ls_model_run_calls(ls_model *model, ls_call *call, ls_tensor *const *inputs, ls_tensor **outputs)
 {
-    return model->kind == LS_MODEL_CUSTOM ? run_function(model, call, inputs, outputs)
-                                          : run_calls(model, call, inputs, outputs);
+    if (model->kind == LS_MODEL_CUSTOM)
+        return run_function(model, call, inputs, outputs);
+    LS_TRY(run_calls(model, call, inputs));
+    for (size_t i = 0; i < model->output_count; i++)
+        outputs[i] = model->calls[model->outputs[i]].value;
+    return LS_OK;
 }
 
 /* ---- Traces for users ---- */
 
 static ls_status check_input(const ls_model *model, size_t i, const ls_tensor *x)
 {
-    char have[LS_SHAPE_TEXT], need[LS_SHAPE_TEXT];
-    const ls_model_layer *input = model->inputs[i];
     LS_TRY(ls_tensor_check(x));
     if (x->graph != model->graph)
         return ls_fail(LS_ERR_INVALID, "the tensor belongs to another graph; make it in ls_model_graph(model)");
-    bool fits = x->shape.rank == input->output.rank;
-    for (int a = 1; fits && a < x->shape.rank; a++)
-        fits = x->shape.dims[a] == input->output.dims[a];
-    if (!fits)
-        return ls_fail(LS_ERR_SHAPE, "the tensor is %s; the model takes %s", ls_shape_format(&x->shape, have),
-                       ls_shape_format(&input->output, need));
-    if (x->dtype != input->spec.input.dtype)
-        return ls_fail(LS_ERR_DTYPE, "the tensor is %s; the model takes %s; convert it with ls_op_cast",
-                       ls_dtype_name(x->dtype), ls_dtype_name(input->spec.input.dtype));
-    return LS_OK;
+    return check_fit(model->inputs[i], x);
 }
 
 static ls_status check_inputs(const ls_model *model, ls_tensor *const *inputs)
@@ -355,25 +419,18 @@ static ls_status check_inputs(const ls_model *model, ls_tensor *const *inputs)
     return LS_OK;
 }
 
-static ls_tensor *add(ls_tensor *sum, ls_tensor *term)
-{
-    return sum ? ls_op_add(sum, term) : term;
-}
-
-/* As in Keras, penalizes each trainable variable once. */
-static ls_status regularize(const ls_model *model, ls_tensor **out)
+/* As in Keras, penalizes each trainable variable once, and each output of a call. */
+static ls_status regularize(const ls_model *model, const ls_call *call, ls_tensor **out)
 {
     ls_tensor *sum = NULL;
     for (size_t v = 0; v < model->variable_count; v++) {
         const ls_weight *weight = &model->variables[v].layer->weight[model->variables[v].index];
         ls_tensor *w = model->variables[v].layer->variable[model->variables[v].index];
-        if (!weight->trainable)
-            continue;
-        if (weight->regularizer.l1 != 0)
-            sum = add(sum, ls_op_scale(ls_op_reduce_sum(ls_op_abs(w), LS_ALL_AXES, false), weight->regularizer.l1));
-        if (weight->regularizer.l2 != 0)
-            sum = add(sum, ls_op_scale(ls_op_reduce_sum(ls_op_square(w), LS_ALL_AXES, false), weight->regularizer.l2));
+        if (weight->trainable)
+            sum = ls_penalty(&weight->regularizer, w, sum);
     }
+    if (call->penalty)
+        sum = sum ? ls_op_add(sum, call->penalty) : call->penalty;
     if (sum)
         LS_TRY(ls_tensor_check(sum));
     *out = sum;
@@ -397,7 +454,7 @@ ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool trainin
     ls_call_begin(&call, model, model->graph, training, false);
     ls_status status = ls_model_run_calls(model, &call, inputs, results);
     if (status == LS_OK && trace)
-        status = regularize(model, &regularization);
+        status = regularize(model, &call, &regularization);
     if (status == LS_OK) {
         memcpy(outputs, results, model->output_count * sizeof(ls_tensor *));
         if (trace)

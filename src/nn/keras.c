@@ -1,4 +1,4 @@
-/* Models from Keras 3's JSON: Sequential, and Functional with its graph of calls. */
+/* Models from Keras 3's JSON: Sequential, and Functional with its graph of calls; also nested. */
 #include "nn/keras.h"
 
 #include <string.h>
@@ -10,6 +10,31 @@
 #include "data/zip.h"
 #include "device/context.h"
 #include "nn/model.h"
+
+/* ---- Layers ---- */
+
+static ls_status read_model(ls_context *ctx, const ls_json_at *root, ls_model **out);
+
+/* Reads a layer, or a model inside a model: *inner, which the caller destroys after the layer is
+ * called. */
+static ls_status read_layer(ls_context *ctx, const ls_json_at *at, ls_arena *arena, ls_layer *out, ls_model **inner)
+{
+    static const char *const models[] = { "Sequential", "Functional", "Model" };
+    const char *class_name = "";
+    bool trainable = true;
+    ls_json_at config;
+    if (json_is_object(at->value))
+        LS_TRY(ls_json_opt_string(at, "class_name", &class_name));
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++)
+        if (strcmp(class_name, models[i]) == 0) {
+            LS_TRY(read_model(ctx, at, inner));
+            LS_TRY(ls_json_get_object(at, "config", &config));
+            LS_TRY(ls_json_opt_bool(&config, "trainable", &trainable));
+            *out = ls_nested(*inner, .name = ls_model_name(*inner), .frozen = !trainable);
+            return LS_OK;
+        }
+    return ls_keras_layer(at, arena, out);
+}
 
 /* ---- Sequential ---- */
 
@@ -53,12 +78,13 @@ static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_m
     size_t count = ls_json_count(&layers), first = 0;
     ls_arena arena = { 0 };
     ls_layer *specs = calloc(count + 1, sizeof(*specs));
-    if (!specs)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", count);
+    ls_model **inner = calloc(count + 1, sizeof(*inner));
     ls_status status = LS_OK;
+    if (!specs || !inner)
+        LS_TRY_GOTO(status, ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", count), free_specs);
     for (size_t i = 0; i < count && status == LS_OK; i++) {
         LS_TRY_GOTO(status, ls_json_element(&layers, i, &at), free_specs);
-        LS_TRY_GOTO(status, ls_keras_layer(&at, &arena, &specs[i + 1]), free_specs);
+        LS_TRY_GOTO(status, read_layer(ctx, &at, &arena, &specs[i + 1], &inner[i]), free_specs);
         freeze(&specs[i + 1], trainable);
     }
     if (count == 0)
@@ -69,6 +95,9 @@ static ls_status read_sequential(ls_context *ctx, const ls_json_at *config, ls_m
         LS_TRY_GOTO(status, built_shape(config, &specs[0]), free_specs);
     status = ls_sequential_with(ctx, name, specs + first, count + 1 - first, out);
 free_specs:
+    for (size_t i = 0; inner && i < count; i++)
+        ls_model_destroy(inner[i]);
+    free(inner);
     free(specs);
     ls_arena_free(&arena);
     return status;
@@ -80,6 +109,8 @@ typedef struct entry {
     ls_json_at at, nodes;
     const char *name;
     ls_layer spec;
+    ls_model *inner; /* of a nested model */
+    bool operation;  /* an operation between layers, such as x + y */
     size_t call_count, done;
     ls_symbol *calls;
     bool mask; /* an op with which Keras computes a mask, not a layer */
@@ -113,12 +144,14 @@ static ls_status no_entry(const reader *r, const ls_json_at *at, const char *nam
     return status;
 }
 
-/* Reads ["conv2d", 0, 0]: layer, index of its call, index of the output. */
-static ls_status read_history(const reader *r, const ls_json_at *at, entry **from, size_t *call)
+/* Reads ["conv2d", 0, 0]: layer, index of its call, index of the output. At an end (an input or
+ * output of the model) Keras counts the calls of a Functional model from 1. */
+static ls_status read_history(const reader *r, const ls_json_at *at, bool end, entry **from, size_t *call,
+                              size_t *output)
 {
     ls_json_at part[3];
     const char *name;
-    int64_t number, output;
+    int64_t number, index;
     LS_TRY(ls_json_is_array(at));
     if (ls_json_count(at) != 3)
         return ls_json_fail(at, LS_ERR_DATA, "expected a layer's name, the number of its call and of its output");
@@ -126,18 +159,21 @@ static ls_status read_history(const reader *r, const ls_json_at *at, entry **fro
         LS_TRY(ls_json_element(at, i, &part[i]));
     LS_TRY(ls_json_string(&part[0], &name));
     LS_TRY(ls_json_i64(&part[1], &number));
-    LS_TRY(ls_json_i64(&part[2], &output));
+    LS_TRY(ls_json_i64(&part[2], &index));
     *from = find_entry(r, name);
     if (!*from)
         return no_entry(r, at, name);
+    if (end && (*from)->inner && (*from)->inner->kind == LS_MODEL_FUNCTIONAL)
+        number--;
     if (number < 0 || (size_t)number >= (*from)->call_count)
         return ls_json_fail(&part[1], LS_ERR_DATA, "layer \"%s\" has %zu calls; there is no call %lld", name,
                             (*from)->call_count, (long long)number);
-    if (output != 0)
-        return ls_json_fail(&part[2], LS_ERR_UNSUPPORTED,
-                            "output %lld of layer \"%s\" is not supported; layers have one output, 0",
-                            (long long)output, name);
+    size_t outputs = (*from)->inner ? ls_model_output_count((*from)->inner) : 1;
+    if (index < 0 || (size_t)index >= outputs)
+        return ls_json_fail(&part[2], LS_ERR_DATA, "layer \"%s\" has %zu output%s; there is no output %lld", name,
+                            outputs, outputs == 1 ? "" : "s", (long long)index);
     *call = (size_t)number;
+    *output = (size_t)index;
     return LS_OK;
 }
 
@@ -163,7 +199,7 @@ static json_t *history_of(const json_t *node)
     return json_object_get(json_object_get(tensor, "config"), "keras_history");
 }
 
-/* Whether a layer that makes a mask is called on the tensor that the op compares with this value. */
+/* Whether the layer makes a mask by comparing this tensor with this value. */
 static bool makes_mask(const entry *e, const json_t *history, double value)
 {
     double own = e->spec.masking.mask_value == LS_ZERO ? 0 : e->spec.masking.mask_value;
@@ -219,7 +255,7 @@ static ls_status read_tensor(const reader *r, const ls_json_at *at, inputs *in)
     ls_json_at config, history;
     const char *class_name = "";
     entry *from;
-    size_t call;
+    size_t call, output;
     if (json_is_object(at->value))
         LS_TRY(ls_json_opt_string(at, "class_name", &class_name));
     if (strcmp(class_name, "__keras_tensor__") != 0)
@@ -227,7 +263,7 @@ static ls_status read_tensor(const reader *r, const ls_json_at *at, inputs *in)
                             "a layer is called on something that is not another layer's output");
     LS_TRY(ls_json_get_object(at, "config", &config));
     LS_TRY(ls_json_get(&config, "keras_history", &history));
-    LS_TRY(read_history(r, &history, &from, &call));
+    LS_TRY(read_history(r, &history, false, &from, &call, &output));
     if (from->mask)
         return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is a mask; it cannot be the input of a layer", from->name);
     if (call >= from->done) {
@@ -235,7 +271,7 @@ static ls_status read_tensor(const reader *r, const ls_json_at *at, inputs *in)
         return LS_OK;
     }
     LS_TRY(ls_grow(&in->symbols, in->count, &in->room, sizeof(*in->symbols)));
-    in->symbols[in->count++] = from->calls[call];
+    in->symbols[in->count++] = ls_symbol_output(from->calls[call], output);
     return LS_OK;
 }
 
@@ -275,7 +311,7 @@ static ls_status read_keywords(const reader *r, const ls_json_at *node, inputs *
     return ls_json_find(&keywords, "inputs", &at) ? read_argument(r, &at, in) : LS_OK;
 }
 
-static ls_status read_node(const reader *r, const ls_json_at *node, inputs *in)
+static ls_status read_node(const reader *r, const ls_json_at *node, bool operation, inputs *in)
 {
     ls_json_at args, at;
     if (json_is_array(node->value))
@@ -284,9 +320,9 @@ static ls_status read_node(const reader *r, const ls_json_at *node, inputs *in)
     LS_TRY(ls_json_get_array(node, "args", &args));
     for (size_t i = 0; i < ls_json_count(&args); i++) {
         LS_TRY(ls_json_element(&args, i, &at));
-        if (i > 0 && json_is_null(at.value))
+        if ((i > 0 && json_is_null(at.value)) || (operation && json_is_number(at.value)))
             continue;
-        if (i > 0)
+        if (i > 0 && !operation)
             return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "a call with a second argument is not supported");
         LS_TRY(read_argument(r, &at, in));
     }
@@ -303,7 +339,7 @@ static ls_status make_call(reader *r, entry *e, bool *made)
     ls_symbol symbol;
     *made = false;
     LS_TRY(ls_json_element(&e->nodes, e->done, &node));
-    ls_status status = read_node(r, &node, &in);
+    ls_status status = read_node(r, &node, e->operation, &in);
     if (status == LS_OK && in.ready) {
         symbol = e->done == 0 ? ls_symbol_call_with(r->model, e->spec, in.symbols, in.count)
                               : ls_symbol_share_with(e->calls[0], in.symbols, in.count);
@@ -334,9 +370,66 @@ static ls_status make_calls(reader *r)
     return LS_OK;
 }
 
+/* ---- Operations ---- */
+
+/* Keras writes x + y between layers as an operation of keras.ops, which has the names of layers. */
+static bool is_operation(const ls_json_at *at)
+{
+    const char *module = json_string_value(json_object_get(at->value, "module"));
+    return module && strncmp(module, "keras.src.ops.", 14) == 0;
+}
+
+/* Finds the number among the arguments of an operation; *left: it comes first. */
+static ls_status find_number(const ls_json_at *nodes, bool *found, bool *left, double *number)
+{
+    ls_json_at node, args, at;
+    LS_TRY(ls_json_element(nodes, 0, &node));
+    LS_TRY(ls_json_get_array(&node, "args", &args));
+    for (size_t i = 0; i < ls_json_count(&args); i++) {
+        LS_TRY(ls_json_element(&args, i, &at));
+        if (!json_is_number(at.value))
+            continue;
+        if (*found || ls_json_count(nodes) > 1)
+            return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "an operation with several numbers or calls is not supported");
+        LS_TRY(ls_json_f64(&at, number));
+        *found = true;
+        *left = i == 0;
+    }
+    return LS_OK;
+}
+
+/* x + 3, x - 3, 3 - x and x * 3 are Rescaling layers; operations on two tensors are merging layers. */
+static ls_status read_operation(entry *e)
+{
+    bool found = false, left = false;
+    double number = 0, scale = 1, offset = 0;
+    ls_layer_kind kind = e->spec.kind;
+    if (kind != LS_LAYER_ADD && kind != LS_LAYER_SUBTRACT && kind != LS_LAYER_MULTIPLY && kind != LS_LAYER_MAXIMUM &&
+        kind != LS_LAYER_MINIMUM)
+        return ls_json_fail(&e->at, LS_ERR_UNSUPPORTED,
+                            "the operation %s between layers is not supported; use a layer instead",
+                            ls_layer_info_of(kind)->class_name);
+    e->operation = true;
+    LS_TRY(ls_json_get_array(&e->at, "inbound_nodes", &e->nodes));
+    LS_TRY(find_number(&e->nodes, &found, &left, &number));
+    if (!found)
+        return LS_OK;
+    if (kind == LS_LAYER_MAXIMUM || kind == LS_LAYER_MINIMUM)
+        return ls_json_fail(&e->at, LS_ERR_UNSUPPORTED, "the operation %s with a number is not supported",
+                            ls_layer_info_of(kind)->class_name);
+    if (kind == LS_LAYER_MULTIPLY)
+        scale = number;
+    else
+        offset = kind == LS_LAYER_SUBTRACT && !left ? -number : number;
+    if (kind == LS_LAYER_SUBTRACT && left)
+        scale = -1;
+    e->spec = ls_rescaling(scale == 0 ? LS_ZERO : scale, .offset = offset, .name = e->spec.options.name);
+    return LS_OK;
+}
+
 /* ---- Entries ---- */
 
-static ls_status read_entry(reader *r, entry *e, bool trainable)
+static ls_status read_entry(ls_context *ctx, reader *r, entry *e, bool trainable)
 {
     if (is_mask_op(&e->at)) {
         e->mask = true;
@@ -345,7 +438,9 @@ static ls_status read_entry(reader *r, entry *e, bool trainable)
         e->call_count = ls_json_count(&e->nodes);
         return LS_OK;
     }
-    LS_TRY(ls_keras_layer(&e->at, &r->arena, &e->spec));
+    LS_TRY(read_layer(ctx, &e->at, &r->arena, &e->spec, &e->inner));
+    if (is_operation(&e->at))
+        LS_TRY(read_operation(e));
     freeze(&e->spec, trainable);
     e->name = e->spec.options.name;
     LS_TRY(ls_json_opt_string(&e->at, "name", &e->name));
@@ -371,7 +466,7 @@ static ls_status read_ends(const reader *r, const ls_json_at *config, const char
 {
     ls_json_at list, first, at;
     entry *from;
-    size_t call;
+    size_t call, output;
     LS_TRY(ls_json_get(config, key, &list));
     if (json_is_object(list.value))
         return ls_json_fail(&list, LS_ERR_UNSUPPORTED, "inputs and outputs with keys (a dict) are not supported");
@@ -384,7 +479,7 @@ static ls_status read_ends(const reader *r, const ls_json_at *config, const char
         at = list;
         if (!single)
             LS_TRY(ls_json_element(&list, i, &at));
-        LS_TRY(read_history(r, &at, &from, &call));
+        LS_TRY(read_history(r, &at, true, &from, &call, &output));
         if (input != (from->spec.kind == LS_LAYER_INPUT) && input)
             return ls_json_fail(&at, LS_ERR_DATA, "layer \"%s\" is not an InputLayer", from->name);
         if (input) {
@@ -396,7 +491,7 @@ static ls_status read_ends(const reader *r, const ls_json_at *config, const char
             continue;
         }
         LS_TRY(ls_grow(&out->symbols, out->count, &out->room, sizeof(*out->symbols)));
-        out->symbols[out->count++] = from->calls[call];
+        out->symbols[out->count++] = ls_symbol_output(from->calls[call], output);
     }
     return LS_OK;
 }
@@ -439,14 +534,16 @@ static ls_status read_functional(ls_context *ctx, const ls_json_at *config, ls_m
         r.entries[i] = (entry){ .name = "" };
         status = ls_json_element(&layers, i, &r.entries[i].at);
         if (status == LS_OK)
-            status = read_entry(&r, &r.entries[i], trainable);
+            status = read_entry(ctx, &r, &r.entries[i], trainable);
     }
     if (status == LS_OK)
         status = ls_functional_begin(ctx, name, &r.model);
     if (status == LS_OK)
         status = make_functional(&r, config);
-    for (size_t i = 0; i < r.count; i++)
+    for (size_t i = 0; i < r.count; i++) {
         free(r.entries[i].calls);
+        ls_model_destroy(r.entries[i].inner);
+    }
     free(r.entries);
     ls_arena_free(&r.arena);
     if (status != LS_OK) {
@@ -462,7 +559,8 @@ static ls_status read_functional(ls_context *ctx, const ls_json_at *config, ls_m
 static ls_status read_model(ls_context *ctx, const ls_json_at *root, ls_model **out)
 {
     static const char *const known[] = { "module",       "class_name",     "config",        "registered_name",
-                                         "build_config", "compile_config", "keras_version", "backend" };
+                                         "build_config", "compile_config", "keras_version", "backend",
+                                         "name",         "inbound_nodes" };
     const char *class_name;
     ls_json_at config;
     LS_TRY(ls_json_is_object(root));

@@ -8,7 +8,8 @@
 #include "lockstep/nn.h"
 
 /* Reads the spec of {"class_name": ..., "config": {...}}; its strings live as long as the JSON, the
- * layers inside it as long as the arena. An unsupported key must have the value that has no effect. */
+ * layers inside it as long as the arena. An unsupported key must have the value that has no
+ * effect. */
 ls_status ls_keras_layer(const ls_json_at *at, ls_arena *arena, ls_layer *out);
 
 /* Fails with path, layer and class: `PATH: layer "conv2d" (Conv2D): ...`. */

@@ -5,10 +5,15 @@
 #include "nn/keras_keys.h"
 
 #define AT(family, field) offsetof(ls_##family##_options, field)
-#define COMMON                                                                                                         \
+#define BASE                                                                                                           \
     { "name", NAME, 0 }, { "trainable", NOT, AT(layer, frozen) },                                                      \
     {                                                                                                                  \
         "dtype", DTYPE, 0                                                                                              \
+    }
+#define COMMON                                                                                                         \
+    BASE,                                                                                                              \
+    {                                                                                                                  \
+        "activity_regularizer", ACTIVITY, AT(layer, activity_regularizer)                                              \
     }
 #define WINDOW(family)                                                                                                 \
     { "padding", PADDING, AT(family, padding) },                                                                       \
@@ -18,9 +23,9 @@
 #define BIAS(family)                                                                                                   \
     { "activation", ACTIVATION, AT(family, activation) }, { "use_bias", NOT, AT(family, no_bias) },                    \
         { "bias_initializer", INITIALIZER, AT(family, bias_initializer) },                                             \
-        { "bias_regularizer", REGULARIZER, AT(family, bias_regularizer) }, { "bias_constraint", MUST_BE_NULL, 0 },     \
+        { "bias_regularizer", REGULARIZER, AT(family, bias_regularizer) },                                             \
     {                                                                                                                  \
-        "activity_regularizer", MUST_BE_NULL, 0                                                                        \
+        "bias_constraint", MUST_BE_NULL, 0                                                                             \
     }
 #define KERNEL(family, prefix)                                                                                         \
     { prefix "_initializer", INITIALIZER, AT(family, kernel_initializer) },                                            \
@@ -321,7 +326,47 @@ static const ls_keras_key dropout_keys[] = {
     COMMON,
     { "rate", F64, AT(dropout, rate) },
     { "seed", MUST_BE_NULL, 0 },
+    { "noise_shape", NOISE_SHAPE, AT(dropout, noise_shape) },
+    END
+};
+static const ls_keras_key alpha_dropout_keys[] = {
+    COMMON,
+    { "rate", F64, AT(dropout, rate) },
+    { "seed", MUST_BE_NULL, 0 },
     { "noise_shape", MUST_BE_NULL, 0 },
+    END
+};
+/* Keras's class takes neither trainable nor a regularizer. */
+static const ls_keras_key spatial_dropout_keys[] = {
+    { "name", NAME, 0 },
+    { "dtype", DTYPE, 0 },
+    { "rate", F64, AT(dropout, rate) },
+    { "seed", MUST_BE_NULL, 0 },
+    END
+};
+static const ls_keras_key spatial_dropout2d_keys[] = {
+    { "name", NAME, 0 },
+    { "dtype", DTYPE, 0 },
+    { "rate", F64, AT(dropout, rate) },
+    { "seed", MUST_BE_NULL, 0 },
+    { "data_format", MUST_BE_LAST, 0 },
+    END
+};
+static const ls_keras_key gaussian_dropout_keys[] = {
+    COMMON,
+    { "rate", F64, AT(dropout, rate) },
+    { "seed", MUST_BE_NULL, 0 },
+    END
+};
+static const ls_keras_key gaussian_noise_keys[] = {
+    COMMON,
+    { "stddev", F64, AT(dropout, stddev) },
+    { "seed", MUST_BE_NULL, 0 },
+    END
+};
+static const ls_keras_key stochastic_depth_keys[] = {
+    COMMON,
+    { "drop_path_rate", F64, AT(dropout, rate) },
     END
 };
 static const ls_keras_key batch_norm_keys[] = {
@@ -339,9 +384,41 @@ static const ls_keras_key batch_norm_keys[] = {
 };
 static const ls_keras_key layer_norm_keys[] = {
     COMMON,
-    { "axis", LAST_AXES, AT(norm, last_axes) },
+    { "axis", AXES, AT(norm, axes) },
     NORM,
-    { "rms_scaling", MUST_BE_FALSE, 0 },
+    { "rms_scaling", BOOL, AT(norm, rms_scaling) },
+    END
+};
+static const ls_keras_key group_norm_keys[] = {
+    COMMON,
+    { "groups", ARGUMENT, AT(norm, groups) },
+    { "axis", AXIS, AT(norm, axis) },
+    NORM,
+    END
+};
+static const ls_keras_key rms_norm_keys[] = {
+    COMMON,
+    { "axis", AXES, AT(norm, axes) },
+    { "epsilon", F64, AT(norm, epsilon) },
+    END
+};
+static const ls_keras_key unit_norm_keys[] = {
+    COMMON,
+    { "axis", AXES, AT(norm, axes) },
+    END
+};
+static const ls_keras_key normalization_keys[] = {
+    COMMON,
+    { "axis", AXES, AT(normalization, axes) },
+    { "invert", BOOL, AT(normalization, invert) },
+    { "mean", NUMBERS, AT(normalization, mean) },
+    { "variance", NUMBERS, AT(normalization, variance) },
+    END
+};
+static const ls_keras_key layer_scale_keys[] = {
+    COMMON,
+    { "init_values", F64, AT(layer_scale, init_values) },
+    { "projection_dim", ARGUMENT, AT(layer_scale, first) },
     END
 };
 static const ls_keras_key embedding_keys[] = {
@@ -349,7 +426,6 @@ static const ls_keras_key embedding_keys[] = {
     { "input_dim", ARGUMENT, AT(embedding, first) },
     { "output_dim", ARGUMENT, AT(embedding, second) },
     KERNEL(embedding, "embeddings"),
-    { "activity_regularizer", MUST_BE_NULL, 0 },
     { "mask_zero", BOOL, AT(embedding, mask_zero) },
     { "input_length", MUST_BE_NULL, 0 },
     { "quantization_config", MUST_BE_NULL, 0 },
@@ -372,6 +448,19 @@ static const ls_keras_key leaky_keys[] = {
     { "negative_slope", F64, AT(activation, negative_slope) },
     END
 };
+static const ls_keras_key elu_keys[] = {
+    COMMON,
+    { "alpha", F64, AT(activation, alpha) },
+    END
+};
+static const ls_keras_key prelu_keys[] = {
+    COMMON,
+    { "alpha_initializer", INITIALIZER, AT(activation, alpha_initializer) },
+    { "alpha_regularizer", REGULARIZER, AT(activation, alpha_regularizer) },
+    { "alpha_constraint", MUST_BE_NULL, 0 },
+    { "shared_axes", AXES, AT(activation, shared_axes) },
+    END
+};
 static const ls_keras_key softmax_keys[] = {
     COMMON,
     { "axis", AXIS, AT(activation, axis) },
@@ -384,6 +473,23 @@ static const ls_keras_key merge_keys[] = {
 static const ls_keras_key concatenate_keys[] = {
     COMMON,
     { "axis", AXIS, AT(merge, axis) },
+    END
+};
+static const ls_keras_key dot_keys[] = {
+    COMMON,
+    { "axes", DOT_AXES, 0 },
+    { "normalize", BOOL, AT(merge, normalize) },
+    END
+};
+static const ls_keras_key custom_scale_keys[] = {
+    COMMON,
+    { "scale", F64, AT(merge, scale) },
+    END
+};
+static const ls_keras_key activity_keys[] = {
+    BASE,
+    { "l1", F64, AT(layer, activity_regularizer.l1) },
+    { "l2", F64, AT(layer, activity_regularizer.l2) },
     END
 };
 static const ls_keras_key rescaling_keys[] = {
@@ -464,6 +570,26 @@ const ls_keras_class ls_keras_classes[] = {
     { "Masking", LS_LAYER_MASKING, masking_keys },
     { "Bidirectional", LS_LAYER_BIDIRECTIONAL, bidirectional_keys },
     { "TimeDistributed", LS_LAYER_TIME_DISTRIBUTED, time_distributed_keys },
+    { "Normalization", LS_LAYER_NORMALIZATION, normalization_keys },
+    { "GroupNormalization", LS_LAYER_GROUP_NORMALIZATION, group_norm_keys },
+    { "RMSNormalization", LS_LAYER_RMS_NORMALIZATION, rms_norm_keys },
+    { "UnitNormalization", LS_LAYER_UNIT_NORMALIZATION, unit_norm_keys },
+    { "PReLU", LS_LAYER_PRELU, prelu_keys },
+    { "ELU", LS_LAYER_ELU, elu_keys },
+    { "SpatialDropout1D", LS_LAYER_SPATIAL_DROPOUT1D, spatial_dropout_keys },
+    { "SpatialDropout2D", LS_LAYER_SPATIAL_DROPOUT2D, spatial_dropout2d_keys },
+    { "GaussianNoise", LS_LAYER_GAUSSIAN_NOISE, gaussian_noise_keys },
+    { "GaussianDropout", LS_LAYER_GAUSSIAN_DROPOUT, gaussian_dropout_keys },
+    { "AlphaDropout", LS_LAYER_ALPHA_DROPOUT, alpha_dropout_keys },
+    { "StochasticDepth", LS_LAYER_STOCHASTIC_DEPTH, stochastic_depth_keys },
+    { "Average", LS_LAYER_AVERAGE, merge_keys },
+    { "Maximum", LS_LAYER_MAXIMUM, merge_keys },
+    { "Minimum", LS_LAYER_MINIMUM, merge_keys },
+    { "Subtract", LS_LAYER_SUBTRACT, merge_keys },
+    { "Dot", LS_LAYER_DOT, dot_keys },
+    { "CustomScaleLayer", LS_LAYER_CUSTOM_SCALE, custom_scale_keys },
+    { "LayerScale", LS_LAYER_LAYER_SCALE, layer_scale_keys },
+    { "ActivityRegularization", LS_LAYER_ACTIVITY_REGULARIZATION, activity_keys },
     { "Conv1D", LS_LAYER_CONV1D, conv1d_keys },
     { "Conv1DTranspose", LS_LAYER_CONV1D_TRANSPOSE, transpose1d_keys },
     { "Conv2DTranspose", LS_LAYER_CONV2D_TRANSPOSE, transpose2d_keys },

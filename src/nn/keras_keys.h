@@ -36,10 +36,14 @@ typedef enum ls_keras_rule {
     MERGE_MODE,
     INITIALIZER,
     REGULARIZER,
-    AXIS,      /* -1, or [-1] */
-    LAST_AXES, /* [-2, -1]: consecutive axes up to the last */
-    SIZES,     /* [7, 7, 64]; one may be -1 */
-    DIMS,      /* [2, 1]: a permutation */
+    ACTIVITY,    /* a regularizer; written only if there is one, since not every class has the key */
+    AXIS,        /* -1, or [-1] */
+    AXES,        /* [-2, -1], -1, or null: none */
+    DOT_AXES,    /* 1, or [1, 2]: an axis of each input, stored as positional arguments */
+    NUMBERS,     /* [0.5, 1], 0.5, or null: none */
+    SIZES,       /* [7, 7, 64]; one may be -1 */
+    DIMS,        /* [2, 1]: a permutation */
+    NOISE_SHAPE, /* [null, 1, 8], or null: the input's sizes */
     MUST_BE_NULL,
     MUST_BE_FALSE,
     MUST_BE_ZERO,
@@ -59,6 +63,18 @@ typedef struct ls_keras_class {
     ls_layer_kind kind;
     const ls_keras_key *keys; /* ends with a NULL name; NULL: an input, which is read separately */
 } ls_keras_class;
+
+/* ---- Lists (keras_lists.c); writers return NULL if out of memory ---- */
+
+ls_status ls_keras_read_axes(const ls_json_at *at, ls_axes *out);
+json_t *ls_keras_write_axes(const ls_axes *axes);
+ls_status ls_keras_read_dot_axes(const ls_json_at *at, ls_layer_options *out);
+json_t *ls_keras_write_dot_axes(const ls_layer_options *options);
+/* The numbers are valid as long as the root. */
+ls_status ls_keras_read_numbers(const ls_json_at *at, ls_numbers *out);
+json_t *ls_keras_write_numbers(const ls_numbers *numbers);
+ls_status ls_keras_read_noise_shape(const ls_json_at *at, ls_shape *out);
+json_t *ls_keras_write_noise_shape(const ls_shape *shape);
 
 typedef struct ls_keras_initializer {
     const char *name, *snake;

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/names.h"
@@ -157,21 +158,59 @@ static ls_status read_layer_seed(const ls_json_at *at, int64_t *out)
     return LS_OK;
 }
 
+/* Reads a layer in place of an activation, with the options that one of ours has. */
+static ls_status read_activation_layer(const ls_json_at *at, ls_activation *out)
+{
+    ls_arena arena = { 0 };
+    ls_layer read, layer;
+    ls_status status = ls_keras_layer(at, &arena, &read);
+    if (status == LS_OK)
+        status = ls_layer_resolve(&read, &layer);
+    ls_arena_free(&arena); /* layers inside, which no activation has */
+    LS_TRY(status);
+    const ls_activation_options *o = &layer.activation;
+    bool relu = layer.kind == LS_LAYER_RELU && o->negative_slope == 0 && o->threshold == 0;
+    if (relu && (isinf(o->max_value) || o->max_value == 6))
+        *out = o->max_value == 6 ? LS_RELU6 : LS_RELU;
+    else if (layer.kind == LS_LAYER_LEAKY_RELU && o->negative_slope == 0.2)
+        *out = LS_LEAKY_RELU;
+    else if (layer.kind == LS_LAYER_ELU && o->alpha == 1)
+        *out = LS_ELU;
+    else if (layer.kind == LS_LAYER_SOFTMAX && o->axis == -1)
+        *out = LS_SOFTMAX;
+    else
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED,
+                            "a layer %s with these options is not supported as an activation; add it to the model as "
+                            "a layer after this one, which then has the activation linear",
+                            ls_layer_info_of(layer.kind)->class_name);
+    return LS_OK;
+}
+
+/* Reads {"class_name": "function", "config": "relu"} as "relu"; NULL: the object is a layer. */
+static ls_status read_function(const ls_json_at *at, const char **name)
+{
+    const char *class_name;
+    LS_TRY(ls_json_get_string(at, "class_name", &class_name));
+    *name = NULL;
+    return strcmp(class_name, "function") == 0 ? ls_json_get_string(at, "config", name) : LS_OK;
+}
+
 static ls_status read_activation(const ls_json_at *at, ls_activation *out)
 {
-    static const char *const aliases[][2] = { { "swish", "silu" } };
-    const char *names[32], *text;
+    static const char *const aliases[][2] = { { "swish", "silu" }, { "hard_swish", "hard_silu" } };
+    const char *names[64], *text;
     size_t count = 0;
     if (json_is_null(at->value)) {
         *out = LS_LINEAR;
         return LS_OK;
     }
-    if (json_is_object(at->value))
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED,
-                            "an activation that is an object is not supported; only names of Keras's own are");
-    LS_TRY(ls_json_string(at, &text));
-    if (strcmp(text, aliases[0][0]) == 0)
-        text = aliases[0][1];
+    LS_TRY(json_is_object(at->value) ? read_function(at, &text) : ls_json_string(at, &text));
+    if (!text)
+        return read_activation_layer(at, out);
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++)
+        text = strcmp(text, aliases[i][0]) == 0 ? aliases[i][1] : text;
+    if (strcmp(text, "threshold") == 0)
+        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"threshold\" needs numbers, which JSON does not have");
     for (int a = 0; ls_activation_name((ls_activation)a); a++) {
         if (a == LS_GELU_TANH)
             continue;
@@ -194,31 +233,6 @@ static ls_status read_axis(const ls_json_at *at, int64_t *out)
         return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu axes: only one is supported", ls_json_count(at));
     LS_TRY(ls_json_i64(&only, out));
     return *out == 0 ? ls_json_fail(at, LS_ERR_UNSUPPORTED, "axis 0 is the batch axis; use another") : LS_OK;
-}
-
-/* Reads -1, or a list of consecutive axes that ends with the last. Axes counted from the front need
- * the rank, which the build configuration gives. */
-static ls_status read_last_axes(const ls_json_at *at, const ls_json_at *layer, int *out)
-{
-    ls_json_at build, shape, element = *at;
-    size_t count = json_is_array(at->value) ? ls_json_count(at) : 1;
-    int64_t rank = 0;
-    if (ls_json_find(layer, "build_config", &build) && ls_json_find(&build, "input_shape", &shape))
-        rank = (int64_t)ls_json_count(&shape);
-    if (count == 0 || count > LS_MAX_RANK)
-        return ls_json_fail(at, LS_ERR_UNSUPPORTED, "%zu axes are not supported; 1 to %d are", count, LS_MAX_RANK);
-    for (size_t i = 0; i < count; i++) {
-        int64_t axis;
-        if (json_is_array(at->value))
-            LS_TRY(ls_json_element(at, i, &element));
-        LS_TRY(ls_json_i64(&element, &axis));
-        if (axis >= 0 && rank > 0)
-            axis -= rank;
-        if (axis != (int64_t)i - (int64_t)count)
-            return ls_json_fail(at, LS_ERR_UNSUPPORTED, "only the last axes, in order, can be normalised over");
-    }
-    *out = (int)count;
-    return LS_OK;
 }
 
 static ls_status read_sizes(const ls_json_at *at, ls_shape *out)
@@ -465,8 +479,8 @@ static ls_status need_word(const ls_json_at *at, const char *word)
                : ls_json_fail(at, LS_ERR_UNSUPPORTED, "\"%s\" is not supported; must be \"%s\"", text, word);
 }
 
-static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_json_at *layer,
-                          const ls_keras_label *label, ls_arena *arena, ls_layer *out)
+static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_keras_label *label, ls_arena *arena,
+                          ls_layer *out)
 {
     void *field = (char *)&out->options + k->offset;
     double number;
@@ -534,14 +548,24 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
     case INITIALIZER:
         return read_initializer(at, field);
     case REGULARIZER:
+    case ACTIVITY:
         return read_regularizer(at, field);
     case AXIS:
         return read_axis(at, field);
-    case LAST_AXES:
-        return read_last_axes(at, layer, field);
+    case AXES:
+        LS_TRY(ls_keras_read_axes(at, field));
+        if (out->kind == LS_LAYER_NORMALIZATION)
+            out->normalization.no_axis = out->normalization.axes.count == 0;
+        return LS_OK;
+    case DOT_AXES:
+        return ls_keras_read_dot_axes(at, &out->options);
+    case NUMBERS:
+        return ls_keras_read_numbers(at, field);
     case SIZES:
     case DIMS:
         return read_sizes(at, field);
+    case NOISE_SHAPE:
+        return ls_keras_read_noise_shape(at, field);
     case MUST_BE_NULL:
         return json_is_null(at->value) ? LS_OK : ls_json_fail(at, LS_ERR_UNSUPPORTED, "not supported; must be null");
     case MUST_BE_FALSE:
@@ -560,8 +584,8 @@ static ls_status read_key(const ls_keras_key *k, const ls_json_at *at, const ls_
 
 static ls_status read_input(const ls_json_at *config, const ls_keras_label *label, ls_input_options *o);
 
-static ls_status read_config(const ls_keras_class *class, const ls_json_at *layer, const ls_json_at *config,
-                             const ls_keras_label *label, ls_arena *arena, ls_layer *out)
+static ls_status read_config(const ls_keras_class *class, const ls_json_at *config, const ls_keras_label *label,
+                             ls_arena *arena, ls_layer *out)
 {
     if (!class->keys)
         return read_input(config, label, &out->input);
@@ -573,7 +597,7 @@ static ls_status read_config(const ls_keras_class *class, const ls_json_at *laye
     for (const ls_keras_key *k = class->keys; k->name; k++) {
         ls_json_at at;
         if (ls_json_find(config, k->name, &at))
-            LS_TRY(read_key(k, &at, layer, label, arena, out));
+            LS_TRY(read_key(k, &at, label, arena, out));
     }
     return LS_OK;
 }
@@ -640,15 +664,38 @@ static ls_status read_input(const ls_json_at *config, const ls_keras_label *labe
 
 static ls_status unknown_class(const ls_json_at *at, const ls_keras_label *label)
 {
-    static const char *const nested[] = { "Sequential", "Functional", "Model" };
     const char *names[LS_LAYER_KINDS];
-    for (size_t i = 0; i < sizeof(nested) / sizeof(nested[0]); i++)
-        if (strcmp(label->class_name, nested[i]) == 0)
-            return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED, "a model inside a model is not supported");
+    if (strcmp(label->class_name, "Lambda") == 0)
+        return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED,
+                             "a Lambda holds Python code; make it a class of its own in Keras, and register a layer "
+                             "of that class name with ls_register_layer");
     for (size_t i = 0; i < ls_keras_class_count; i++)
         names[i] = ls_keras_classes[i].name;
-    return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED, "layers of class %s are not known%s", label->class_name,
-                         ls_advise_name(label->class_name, names, ls_keras_class_count).text);
+    return ls_keras_fail(at, label, LS_ERR_UNSUPPORTED,
+                         "layers of class %s are not known%s; register a layer of your own with ls_register_layer",
+                         label->class_name, ls_advise_name(label->class_name, names, ls_keras_class_count).text);
+}
+
+/* Reads a layer whose registered_name or class_name is registered. The JSON tree keeps the text of
+ * the config, since a spec does not own memory. */
+static ls_status read_registered(const ls_json_at *at, const ls_json_at *config, const ls_keras_label *label,
+                                 ls_layer *out)
+{
+    const char *name = label->class_name;
+    bool trainable = true;
+    LS_TRY(ls_json_opt_string(at, "registered_name", &name));
+    if (!ls_registered_find(name, NULL, NULL) && !ls_registered_find(label->class_name, NULL, NULL))
+        return unknown_class(at, label);
+    LS_TRY(ls_json_opt_bool(config, "trainable", &trainable));
+    char *text = json_dumps(config->value, JSON_COMPACT | JSON_SORT_KEYS);
+    json_t *kept = text ? json_string(text) : NULL;
+    free(text);
+    if (!kept || json_object_set_new((json_t *)at->value, "config text", kept) != 0)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the config of a layer");
+    *out = ls_registered(ls_registered_find(name, NULL, NULL) ? name : label->class_name, json_string_value(kept));
+    out->options.frozen = !trainable;
+    out->options.name = strcmp(label->name, "?") == 0 ? NULL : label->name;
+    return LS_OK;
 }
 
 ls_status ls_keras_layer(const ls_json_at *at, ls_arena *arena, ls_layer *out)
@@ -666,13 +713,13 @@ ls_status ls_keras_layer(const ls_json_at *at, ls_arena *arena, ls_layer *out)
         if (strcmp(ls_keras_classes[i].name, label.class_name) == 0)
             class = &ls_keras_classes[i];
     if (!class)
-        return unknown_class(at, &label);
+        return read_registered(at, &config, &label, out);
     LS_TRY(ls_json_known_keys(at, known, sizeof(known) / sizeof(known[0])));
     LS_TRY(ls_keras_builtin(at, label.class_name));
     ls_layer layer;
     memset(&layer, 0, sizeof(layer)); /* an initializer would clear only one member of the union */
     layer.kind = class->kind;
-    ls_status status = read_config(class, at, &config, &label, arena, &layer);
+    ls_status status = read_config(class, &config, &label, arena, &layer);
     /* The message has path and key, but not the layer. */
     if (status != LS_OK && !strstr(ls_last_error(), "layer \""))
         return ls_fail_within(status, "layer \"%s\" (%s)", label.name, label.class_name);

@@ -1,4 +1,5 @@
 /* Writes a .keras archive, with the tables of the reader; fails for what Keras cannot express. */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -51,14 +52,6 @@ static json_t *sides(const int64_t *values)
     return json_pack("[o, o]", pair(values), pair(values + 2));
 }
 
-static json_t *last_axes(int count)
-{
-    json_t *list = json_array();
-    for (int i = -count; i < 0 && list; i++)
-        json_array_append_new(list, json_integer(i));
-    return list;
-}
-
 static json_t *dims(const ls_shape *shape)
 {
     json_t *list = json_array();
@@ -78,9 +71,14 @@ static json_t *sizes(const ls_shape *shape, bool with_batch)
     return list;
 }
 
+static bool is_set(const ls_regularizer *r)
+{
+    return r->l1 > 0 || r->l2 > 0;
+}
+
 static json_t *regularizer(const ls_regularizer *r)
 {
-    if (!(r->l1 > 0) && !(r->l2 > 0))
+    if (!is_set(r))
         return json_null();
     return named_object("keras.regularizers", "L1L2", json_pack("{s:o, s:o}", "l1", real(r->l1), "l2", real(r->l2)));
 }
@@ -134,7 +132,7 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     const void *field = (const char *)&layer->spec.options + k->offset;
     switch (k->rule) {
     case NAME:
-        *out = json_string(layer->name);
+        *out = json_string(ls_model_layer_own_name(layer));
         break;
     case DTYPE:
         *out = json_string("float32");
@@ -218,11 +216,24 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     case REGULARIZER:
         *out = regularizer(field);
         break;
-    case LAST_AXES:
-        *out = last_axes(*(const int *)field > 0 ? *(const int *)field : 1);
+    case ACTIVITY:
+        if (is_set(field))
+            *out = regularizer(field);
+        break;
+    case AXES:
+        *out = ls_keras_write_axes(field);
+        break;
+    case DOT_AXES:
+        *out = ls_keras_write_dot_axes(&layer->spec.options);
+        break;
+    case NUMBERS:
+        *out = ls_keras_write_numbers(field);
         break;
     case SIZES:
         *out = sizes(&layer->output, false);
+        break;
+    case NOISE_SHAPE:
+        *out = ls_keras_write_noise_shape(field);
         break;
     case DIMS:
         *out = dims(field);
@@ -240,17 +251,62 @@ static ls_status key_value(const ls_model_layer *layer, const ls_keras_key *k, j
     return LS_OK;
 }
 
+/* Module of classes that keras.applications has for itself. */
+static const char *module_of(ls_layer_kind kind)
+{
+    switch (kind) {
+    case LS_LAYER_LAYER_SCALE:
+    case LS_LAYER_STOCHASTIC_DEPTH:
+        return "keras.src.applications.convnext";
+    case LS_LAYER_CUSTOM_SCALE:
+        return "keras.src.applications.inception_resnet_v2";
+    default:
+        return "keras.layers";
+    }
+}
+
+/* Some classes of Keras take no activity regularizer. */
+static ls_status check_activity(const ls_model_layer *layer, const ls_keras_key *keys)
+{
+    if (!is_set(&layer->spec.options.activity_regularizer))
+        return LS_OK;
+    for (const ls_keras_key *k = keys; k && k->name; k++)
+        if (k->offset == offsetof(ls_layer_options, activity_regularizer))
+            return LS_OK;
+    return no_word(layer, "activity_regularizer in this layer");
+}
+
+static ls_status model_object(const ls_model *model, bool trainable, json_t **out);
+
+/* A layer that the program registered: the config that it was made with. */
+static ls_status registered_object(const ls_model_layer *layer, json_t **out)
+{
+    json_t *config = NULL;
+    const char *name = layer->spec.registered.class_name, *text = layer->spec.registered.config;
+    LS_TRY(ls_json_read_buffer("config", text, strlen(text), &config));
+    json_object_set_new(config, "name", json_string(ls_model_layer_own_name(layer)));
+    json_object_set_new(config, "trainable", json_boolean(!layer->spec.options.frozen));
+    *out = json_pack("{s:n, s:s, s:o, s:s}", "module", "class_name", ls_model_layer_class(layer), "config", config,
+                     "registered_name", name);
+    return *out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
+}
+
 static ls_status layer_object(const ls_model_layer *layer, json_t **out)
 {
+    if (layer->inner)
+        return model_object(layer->inner, !layer->spec.options.frozen, out);
+    if (layer->spec.kind == LS_LAYER_REGISTERED)
+        return registered_object(layer, out);
     const ls_keras_class *class = ls_keras_class_of(layer->spec.kind);
     json_t *config = NULL;
     if (!class)
         return no_word(layer, "such layer");
+    LS_TRY(check_activity(layer, class->keys));
     if (class->keys)
         config = json_object();
     else
         config = json_pack("{s:o, s:s, s:s}", "batch_shape", sizes(&layer->output, true), "dtype",
-                           ls_dtype_name(layer->output_dtype), "name", layer->name);
+                           ls_dtype_name(layer->output_dtype), "name", ls_model_layer_own_name(layer));
     for (const ls_keras_key *k = class->keys; k && k->name; k++) {
         json_t *value = NULL;
         ls_status status = key_value(layer, k, &value);
@@ -263,23 +319,27 @@ static ls_status layer_object(const ls_model_layer *layer, json_t **out)
             return ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
         }
     }
-    *out = named_object("keras.layers", class->name, config);
+    *out = named_object(module_of(layer->spec.kind), class->name, config);
     return *out ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
 }
 
 /* ---- Calls ---- */
 
-static json_t *history(const ls_model *model, int call)
+/* end: an output of the model, where Keras counts the calls of a Functional model from 1 */
+static json_t *history(const ls_model *model, int call, bool end)
 {
-    return json_pack("[s, I, i]", model->calls[call].layer->name, (json_int_t)model->calls[call].number, 0);
+    const ls_model_call *at = &model->calls[call];
+    int64_t first = end && at->layer->inner && at->layer->inner->kind == LS_MODEL_FUNCTIONAL;
+    return json_pack("[s, I, i]", ls_model_layer_own_name(at->layer), (json_int_t)(at->number + first), at->output);
 }
 
 static json_t *tensor(const ls_model *model, int call)
 {
     const ls_model_layer *layer = model->calls[call].layer;
+    const ls_shape *shape = layer->inner ? &layer->inner->output_shapes[model->calls[call].output] : &layer->output;
     return json_pack("{s:s, s:{s:o, s:s, s:o}}", "class_name", "__keras_tensor__", "config", "shape",
-                     sizes(&layer->output, true), "dtype", ls_dtype_name(layer->output_dtype), "keras_history",
-                     history(model, call));
+                     sizes(shape, true), "dtype", ls_dtype_name(layer->output_dtype), "keras_history",
+                     history(model, call, false));
 }
 
 static json_t *inbound_nodes(const ls_model *model, const ls_model_layer *layer)
@@ -292,22 +352,22 @@ static json_t *inbound_nodes(const ls_model *model, const ls_model_layer *layer)
         json_t *inputs = json_array();
         for (size_t k = 0; k < call->input_count; k++)
             json_array_append_new(inputs, tensor(model, call->inputs[k]));
-        bool many = ls_layer_info_of(layer->spec.kind)->many;
+        bool many = layer->inner ? call->input_count > 1 : ls_layer_info_of(layer->spec.kind)->many;
         json_array_append_new(nodes,
                               json_pack("{s:o, s:{}}", "args", many ? json_pack("[o]", inputs) : inputs, "kwargs"));
     }
     return nodes;
 }
 
-static ls_status add_layers(const ls_model *model, const size_t *order, json_t *list)
+static ls_status add_layers(const ls_model *model, const size_t *order, size_t count, json_t *list)
 {
     bool functional = model->kind == LS_MODEL_FUNCTIONAL;
-    for (size_t i = 0; i < model->layer_count; i++) {
-        const ls_model_layer *layer = model->layers[order[i]];
+    for (size_t i = 0; i < count; i++) {
+        const ls_model_layer *layer = ls_model_root(model)->layers[order[i]];
         json_t *object = NULL;
         LS_TRY(layer_object(layer, &object));
         if (functional) {
-            json_object_set_new(object, "name", json_string(layer->name));
+            json_object_set_new(object, "name", json_string(ls_model_layer_own_name(layer)));
             json_object_set_new(object, "inbound_nodes", inbound_nodes(model, layer));
         }
         if (json_array_append_new(list, object) != 0)
@@ -316,37 +376,47 @@ static ls_status add_layers(const ls_model *model, const size_t *order, json_t *
     return LS_OK;
 }
 
+/* Keras calls a model with one input on a tensor, not on a list, and returns one output as such. */
+static json_t *one_or_list(json_t *list)
+{
+    if (!list || json_array_size(list) != 1)
+        return list;
+    json_t *one = json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return one;
+}
+
 static json_t *input_layers(const ls_model *model)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < model->input_count && list; i++)
-        json_array_append_new(list, json_pack("[s, i, i]", model->inputs[i]->name, 0, 0));
-    return list;
+        json_array_append_new(list, json_pack("[s, i, i]", ls_model_layer_own_name(model->inputs[i]), 0, 0));
+    return one_or_list(list);
 }
 
 static json_t *output_layers(const ls_model *model)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < model->output_count && list; i++)
-        json_array_append_new(list, history(model, model->outputs[i]));
-    return list;
+        json_array_append_new(list, history(model, model->outputs[i], true));
+    return one_or_list(list);
 }
 
-static ls_status model_object(const ls_model *model, json_t **out)
+static ls_status model_object(const ls_model *model, bool trainable, json_t **out)
 {
     bool functional = model->kind == LS_MODEL_FUNCTIONAL;
-    size_t *order = calloc(model->layer_count + 1, sizeof *order);
+    size_t count = 0, *order = calloc(ls_model_root(model)->layer_count + 1, sizeof *order);
     json_t *layers = json_array();
-    ls_status status =
-        order && layers ? ls_keras_order(model, order) : ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
+    ls_status status = order && layers ? ls_keras_order(model, order, &count)
+                                       : ls_fail(LS_ERR_MEMORY, "no memory for the model's JSON");
     if (status == LS_OK)
-        status = add_layers(model, order, layers);
+        status = add_layers(model, order, count, layers);
     free(order);
     if (status != LS_OK) {
         json_decref(layers);
         return status;
     }
-    json_t *config = json_pack("{s:s, s:b, s:o}", "name", model->name, "trainable", 1, "layers", layers);
+    json_t *config = json_pack("{s:s, s:b, s:o}", "name", model->name, "trainable", trainable, "layers", layers);
     if (config && functional) {
         json_object_set_new(config, "input_layers", input_layers(model));
         json_object_set_new(config, "output_layers", output_layers(model));
@@ -379,7 +449,7 @@ ls_status ls_keras_write(const ls_model *model, const char *path, const ls_safet
                          const ls_safetensors_pair *groups, size_t group_count)
 {
     json_t *object = NULL;
-    LS_TRY(model_object(model, &object));
+    LS_TRY(model_object(model, true, &object));
     char *config = json_dumps(object, JSON_COMPACT);
     json_decref(object);
     if (!config)

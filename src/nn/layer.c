@@ -5,10 +5,11 @@
 #include <string.h>
 
 static const ls_layer_family *const families[] = {
-    &ls_input_family,  &ls_dense_family,     &ls_conv_family,       &ls_pool_family,    &ls_pad_family,
-    &ls_norm_family,   &ls_embedding_family, &ls_activation_family, &ls_dropout_family, &ls_reshape_family,
-    &ls_merge_family,  &ls_rescaling_family, &ls_recurrent_family,  &ls_masking_family, &ls_wrapper_family,
-    &ls_resize_family, &ls_augment_family,
+    &ls_input_family,      &ls_nested_family,    &ls_dense_family,     &ls_conv_family,          &ls_pool_family,
+    &ls_pad_family,        &ls_norm_family,      &ls_embedding_family, &ls_activation_family,    &ls_dropout_family,
+    &ls_reshape_family,    &ls_merge_family,     &ls_rescaling_family, &ls_normalization_family, &ls_layer_scale_family,
+    &ls_registered_family, &ls_recurrent_family, &ls_masking_family,   &ls_wrapper_family,       &ls_resize_family,
+    &ls_augment_family,
 };
 #define FAMILY_COUNT (sizeof(families) / sizeof(families[0]))
 
@@ -35,8 +36,8 @@ const ls_layer_info *ls_layer_info_of(ls_layer_kind kind)
 
 static bool has_option(const ls_layer_option *option, ls_layer_kind kind)
 {
-    if (option->unsupported || option->only[0] == LS_LAYER_NONE)
-        return !option->unsupported;
+    if (option->only[0] == LS_LAYER_NONE)
+        return true;
     for (size_t i = 0; i < sizeof(option->only) / sizeof(option->only[0]); i++)
         if (option->only[i] == kind)
             return true;
@@ -74,8 +75,28 @@ static bool is_set(const ls_layer_option *option, const ls_layer *layer)
         return ((const ls_shape *)at)->rank != 0;
     case LS_LAYER_OPTION_LAYER:
         return *(const ls_layer *const *)at != NULL;
+    case LS_LAYER_OPTION_AXES:
+        return ((const ls_axes *)at)->count != 0;
+    case LS_LAYER_OPTION_NUMBERS:
+        return ((const ls_numbers *)at)->count != 0;
+    case LS_LAYER_OPTION_TEXT:
+        return *(const char *const *)at != NULL;
     }
     return true;
+}
+
+static bool axes_are_equal(const ls_axes *a, const ls_axes *b)
+{
+    bool equal = a->count == b->count;
+    for (int i = 0; i < a->count && equal; i++)
+        equal = a->axis[i] == b->axis[i];
+    return equal;
+}
+
+static bool numbers_are_equal(const ls_numbers *a, const ls_numbers *b)
+{
+    return a->count == b->count &&
+           (a->count == 0 || memcmp(a->values, b->values, (size_t)a->count * sizeof(double)) == 0);
 }
 
 static bool is_equal(const ls_layer_option *option, const ls_layer *a, const ls_layer *b)
@@ -98,6 +119,12 @@ static bool is_equal(const ls_layer_option *option, const ls_layer *a, const ls_
         const ls_layer *inner = *(const ls_layer *const *)x, *other = *(const ls_layer *const *)y;
         return !inner || !other || ls_layer_is_same(inner, other);
     }
+    case LS_LAYER_OPTION_AXES:
+        return axes_are_equal(x, y);
+    case LS_LAYER_OPTION_NUMBERS:
+        return numbers_are_equal(x, y);
+    case LS_LAYER_OPTION_TEXT:
+        return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
     case LS_LAYER_OPTION_INITIALIZER:
     case LS_LAYER_OPTION_REGULARIZER:
         return true;
@@ -138,9 +165,7 @@ static ls_status check_options(const ls_layer_family *family, const ls_layer *sp
     for (size_t i = 0; i < family->option_count; i++) {
         const ls_layer_option *option = &family->options[i];
         if (!has_option(option, spec->kind) && is_set(option, spec))
-            return option->unsupported
-                       ? ls_fail(LS_ERR_UNSUPPORTED, "%s is not supported; remove it", option->name)
-                       : ls_fail(LS_ERR_INVALID, "this layer has no option %s; remove it", option->name);
+            return ls_fail(LS_ERR_INVALID, "this layer has no option %s; remove it", option->name);
     }
     return LS_OK;
 }
@@ -157,7 +182,40 @@ ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out)
     ls_layer layer = *spec;
     if (info->resolve)
         LS_TRY(info->resolve(&layer));
+    LS_TRY(ls_check_regularizer("activity_regularizer", &layer.options.activity_regularizer));
     *out = layer;
+    return LS_OK;
+}
+
+static ls_status keep_numbers(ls_numbers *numbers, ls_arena *arena)
+{
+    size_t bytes = (size_t)numbers->count * sizeof(double);
+    double *copy = ls_arena_alloc(arena, bytes);
+    if (!copy)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %lld numbers", (long long)numbers->count);
+    memcpy(copy, numbers->values, bytes);
+    numbers->values = copy;
+    return LS_OK;
+}
+
+static ls_status keep_text(const char **text, ls_arena *arena)
+{
+    *text = ls_arena_strdup(arena, *text);
+    return *text ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for an option");
+}
+
+ls_status ls_layer_keep_options(ls_layer *layer, ls_arena *arena)
+{
+    const ls_layer_family *family;
+    if (!find_kind(layer->kind, &family))
+        return LS_OK;
+    for (size_t i = 0; i < family->option_count; i++) {
+        void *at = (char *)&layer->options + family->options[i].offset;
+        if (family->options[i].type == LS_LAYER_OPTION_NUMBERS && is_set(&family->options[i], layer))
+            LS_TRY(keep_numbers(at, arena));
+        if (family->options[i].type == LS_LAYER_OPTION_TEXT && is_set(&family->options[i], layer))
+            LS_TRY(keep_text(at, arena));
+    }
     return LS_OK;
 }
 
@@ -175,6 +233,19 @@ ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *x, ls_weight o
     const ls_layer_info *info = ls_layer_info_of(layer->kind);
     *count = 0;
     return info->weights ? info->weights(layer, x, out, count) : LS_OK;
+}
+
+static ls_tensor *add_scaled_sum(ls_tensor *sum, ls_tensor *terms, double factor)
+{
+    ls_tensor *term = ls_op_scale(ls_op_reduce_sum(terms, LS_ALL_AXES, false), factor);
+    return sum ? ls_op_add(sum, term) : term;
+}
+
+ls_tensor *ls_penalty(const ls_regularizer *regularizer, ls_tensor *x, ls_tensor *sum)
+{
+    if (regularizer->l1 != 0)
+        sum = add_scaled_sum(sum, ls_op_abs(x), regularizer->l1);
+    return regularizer->l2 != 0 ? add_scaled_sum(sum, ls_op_square(x), regularizer->l2) : sum;
 }
 
 /* Checks that the variables of a shared layer fit the shape of this call. */
@@ -213,6 +284,11 @@ ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tens
     for (int i = 0; i < 2; i++)
         if (pass->updates[i])
             LS_TRY(ls_tensor_check(pass->updates[i]));
+    pass->penalty = ls_penalty(&layer->options.activity_regularizer, y, NULL);
+    if (pass->penalty) /* as in Keras, the mean of the samples */
+        pass->penalty = ls_op_div(pass->penalty, ls_op_count(y->graph, y->dtype));
+    if (pass->penalty)
+        LS_TRY(ls_tensor_check(pass->penalty));
     *out = y;
     return LS_OK;
 }

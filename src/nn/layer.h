@@ -19,6 +19,7 @@ typedef struct ls_weight {
      * none. */
     const char *cell, *inner, *slot;
     int64_t ones_from, ones; /* elements that begin with 1 in spite of the initializer */
+    ls_dtype dtype;          /* default float32 */
 } ls_weight;
 
 typedef struct ls_layer_pass {
@@ -28,7 +29,9 @@ typedef struct ls_layer_pass {
     bool training;
     bool update; /* also build the assignments of moving statistics */
     int64_t random_layer, random_call;
-    ls_tensor *updates[2]; /* output; NULL: none */
+    ls_tensor *earlier[2]; /* updates of the layer's previous call in this trace; NULL: none */
+    ls_tensor *updates[2]; /* output, instead of the earlier ones; NULL: none */
+    ls_tensor *penalty;    /* output: the activity regularizer's; NULL: none */
     ls_tensor *mask;       /* output of layers of LS_MASK_OWN; NULL: none */
 } ls_layer_pass;
 
@@ -66,11 +69,18 @@ const ls_layer_info *ls_layer_info_of(ls_layer_kind kind);
 
 ls_status ls_layer_resolve(const ls_layer *spec, ls_layer *out);
 
-/* Copies the layers inside a wrapper to the arena, with their final names; inner_name: of a layer inside
- * that has none. Does nothing for other layers. */
+/* Copies the layers inside a wrapper to the arena, with their final names. inner_name: of a layer
+ * inside that has none. Does nothing for other layers. */
 ls_status ls_wrapper_own(ls_layer *layer, const char *inner_name, ls_arena *arena);
 /* The layer inside a wrapper; NULL: it is not one. */
 const ls_layer *ls_wrapper_inner(const ls_layer *layer);
+
+/* Replaces the caller's numbers and texts of options by copies. */
+ls_status ls_layer_keep_options(ls_layer *layer, ls_arena *arena);
+
+/* Whether a layer is registered by this name; returns its class without the package, and the
+ * prefix of Keras's default names (registered.c). */
+bool ls_registered_find(const char *name, const char **class_name, const char **base);
 
 /* Ignores names, devices, initializers and regularizers. */
 bool ls_layer_is_same(const ls_layer *a, const ls_layer *b);
@@ -83,9 +93,18 @@ ls_status ls_layer_weights(const ls_layer *layer, const ls_shape *input, ls_weig
 
 ls_status ls_layer_pass_make(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out);
 
+/* ---- Activations (activation.c) ---- */
+
+/* Numbers of SELU and AlphaDropout, which keep mean 0 and variance 1. */
+#define LS_SELU_ALPHA 1.6732632423543772848170429916717
+#define LS_SELU_SCALE 1.0507009873554804934193349852946
+
 ls_tensor *ls_activate(ls_tensor *x, ls_activation activation);
 /* Keras's name; NULL: unknown activation */
 const char *ls_activation_name(ls_activation activation);
+
+/* Adds l1 sum|x| + l2 sum x^2 to `sum`; NULL: nothing, also as the result. */
+ls_tensor *ls_penalty(const ls_regularizer *regularizer, ls_tensor *x, ls_tensor *sum);
 
 /* Returns LS_OK, or fails with the message of an error tensor. */
 ls_status ls_tensor_check(const ls_tensor *tensor);

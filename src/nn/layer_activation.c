@@ -1,66 +1,9 @@
-/* Activations, and the layers Activation, ReLU, LeakyReLU and Softmax. */
+/* The layers Activation, ReLU, LeakyReLU, ELU, PReLU and Softmax. */
 #include "nn/layer_family.h"
 
 #include <math.h>
 
 #include "graph/rules.h"
-
-const char *ls_activation_name(ls_activation activation)
-{
-    static const char *const names[] = {
-        [LS_LINEAR] = "linear",
-        [LS_RELU] = "relu",
-        [LS_SOFTMAX] = "softmax",
-        [LS_SIGMOID] = "sigmoid",
-        [LS_TANH] = "tanh",
-        [LS_GELU] = "gelu",
-        [LS_GELU_TANH] = "gelu_tanh", /* not a Keras name: JSON cannot express approximate=True */
-        [LS_SILU] = "silu",
-        [LS_ELU] = "elu",
-        [LS_SOFTPLUS] = "softplus",
-        [LS_LEAKY_RELU] = "leaky_relu",
-        [LS_LOG_SOFTMAX] = "log_softmax",
-        [LS_EXPONENTIAL] = "exponential",
-        [LS_HARD_SIGMOID] = "hard_sigmoid",
-    };
-    return (unsigned)activation < sizeof(names) / sizeof(names[0]) ? names[activation] : NULL;
-}
-
-ls_tensor *ls_activate(ls_tensor *x, ls_activation activation)
-{
-    switch (activation) {
-    case LS_LINEAR:
-        return x;
-    case LS_RELU:
-        return ls_op_relu(x);
-    case LS_SOFTMAX:
-        return ls_op_softmax(x, -1);
-    case LS_SIGMOID:
-        return ls_op_sigmoid(x);
-    case LS_TANH:
-        return ls_op_tanh(x);
-    case LS_GELU:
-    case LS_GELU_TANH:
-        return ls_op_gelu(x, activation == LS_GELU_TANH);
-    case LS_SILU:
-        return ls_op_silu(x);
-    case LS_ELU:
-        return ls_op_elu(x, 1);
-    case LS_SOFTPLUS:
-        return ls_op_softplus(x);
-    case LS_LEAKY_RELU:
-        return ls_op_leaky_relu(x, 0.2);
-    case LS_LOG_SOFTMAX:
-        return ls_op_log_softmax(x, -1);
-    case LS_EXPONENTIAL:
-        return ls_op_exp(x);
-    case LS_HARD_SIGMOID:
-        return ls_op_clip(ls_op_shift(ls_op_scale(x, 1.0 / 6), 0.5), 0, 1);
-    case LS_NO_ACTIVATION:
-        break;
-    }
-    return x;
-}
 
 /* ---- Activation ---- */
 
@@ -115,6 +58,54 @@ static ls_status call_relu(const ls_layer *layer, ls_layer_pass *pass, ls_tensor
     return LS_OK;
 }
 
+/* ---- ELU ---- */
+
+static ls_status resolve_elu(ls_layer *layer)
+{
+    double *alpha = &layer->activation.alpha;
+    ls_resolve_number(alpha, 1);
+    return isfinite(*alpha) ? LS_OK : ls_fail(LS_ERR_INVALID, "alpha is %g; it must be finite", *alpha);
+}
+
+static ls_status call_elu(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
+{
+    *out = ls_op_elu(ls_layer_real(pass->inputs[0]), layer->activation.alpha);
+    return LS_OK;
+}
+
+/* ---- PReLU ---- */
+
+static ls_status resolve_prelu(ls_layer *layer)
+{
+    ls_activation_options *o = &layer->activation;
+    for (int i = 0; i < o->shared_axes.count && i < LS_MAX_RANK; i++)
+        LS_TRY(ls_check_positive("an axis of shared_axes", o->shared_axes.axis[i]));
+    LS_TRY(ls_init_resolve("alpha_initializer", &o->alpha_initializer, ls_zeros));
+    return ls_check_regularizer("alpha_regularizer", &o->alpha_regularizer);
+}
+
+static ls_status prelu_weights(const ls_layer *layer, const ls_shape *x, ls_weight *out, size_t *count)
+{
+    const ls_activation_options *o = &layer->activation;
+    ls_shape sample = { .rank = x->rank - 1 };
+    ls_axes shared;
+    for (int i = 0; i < sample.rank; i++)
+        sample.dims[i] = x->dims[i + 1];
+    LS_TRY(ls_check_axes(&o->shared_axes, x, &shared));
+    for (int i = 0; i < shared.count; i++)
+        sample.dims[shared.axis[i] - 1] = 1;
+    ls_add_weight(layer, "alpha", sample, o->alpha_initializer, o->alpha_regularizer, out, count);
+    return LS_OK;
+}
+
+static ls_status call_prelu(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
+{
+    (void)layer;
+    ls_tensor *x = ls_layer_real(pass->inputs[0]);
+    *out = ls_op_sub(ls_op_relu(x), ls_op_mul(pass->weights[0], ls_op_relu(ls_op_neg(x))));
+    return LS_OK;
+}
+
 /* ---- Softmax ---- */
 
 static ls_status resolve_softmax(ls_layer *layer)
@@ -141,6 +132,10 @@ static const ls_layer_option options[] = {
     LS_OPTION_OF(activation, F64, max_value, LS_LAYER_RELU),
     LS_OPTION_OF(activation, F64, threshold, LS_LAYER_RELU),
     LS_OPTION_OF(activation, I64, axis, LS_LAYER_SOFTMAX),
+    LS_OPTION_OF(activation, F64, alpha, LS_LAYER_ELU),
+    LS_OPTION_OF(activation, INITIALIZER, alpha_initializer, LS_LAYER_PRELU),
+    LS_OPTION_OF(activation, REGULARIZER, alpha_regularizer, LS_LAYER_PRELU),
+    LS_OPTION_OF(activation, AXES, shared_axes, LS_LAYER_PRELU),
 };
 
 static const ls_layer_info kinds[] = {
@@ -165,6 +160,20 @@ static const ls_layer_info kinds[] = {
       .resolve = resolve_relu,
       .call = call_relu,
       .elementwise = true },
+    { .kind = LS_LAYER_ELU,
+      .class_name = "ELU",
+      .base = "elu",
+      .function = "ls_elu",
+      .resolve = resolve_elu,
+      .call = call_elu,
+      .elementwise = true },
+    { .kind = LS_LAYER_PRELU,
+      .class_name = "PReLU",
+      .base = "p_re_lu",
+      .function = "ls_prelu",
+      .resolve = resolve_prelu,
+      .weights = prelu_weights,
+      .call = call_prelu },
     { .kind = LS_LAYER_SOFTMAX,
       .class_name = "Softmax",
       .base = "softmax",

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "graph/rules.h"
+
 const ls_initializer ls_zeros = { .kind = LS_INIT_ZEROS }, ls_ones = { .kind = LS_INIT_ONES };
 
 void ls_resolve_number(double *value, double preset)
@@ -126,6 +128,30 @@ ls_status ls_check_axis(int64_t *axis, const ls_shape *shape)
     return LS_OK;
 }
 
+ls_status ls_check_axes(const ls_axes *axes, const ls_shape *shape, ls_axes *out)
+{
+    int64_t mask = 0;
+    if (axes->count < 0 || axes->count > LS_MAX_RANK)
+        return ls_fail(LS_ERR_INVALID, "there are %d axes; 0 to %d are possible", axes->count, LS_MAX_RANK);
+    for (int i = 0; i < axes->count; i++) {
+        int64_t axis = axes->axis[i];
+        LS_TRY(ls_check_axis(&axis, shape));
+        if (mask & (int64_t)1 << axis)
+            return ls_fail(LS_ERR_INVALID, "axis %lld is given twice", (long long)axis);
+        mask |= (int64_t)1 << axis;
+    }
+    *out = ls_axes_of_mask(mask);
+    return LS_OK;
+}
+
+ls_shape ls_sizes_of_axes(const ls_shape *shape, const ls_axes *axes)
+{
+    ls_shape sizes = { .rank = axes->count };
+    for (int i = 0; i < axes->count; i++)
+        sizes.dims[i] = shape->dims[axes->axis[i] < 0 ? axes->axis[i] + shape->rank : axes->axis[i]];
+    return sizes;
+}
+
 /* ---- Parts of calls ---- */
 
 void ls_add_weight(const ls_layer *layer, const char *name, ls_shape shape, ls_initializer initializer,
@@ -149,6 +175,24 @@ ls_tensor *ls_reshape_samples(ls_tensor *x, const ls_shape *sizes)
     for (int i = 0; i < sizes->rank; i++)
         shape.dims[i + 1] = sizes->dims[i];
     return ls_op_reshape(x, shape);
+}
+
+ls_tensor *ls_along_axes(ls_tensor *weight, const ls_tensor *x, const ls_axes *axes)
+{
+    ls_shape shape = { .rank = x->shape.rank };
+    int missing = axes->count - weight->shape.rank;
+    for (int i = 0; i < shape.rank; i++)
+        shape.dims[i] = 1;
+    for (int i = missing; i < axes->count; i++)
+        shape.dims[axes->axis[i]] = x->shape.dims[axes->axis[i]];
+    return ls_op_reshape(weight, shape);
+}
+
+/* The maximum stands before the root, so that the gradient of zeros is 0. */
+ls_tensor *ls_unit_length(ls_tensor *x, ls_axes axes, double epsilon)
+{
+    ls_tensor *sum = ls_op_reduce_sum(ls_op_square(x), axes, true);
+    return ls_op_mul(x, ls_op_rsqrt(ls_op_maximum(sum, ls_scalar_like(sum, epsilon * epsilon))));
 }
 
 ls_tensor *ls_sequence_to_image(ls_tensor *x)

@@ -2,7 +2,7 @@
 #include "graph/rules.h"
 #include "nn/layer_family.h"
 
-_Static_assert(offsetof(ls_dense_options, activity_regularizer) == offsetof(ls_conv_options, activity_regularizer),
+_Static_assert(offsetof(ls_dense_options, bias_regularizer) == offsetof(ls_conv_options, bias_regularizer),
                "layer->dense must read the kernel options of every layer with a kernel");
 
 /* ---- Kernels ---- */

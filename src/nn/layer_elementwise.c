@@ -1,43 +1,8 @@
-/* Layers that compute each element by itself: Dropout and Rescaling. */
+/* Layers that compute each element by itself: Rescaling, ActivityRegularization and LayerScale. */
 #include <math.h>
 
 #include "graph/rules.h"
 #include "nn/layer_family.h"
-
-/* ---- Dropout ---- */
-
-static ls_status resolve_dropout(ls_layer *layer)
-{
-    double *rate = &layer->dropout.rate;
-    ls_resolve_number(rate, 0);
-    if (!(*rate >= 0 && *rate < 1))
-        return ls_fail(LS_ERR_INVALID, "rate is %g; it must be at least 0 and less than 1", *rate);
-    return LS_OK;
-}
-
-static ls_status call_dropout(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
-{
-    ls_tensor *x = ls_layer_real(pass->inputs[0]);
-    double rate = layer->dropout.rate;
-    bool drops = pass->training && rate != 0;
-    *out = drops ? ls_op_dropout_keyed(x, ls_scalar_like(x, rate), pass->random_layer, pass->random_call) : x;
-    return LS_OK;
-}
-
-static const ls_layer_option dropout_options[] = { LS_OPTION(dropout, F64, rate) };
-
-static const ls_layer_info dropout_kinds[] = {
-    { .kind = LS_LAYER_DROPOUT,
-      .class_name = "Dropout",
-      .base = "dropout",
-      .function = "ls_dropout",
-      .resolve = resolve_dropout,
-      .call = call_dropout,
-      .elementwise = true,
-      .random = true },
-};
-
-const ls_layer_family ls_dropout_family = LS_LAYER_FAMILY(dropout_options, dropout_kinds);
 
 /* ---- Rescaling ---- */
 
@@ -61,9 +26,26 @@ static ls_status call_rescaling(const ls_layer *layer, ls_layer_pass *pass, ls_t
     return LS_OK;
 }
 
+/* ---- ActivityRegularization ---- */
+
+/* From JSON, 0 is LS_ZERO. */
+static ls_status resolve_activity(ls_layer *layer)
+{
+    ls_resolve_number(&layer->options.activity_regularizer.l1, 0);
+    ls_resolve_number(&layer->options.activity_regularizer.l2, 0);
+    return LS_OK;
+}
+
+static ls_status call_activity(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
+{
+    (void)layer;
+    *out = ls_layer_real(pass->inputs[0]);
+    return LS_OK;
+}
+
 static const ls_layer_option rescaling_options[] = {
-    LS_OPTION(rescaling, F64, scale_by),
-    LS_OPTION(rescaling, F64, offset),
+    LS_OPTION_OF(rescaling, F64, scale_by, LS_LAYER_RESCALING),
+    LS_OPTION_OF(rescaling, F64, offset, LS_LAYER_RESCALING),
 };
 
 static const ls_layer_info rescaling_kinds[] = {
@@ -74,6 +56,57 @@ static const ls_layer_info rescaling_kinds[] = {
       .resolve = resolve_rescaling,
       .call = call_rescaling,
       .elementwise = true },
+    { .kind = LS_LAYER_ACTIVITY_REGULARIZATION,
+      .class_name = "ActivityRegularization",
+      .base = "activity_regularization",
+      .function = "ls_activity_regularization",
+      .resolve = resolve_activity,
+      .call = call_activity,
+      .elementwise = true },
 };
 
 const ls_layer_family ls_rescaling_family = LS_LAYER_FAMILY(rescaling_options, rescaling_kinds);
+
+/* ---- LayerScale ---- */
+
+static ls_status resolve_layer_scale(ls_layer *layer)
+{
+    ls_layer_scale_options *o = &layer->layer_scale;
+    ls_resolve_number(&o->init_values, 1e-6);
+    if (!isfinite(o->init_values))
+        return ls_fail(LS_ERR_INVALID, "init_values is %g; it must be finite", o->init_values);
+    return ls_check_positive("projection_dim", o->first);
+}
+
+/* Keras gives the weight no name. */
+static ls_status layer_scale_weights(const ls_layer *layer, const ls_shape *x, ls_weight *out, size_t *count)
+{
+    (void)x;
+    double factor = layer->layer_scale.init_values;
+    ls_initializer initializer = { .kind = LS_INIT_CONSTANT, .a = factor == 0 ? LS_ZERO : factor };
+    ls_add_weight(layer, "variable", LS_SHAPE(layer->layer_scale.first), initializer, (ls_regularizer){ 0 }, out,
+                  count);
+    return LS_OK;
+}
+
+static ls_status call_layer_scale(const ls_layer *layer, ls_layer_pass *pass, ls_tensor **out)
+{
+    (void)layer;
+    *out = ls_op_mul(ls_layer_real(pass->inputs[0]), pass->weights[0]);
+    return LS_OK;
+}
+
+static const ls_layer_option layer_scale_options[] = { LS_OPTION(layer_scale, F64, init_values) };
+
+static const ls_layer_info layer_scale_kinds[] = {
+    { .kind = LS_LAYER_LAYER_SCALE,
+      .class_name = "LayerScale",
+      .base = "layer_scale",
+      .function = "ls_layer_scale",
+      .positional = { "projection_dim" },
+      .resolve = resolve_layer_scale,
+      .weights = layer_scale_weights,
+      .call = call_layer_scale },
+};
+
+const ls_layer_family ls_layer_scale_family = LS_LAYER_FAMILY(layer_scale_options, layer_scale_kinds);

@@ -16,6 +16,9 @@ typedef enum ls_layer_option_type {
     LS_LAYER_OPTION_REGULARIZER,
     LS_LAYER_OPTION_SHAPE,
     LS_LAYER_OPTION_LAYER,
+    LS_LAYER_OPTION_AXES,
+    LS_LAYER_OPTION_NUMBERS,
+    LS_LAYER_OPTION_TEXT,
 } ls_layer_option_type;
 
 /* An option of a family that is not in ls_layer_options. */
@@ -25,31 +28,30 @@ typedef struct ls_layer_option {
     size_t offset, bytes; /* in the family's struct */
     /* Kinds that have it; LS_LAYER_NONE first: all kinds of the family */
     ls_layer_kind only[8];
-    bool unsupported; /* setting it is an error for all kinds */
 } ls_layer_option;
 
-/* Options of all kinds of the family, of some, and of none. */
+/* Options of all kinds of the family, and of some. */
 #define LS_OPTION(family, type, field)                                                                                 \
     {                                                                                                                  \
 #field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
-            sizeof(((ls_##family##_options *)0)->field), { LS_LAYER_NONE }, false                                      \
+            sizeof(((ls_##family##_options *)0)->field),                                                               \
+        {                                                                                                              \
+            LS_LAYER_NONE                                                                                              \
+        }                                                                                                              \
     }
 #define LS_OPTION_OF(family, type, field, ...)                                                                         \
     {                                                                                                                  \
 #field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
-            sizeof(((ls_##family##_options *)0)->field), { __VA_ARGS__ }, false                                        \
-    }
-#define LS_OPTION_UNSUPPORTED(family, type, field)                                                                     \
-    {                                                                                                                  \
-#field, LS_LAYER_OPTION_##type, offsetof(ls_##family##_options, field),                                        \
-            sizeof(((ls_##family##_options *)0)->field), { LS_LAYER_NONE }, true                                       \
+            sizeof(((ls_##family##_options *)0)->field),                                                               \
+        {                                                                                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
     }
 /* Rows for LS_KERNEL_OPTIONS_. */
 #define LS_OPTIONS_KERNEL(family)                                                                                      \
     LS_OPTION(family, INT, activation), LS_OPTION(family, FLAG, no_bias),                                              \
         LS_OPTION(family, INITIALIZER, kernel_initializer), LS_OPTION(family, INITIALIZER, bias_initializer),          \
-        LS_OPTION(family, REGULARIZER, kernel_regularizer), LS_OPTION(family, REGULARIZER, bias_regularizer),          \
-        LS_OPTION_UNSUPPORTED(family, REGULARIZER, activity_regularizer)
+        LS_OPTION(family, REGULARIZER, kernel_regularizer), LS_OPTION(family, REGULARIZER, bias_regularizer)
 
 typedef struct ls_layer_family {
     const ls_layer_option *options;
@@ -62,9 +64,10 @@ typedef struct ls_layer_family {
         options, sizeof(options) / sizeof(options[0]), kinds, sizeof(kinds) / sizeof(kinds[0])                         \
     }
 
-extern const ls_layer_family ls_input_family, ls_dense_family, ls_conv_family, ls_pool_family, ls_pad_family,
-    ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family, ls_merge_family,
-    ls_rescaling_family, ls_recurrent_family, ls_masking_family, ls_wrapper_family, ls_resize_family, ls_augment_family;
+extern const ls_layer_family ls_input_family, ls_nested_family, ls_dense_family, ls_conv_family, ls_pool_family,
+    ls_pad_family, ls_norm_family, ls_embedding_family, ls_activation_family, ls_dropout_family, ls_reshape_family,
+    ls_merge_family, ls_rescaling_family, ls_normalization_family, ls_registered_family, ls_layer_scale_family,
+    ls_recurrent_family, ls_masking_family, ls_wrapper_family, ls_resize_family, ls_augment_family;
 
 /* ---- Checks and defaults (layer_checks.c) ---- */
 
@@ -88,6 +91,10 @@ ls_status ls_check_image(const ls_shape *x);
 ls_status ls_check_sequence(const ls_shape *x);
 /* Counts a negative axis from the front; fails for the batch axis. */
 ls_status ls_check_axis(int64_t *axis, const ls_shape *shape);
+/* The same for a list; sorts it, and fails for an axis that is given twice. */
+ls_status ls_check_axes(const ls_axes *axes, const ls_shape *shape, ls_axes *out);
+/* Returns the sizes of such axes. */
+ls_shape ls_sizes_of_axes(const ls_shape *shape, const ls_axes *axes);
 
 /* ---- Layers with a kernel, a bias and an activation (layer_dense.c) ---- */
 
@@ -121,6 +128,11 @@ void ls_add_weight(const ls_layer *layer, const char *name, ls_shape shape, ls_i
 /* Converts to float32, in which layers compute. */
 ls_tensor *ls_layer_real(ls_tensor *x);
 ls_tensor *ls_reshape_samples(ls_tensor *x, const ls_shape *sizes);
+/* Gives a weight of `axes`, or of the last of them, the rank of x. */
+ls_tensor *ls_along_axes(ls_tensor *weight, const ls_tensor *x, const ls_axes *axes);
+/* Divides by the square root of the sum of squares over `axes`, which counts as at least
+ * epsilon. */
+ls_tensor *ls_unit_length(ls_tensor *x, ls_axes axes, double epsilon);
 /* [N,T,C] as [N,1,T,C], and back. */
 ls_tensor *ls_sequence_to_image(ls_tensor *x);
 ls_tensor *ls_image_to_sequence(ls_tensor *x);

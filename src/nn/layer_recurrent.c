@@ -1,5 +1,5 @@
-/* SimpleRNN, LSTM and GRU. The input's part of all steps is one product; the op `recurrent` does the
- * rest (graph/recurrent.h). */
+/* SimpleRNN, LSTM and GRU. The input's part of all steps is one product; the op `recurrent` does
+ * the rest (graph/recurrent.h). */
 #include <stdlib.h>
 
 #include "graph/recurrent.h"

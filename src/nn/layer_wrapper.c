@@ -34,7 +34,7 @@ static ls_layer *copy_inner(const ls_layer *inner, const char *prefix, const cha
     snprintf(full, length, "%s%s", strncmp(name, prefix, strlen(prefix)) == 0 ? "" : prefix, name);
     *copy = *inner;
     copy->options.name = full;
-    return copy;
+    return ls_layer_keep_options(copy, arena) == LS_OK ? copy : NULL;
 }
 
 ls_status ls_wrapper_own(ls_layer *layer, const char *inner_name, ls_arena *arena)

@@ -50,7 +50,7 @@ ls_status ls_stored_weights_make(const ls_model *model, ls_weight_style style, l
 void ls_stored_weights_free(ls_stored_weight *stored, const ls_model *model)
 {
     for (size_t i = 0; stored && i < model->variable_count; i++)
-        free(stored[i].name);
+        free(stored[i].name), free(stored[i].second);
     free(stored);
 }
 
@@ -64,8 +64,11 @@ void ls_stored_weight_copy(const ls_stored_weight *stored, size_t item, const vo
     }
     for (int i = 0; i < rank; i++)
         size[i] = stored->view.dims[stored->axes[i]];
+    int swapped = stored->swapped - 1;
     for (int64_t k = 0; k < count; k++) {
-        size_t in_file = (size_t)k * item, in_variable = (size_t)own * item;
+        bool swaps = swapped >= 0 && at[swapped] < 2;
+        int64_t there = swaps ? own + (1 - 2 * at[swapped]) * stride[stored->axes[swapped]] : own;
+        size_t in_file = (size_t)k * item, in_variable = (size_t)there * item;
         memcpy((char *)to + (to_file ? in_file : in_variable), (const char *)from + (to_file ? in_variable : in_file),
                item);
         for (int i = rank - 1; i >= 0; i--) {

@@ -17,6 +17,11 @@ typedef struct ls_stored_weight {
     /* Axes of the variable's row-major elements. Rank 0: the file has the same element order. */
     ls_shape view;
     int axes[LS_MAX_RANK]; /* axis i' of the file is axis axes[i'] of `view` */
+    int swapped;           /* axis of the file, plus 1, whose indices 0 and 1 change places; 0: none */
+    /* Another array of the same shape that belongs to the variable: its second row or, if `sums`,
+     * what is added to the first. NULL: none. */
+    char *second;
+    bool sums;
 } ls_stored_weight;
 
 /* Returns one entry per variable of the model; free with ls_stored_weights_free. */
@@ -33,9 +38,10 @@ bool ls_weight_style_ignores(ls_weight_style style, const char *name);
 ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored);
 ls_status ls_hdf5_weights(const ls_model *model, ls_stored_weight *stored);
 
-/* Return the order of Keras's model.layers; and the layers' groups in HDF5 files ("layers/dense_1")
- * by layer number, NULL: none. The caller frees each group, even after a failure. */
-ls_status ls_keras_order(const ls_model *model, size_t *order);
+/* Return the order of Keras's model.layers, as layer numbers, without layers of nested models; and
+ * the layers' groups in HDF5 files ("layers/dense_1") by layer number, NULL: none. `order` has room
+ * for all layers of the root. The caller frees each group, even after a failure. */
+ls_status ls_keras_order(const ls_model *model, size_t *order, size_t *count);
 ls_status ls_keras_groups(const ls_model *model, char **groups);
 
 #endif

@@ -26,6 +26,8 @@ static const char *weight_name(ls_layer_kind kind, const char *name)
         { "beta", "bias" },
         { "moving_mean", "running_mean" },
         { "moving_variance", "running_var" },
+        { "scale", "weight" },
+        { "alpha", "weight" },
         { "depthwise_kernel", "depthwise.weight" },
         { "pointwise_kernel", "pointwise.weight" },
     };
@@ -76,6 +78,14 @@ static bool is_torchvision(const ls_model *model)
     return begins;
 }
 
+/* PyTorch writes "encoder.dense" for a layer of a nested model. */
+static void put_name(ls_text *text, const char *layer, const char *weight)
+{
+    for (; *layer; layer++)
+        ls_text_put_bytes(text, *layer == '/' ? "." : layer, 1);
+    ls_text_add(text, ".%s", weight);
+}
+
 /* own: name of the variable, for a custom model's own weights */
 static ls_status name_weight(const ls_model_layer *layer, const char *weight, const char *own, bool torchvision,
                              ls_stored_weight *stored)
@@ -86,7 +96,7 @@ static ls_status name_weight(const ls_model_layer *layer, const char *weight, co
     if (layer->spec.kind == LS_LAYER_NONE)
         ls_text_put(&text, own);
     else
-        ls_text_add(&text, "%s.%s", known ? name : layer->name, weight_name(layer->spec.kind, weight));
+        put_name(&text, known ? name : layer->name, weight_name(layer->spec.kind, weight));
     return ls_text_take(&text, &stored->name);
 }
 
@@ -95,9 +105,21 @@ static ls_status name_weight(const ls_model_layer *layer, const char *weight, co
 /* The image or sequence whose Flatten produced a call's last axis; rank 0: none. */
 typedef ls_shape image;
 
-static bool is_norm(ls_layer_kind kind)
+/* Layers of features in any order, with a weight for each feature or none. */
+static bool is_by_feature(ls_layer_kind kind)
 {
-    return kind == LS_LAYER_BATCH_NORMALIZATION || kind == LS_LAYER_LAYER_NORMALIZATION;
+    switch (kind) {
+    case LS_LAYER_BATCH_NORMALIZATION:
+    case LS_LAYER_LAYER_NORMALIZATION:
+    case LS_LAYER_RMS_NORMALIZATION:
+    case LS_LAYER_UNIT_NORMALIZATION:
+    case LS_LAYER_NORMALIZATION:
+    case LS_LAYER_LAYER_SCALE:
+    case LS_LAYER_PRELU:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static ls_status cannot_convert(const ls_model_layer *layer, const char *where)
@@ -114,6 +136,33 @@ static bool is_image(const ls_shape *shape)
     return shape->rank == 4 && shape->dims[3] > 1 && shape->dims[1] * shape->dims[2] > 1;
 }
 
+/* Goes from the call of a nested model to the call inside that makes its output, and from an input of
+ * a nested model to the call outside that makes it. */
+static void cross_models(const ls_model **model, int *call)
+{
+    for (;;) {
+        const ls_model *m = *model;
+        const ls_model_call *c = &m->calls[*call];
+        if (c->layer->inner) {
+            *model = c->layer->inner;
+            *call = c->layer->inner->outputs[c->output];
+            continue;
+        }
+        if (c->layer->spec.kind != LS_LAYER_INPUT || !m->container)
+            return;
+        size_t input = 0, outside = 0;
+        while (m->inputs[input] != c->layer)
+            input++;
+        const ls_model *outer = m->container->inside ? m->container->inside->inner : m->root;
+        if (outer->call_count == 0)
+            return; /* a custom model, which records no calls */
+        while (outer->calls[outside].layer != m->container)
+            outside++;
+        *model = outer;
+        *call = outer->calls[outside].inputs[input];
+    }
+}
+
 /* Whether PyTorch has the output of a call as [C,T]: it comes from a layer over sequences that has
  * channels. */
 static bool is_sequence(const ls_model *model, int call)
@@ -124,6 +173,7 @@ static bool is_sequence(const ls_model *model, int call)
                                            LS_LAYER_ZERO_PADDING1D,   LS_LAYER_CROPPING1D,
                                            LS_LAYER_UP_SAMPLING1D };
     for (;;) {
+        cross_models(&model, &call);
         const ls_model_call *c = &model->calls[call];
         ls_layer_kind kind = c->layer->spec.kind;
         const ls_shape *shape = &c->layer->output;
@@ -132,7 +182,7 @@ static bool is_sequence(const ls_model *model, int call)
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
             if (kinds[i] == kind)
                 return true;
-        if (c->input_count == 0 || !(ls_layer_info_of(kind)->elementwise || is_norm(kind)))
+        if (c->input_count == 0 || !(ls_layer_info_of(kind)->elementwise || is_by_feature(kind)))
             return false;
         call = c->inputs[0];
     }
@@ -141,14 +191,12 @@ static bool is_sequence(const ls_model *model, int call)
 static ls_status image_of_call(const ls_model *model, const ls_model_call *call, const image *images, image *out)
 {
     const ls_model_layer *layer = call->layer;
-    *out = (image){ .rank = 0 };
-    if (call->input_count == 0)
-        return LS_OK;
     const image *in = &images[call->inputs[0]];
     const ls_shape *shape = &model->calls[call->inputs[0]].layer->output;
     bool flattens = layer->spec.kind == LS_LAYER_FLATTEN || layer->spec.kind == LS_LAYER_RESHAPE;
     bool reshapes = layer->spec.kind == LS_LAYER_RESHAPE || layer->spec.kind == LS_LAYER_PERMUTE;
     bool sequence = is_sequence(model, call->inputs[0]);
+    *out = (image){ .rank = 0 };
     if (flattens && layer->output.rank == 2) {
         *out = is_image(shape) ? LS_SHAPE(shape->dims[1], shape->dims[2], shape->dims[3])
                : sequence      ? LS_SHAPE(shape->dims[1], shape->dims[2])
@@ -162,29 +210,62 @@ static ls_status image_of_call(const ls_model *model, const ls_model_call *call,
         any = any || images[call->inputs[i]].rank > 0;
     if (!any || layer->spec.kind == LS_LAYER_DENSE)
         return LS_OK;
-    if (ls_layer_info_of(layer->spec.kind)->elementwise || is_norm(layer->spec.kind)) {
+    /* A gated linear unit halves the axis. */
+    bool same = ls_shape_equal(shape, &layer->output);
+    if (same && (ls_layer_info_of(layer->spec.kind)->elementwise || is_by_feature(layer->spec.kind))) {
         *out = *in;
         return LS_OK;
     }
     return cannot_convert(layer, "comes after a Flatten of images");
 }
 
-/* Finds the image of each layer's input. All calls of a layer with weights must agree. */
-static ls_status find_images(const ls_model *model, image *of_layers)
+/* The images of all calls so far, by layer of the root. */
+typedef struct layer_images {
+    image *of;
+    bool *called;
+} layer_images;
+
+static ls_status find_images(const ls_model *model, const image *inputs, layer_images *layers, image *outputs);
+
+static ls_status find_nested(const ls_model_call *call, const image *images, layer_images *layers, image *out)
 {
+    const ls_model *inner = call->layer->inner;
+    image *in = calloc(inner->input_count + 1, sizeof *in);
+    if (!in)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu inputs", inner->input_count);
+    for (size_t i = 0; i < call->input_count; i++)
+        in[i] = images[call->inputs[i]];
+    ls_status status = find_images(inner, in, layers, out);
+    free(in);
+    return status;
+}
+
+/* Finds the image of each layer's input. All calls of a layer with weights must agree. */
+static ls_status find_images(const ls_model *model, const image *inputs, layer_images *layers, image *outputs)
+{
+    size_t next = 0;
     image *images = calloc(model->call_count + 1, sizeof *images);
     ls_status status = images ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for %zu calls", model->call_count);
     for (size_t i = 0; i < model->call_count && status == LS_OK; i++) {
         const ls_model_call *call = &model->calls[i];
-        status = image_of_call(model, call, images, &images[i]);
-        if (call->input_count == 0)
+        if (call->output > 0)
+            continue; /* set by the call */
+        if (call->input_count == 0) {
+            images[i] = inputs ? inputs[next++] : (image){ .rank = 0 };
             continue;
+        }
         const image *in = &images[call->inputs[0]];
-        image *of_layer = &of_layers[call->layer->number];
-        if (status == LS_OK && call->number > 0 && call->layer->weight_count > 0 && !ls_shape_equal(in, of_layer))
+        image *of_layer = &layers->of[call->layer->number];
+        status = call->layer->inner ? find_nested(call, images, layers, &images[i])
+                                    : image_of_call(model, call, images, &images[i]);
+        bool again = layers->called[call->layer->number];
+        if (status == LS_OK && again && call->layer->weight_count > 0 && !ls_shape_equal(in, of_layer))
             status = cannot_convert(call->layer, "is called on a Flatten of images and on something else");
+        layers->called[call->layer->number] = true;
         *of_layer = *in;
     }
+    for (size_t i = 0; outputs && i < model->output_count && status == LS_OK; i++)
+        outputs[i] = images[model->outputs[i]];
     free(images);
     return status;
 }
@@ -234,28 +315,100 @@ static void order_weight(const ls_model_layer *layer, const char *weight, const 
         stored->shape = LS_SHAPE(own.dims[1], own.dims[0]);
         if (image->rank > 0)
             move_image(image, &own, true, stored);
-    } else if (is_norm(layer->spec.kind) && own.rank == 1 && image->rank > 0) {
+    } else if (is_by_feature(layer->spec.kind) && own.rank == 1 && own.dims[0] > 1 && image->rank > 0) {
         move_image(image, &own, false, stored);
+    } else if (layer->spec.kind == LS_LAYER_PRELU) {
+        stored->shape = LS_SHAPE(own.dims[own.rank - 1]); /* one alpha for each channel */
     }
+}
+
+/* PyTorch's PReLU has one alpha, or one for each channel. */
+static ls_status check_prelu(const ls_model_layer *layer, const ls_shape *alpha)
+{
+    int64_t count;
+    if (layer->spec.kind != LS_LAYER_PRELU || !ls_shape_count(alpha, 1, &count) ||
+        count == alpha->dims[alpha->rank - 1])
+        return LS_OK;
+    return ls_fail(LS_ERR_UNSUPPORTED,
+                   "layer \"%s\" (PReLU) has an alpha for each element, PyTorch's only one for each channel; use "
+                   "shared_axes, or the layout keras",
+                   layer->name);
+}
+
+/* ---- Recurrent layers ---- */
+
+static bool is_backward(const ls_weight *weight)
+{
+    return weight->slot && strcmp(weight->slot, "backward_layer") == 0;
+}
+
+static bool resets_before(const ls_model_layer *layer, const ls_weight *weight)
+{
+    const ls_wrapper_options *o = &layer->spec.wrapper;
+    const ls_layer *own = !weight->slot ? &layer->spec : is_backward(weight) ? o->backward_layer : o->layer;
+    return own->recurrent.reset_before;
+}
+
+static ls_status recurrent_name(const ls_model_layer *layer, const ls_weight *weight, const char *part, char **out)
+{
+    ls_text text = { 0 };
+    ls_text_add(&text, "%s.%s_l0%s", layer->name, part, is_backward(weight) ? "_reverse" : "");
+    return ls_text_take(&text, out);
+}
+
+/* PyTorch has [gates, inputs], a GRU's gates in the order r, z, n in place of Keras's z, r, h, and
+ * two biases that it adds: Keras's is the first, and the second is 0. A GRU has two in Keras,
+ * too. */
+static ls_status recurrent_weight(const ls_model_layer *layer, size_t index, ls_stored_weight *stored)
+{
+    const ls_weight *weight = &layer->weight[index];
+    const ls_shape *own = &weight->shape;
+    bool gru = strcmp(weight->cell, "gru_cell") == 0, bias = strcmp(weight->name, "bias") == 0;
+    int64_t width = own->dims[own->rank - 1];
+    if (resets_before(layer, weight))
+        return cannot_convert(layer, "resets before the product (reset_after=False)");
+    if (bias) {
+        stored->shape = LS_SHAPE(width);
+        stored->sums = !gru;
+        if (gru) {
+            stored->view = LS_SHAPE(2, 3, width / 3);
+            memcpy(stored->axes, (int[]){ 0, 1, 2 }, 3 * sizeof(int));
+            stored->swapped = 2;
+        }
+        LS_TRY(recurrent_name(layer, weight, "bias_hh", &stored->second));
+        return recurrent_name(layer, weight, "bias_ih", &stored->name);
+    }
+    stored->shape = LS_SHAPE(width, own->dims[0]);
+    stored->view = gru ? LS_SHAPE(own->dims[0], 3, width / 3) : *own;
+    memcpy(stored->axes, gru ? (int[]){ 1, 2, 0 } : (int[]){ 1, 0, 0 }, 3 * sizeof(int));
+    stored->swapped = gru ? 1 : 0;
+    return recurrent_name(layer, weight, strcmp(weight->name, "kernel") == 0 ? "weight_ih" : "weight_hh",
+                          &stored->name);
 }
 
 ls_status ls_torch_weights(const ls_model *model, ls_stored_weight *stored)
 {
     bool torchvision = is_torchvision(model);
-    image *images = calloc(model->layer_count + 1, sizeof *images);
-    ls_status status =
-        images ? find_images(model, images) : ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", model->layer_count);
+    layer_images images = { calloc(model->layer_count + 1, sizeof(image)),
+                            calloc(model->layer_count + 1, sizeof(bool)) };
+    ls_status status = images.of && images.called
+                           ? find_images(model, NULL, &images, NULL)
+                           : ls_fail(LS_ERR_MEMORY, "no memory for %zu layers", model->layer_count);
     for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
         const ls_model_layer *layer = model->variables[i].layer;
         const char *weight = layer->weight[model->variables[i].index].name;
         if (layer->weight[model->variables[i].index].cell) {
-            status = cannot_convert(layer, "has gates and one bias");
-            break;
+            status = recurrent_weight(layer, model->variables[i].index, &stored[i]);
+            continue;
         }
         stored[i].shape = ls_model_variable(model, i)->shape;
-        order_weight(layer, weight, &images[layer->number], &stored[i]);
+        status = check_prelu(layer, &stored[i].shape);
+        if (status != LS_OK)
+            break;
+        order_weight(layer, weight, &images.of[layer->number], &stored[i]);
         status = name_weight(layer, weight, ls_model_variable_name(model, i), torchvision, &stored[i]);
     }
-    free(images);
+    free(images.of);
+    free(images.called);
     return status;
 }

@@ -1,16 +1,17 @@
-/* Building models: layers and their names; sequential, functional and custom models; queries. */
+/* Building models: layers and their names; custom models; queries. */
 #include "base/fpmode.h"
 #include "device/context.h"
 #include "nn/model.h"
 
 #include <string.h>
 
+#include "base/names.h"
 #include "base/text.h"
 #include "graph/claim.h"
 
 /* ---- Life ---- */
 
-static ls_status create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out)
+ls_status ls_model_create(ls_context *ctx, ls_model_kind kind, const char *name, ls_model **out)
 {
     static const char *const names[] = { "sequential", "functional", "model" };
     static const char *const calls[] = { "ls_sequential", "ls_functional_begin", "ls_custom" };
@@ -41,7 +42,7 @@ static ls_status create(ls_context *ctx, ls_model_kind kind, const char *name, l
     return LS_OK;
 }
 
-static void destroy_graph(ls_graph *graph)
+void ls_model_destroy_graph(ls_graph *graph)
 {
     if (graph)
         graph->owner = NULL;
@@ -61,8 +62,8 @@ void ls_model_destroy(ls_model *model)
     }
     if (model->job)
         model->drop_job(model->job);
-    destroy_graph(model->draft);
-    destroy_graph(model->graph);
+    ls_model_destroy_graph(model->draft);
+    ls_model_destroy_graph(model->graph);
     for (size_t i = 0; i < model->layer_count; i++)
         free(model->layers[i]);
     free(model->layers);
@@ -75,7 +76,7 @@ void ls_model_destroy(ls_model *model)
     free(model);
 }
 
-static ls_status keep_error(ls_model *model, ls_status status)
+ls_status ls_model_keep_error(ls_model *model, ls_status status)
 {
     if (status != LS_OK && model->status == LS_OK) {
         model->status = status;
@@ -84,7 +85,7 @@ static ls_status keep_error(ls_model *model, ls_status status)
     return status;
 }
 
-static ls_status kept_error(const ls_model *model)
+ls_status ls_model_kept_error(const ls_model *model)
 {
     return ls_fail(model->status, "%s", model->message ? model->message : "no memory");
 }
@@ -94,7 +95,7 @@ ls_status ls_model_need_ready(const ls_model *model, const char *what)
     if (!model)
         return ls_fail(LS_ERR_INVALID, "%s: the model is NULL", what);
     if (model->status != LS_OK)
-        return kept_error(model);
+        return ls_model_kept_error(model);
     if (!model->ready)
         return ls_fail(LS_ERR_STATE, "%s: model \"%s\" is not finished; call ls_functional_end first", what,
                        model->name);
@@ -103,12 +104,28 @@ ls_status ls_model_need_ready(const ls_model *model, const char *what)
 
 /* ---- Layers and their names ---- */
 
-static ls_model_layer *find_layer(const ls_model *model, const char *name)
+ls_model_layer *ls_model_find(const ls_model *model, const char *name)
 {
     for (size_t i = 0; i < model->layer_count; i++)
         if (strcmp(model->layers[i]->name, name) == 0)
             return model->layers[i];
     return NULL;
+}
+
+ls_status ls_model_find_layer(const ls_model *model, const char *name, ls_model_layer **out)
+{
+    *out = ls_model_find(model, name);
+    if (*out)
+        return LS_OK;
+    const char **names = malloc((model->layer_count + 1) * sizeof(*names));
+    if (!names)
+        return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu layers", model->layer_count);
+    for (size_t i = 0; i < model->layer_count; i++)
+        names[i] = model->layers[i]->name;
+    ls_status status = ls_fail(LS_ERR_NOT_FOUND, "model \"%s\" has no layer \"%s\"%s", model->name, name,
+                               ls_advise_name(name, names, model->layer_count).text);
+    free(names);
+    return status;
 }
 
 static ls_model_layer *find_unnamed(const ls_model *model, ls_layer_kind kind, int64_t unnamed)
@@ -145,22 +162,28 @@ static bool is_inner_name(const ls_model *model, const char *name)
     return false;
 }
 
-static const char *free_name(ls_model *model, ls_layer_kind kind, int64_t from)
+static const char *free_name(ls_model *model, const char *base, int64_t from)
 {
-    const char *base = ls_layer_info_of(kind)->base;
     for (;; from++) {
         char name[64];
         snprintf(name, sizeof(name), from ? "%s_%lld" : "%s", base, (long long)from);
-        if (!find_layer(model, name) && !is_inner_name(model, name))
+        if (!ls_model_find(model, name) && !is_inner_name(model, name))
             return ls_arena_strdup(&model->arena, name);
     }
+}
+
+/* A nested model without a name of its own has the default name of its class. */
+static const char *base_of(const ls_layer *resolved)
+{
+    return resolved->kind == LS_LAYER_MODEL && resolved->nested.model ? resolved->nested.model->name
+                                                                      : ls_layer_info_of(resolved->kind)->base;
 }
 
 /* Copies the layers inside a wrapper, which the caller owns. */
 static ls_status own_inner(ls_model *model, ls_layer *spec)
 {
     const ls_layer *inner = ls_wrapper_inner(spec);
-    const char *name = inner && !inner->options.name ? free_name(model, inner->kind, 0) : "";
+    const char *name = inner && !inner->options.name ? free_name(model, base_of(inner), 0) : "";
     if (inner && inner->options.name)
         LS_TRY(check_name("layer", inner->options.name));
     return name ? ls_wrapper_own(spec, name, &model->arena) : ls_fail(LS_ERR_MEMORY, "no memory for a layer");
@@ -176,29 +199,32 @@ static ls_status use_again(ls_model_layer *layer, const ls_layer *resolved, bool
     return LS_OK;
 }
 
-static ls_status make_layer(ls_model *model, const ls_layer *resolved, int64_t unnamed, ls_model_layer **out)
+ls_status ls_model_make_layer(ls_model *model, const ls_layer *resolved, const char *own_name, int64_t unnamed,
+                              ls_model_layer **out)
 {
     int index = LS_ANY_DEVICE;
     if (resolved->options.device)
         LS_TRY(ls_context_device(model->context, resolved->options.device, &index));
     LS_TRY(ls_grow(&model->layers, model->layer_count, &model->layer_room, sizeof(*model->layers)));
     ls_model_layer *layer = calloc(1, sizeof(*layer));
-    const char *name = resolved->options.name ? ls_arena_strdup(&model->arena, resolved->options.name)
-                                              : free_name(model, resolved->kind, unnamed);
+    const char *name =
+        own_name ? ls_arena_strdup(&model->arena, own_name) : free_name(model, base_of(resolved), unnamed);
     if (!layer || !name) {
         free(layer);
         return ls_fail(LS_ERR_MEMORY, "no memory for a layer");
     }
     *layer =
         (ls_model_layer){ .spec = *resolved, .name = name, .number = (int64_t)model->layer_count, .unnamed = unnamed };
+    layer->spec.options.name = name;
+    layer->spec.options.device = NULL; /* owned by the caller; the index replaces it */
+    layer->device = index;
     ls_status status = own_inner(model, &layer->spec);
+    if (status == LS_OK)
+        status = ls_layer_keep_options(&layer->spec, &model->arena);
     if (status != LS_OK) {
         free(layer);
         return status;
     }
-    layer->spec.options.name = name;
-    layer->spec.options.device = NULL; /* owned by the caller; the index replaces it */
-    layer->device = index;
     /* Uses the same counter as random ops added to the graph directly. */
     if (ls_layer_info_of(resolved->kind)->random)
         layer->random = model->graph->random_count++;
@@ -213,13 +239,22 @@ static ls_status add_layer(ls_model *model, const ls_layer *spec, int64_t unname
     LS_TRY(ls_layer_resolve(spec, &resolved));
     if (resolved.options.name)
         LS_TRY(check_name("layer", resolved.options.name));
-    ls_model_layer *known =
-        resolved.options.name ? find_layer(model, resolved.options.name) : find_unnamed(model, resolved.kind, unnamed);
+    ls_model_layer *known = resolved.options.name ? ls_model_find(model, resolved.options.name)
+                                                  : find_unnamed(model, resolved.kind, unnamed);
     if (known) {
         *out = known;
         return use_again(known, &resolved, share);
     }
-    return make_layer(model, &resolved, unnamed, out);
+    if (resolved.kind != LS_LAYER_MODEL)
+        return ls_model_make_layer(model, &resolved, resolved.options.name, unnamed, out);
+    if (model->ready)
+        return ls_fail(LS_ERR_STATE,
+                       "the layer was not called when the model was made; the function must call the same layers "
+                       "every time");
+    ls_model *source = resolved.nested.model;
+    LS_TRY(ls_model_make_layer(model, &resolved, resolved.options.name, unnamed, out));
+    (*out)->spec.nested.model = NULL; /* belongs to the caller */
+    return ls_nested_fill(model, *out, source);
 }
 
 ls_status ls_model_add_layer(ls_model *model, const ls_layer *spec, int64_t unnamed, bool share, ls_model_layer **out)
@@ -257,7 +292,7 @@ ls_status ls_model_add_weight(ls_model *model, const char *name, const ls_weight
                               ls_model_layer **out)
 {
     char before[LS_SHAPE_TEXT], now[LS_SHAPE_TEXT];
-    ls_model_layer *known = find_layer(model, name);
+    ls_model_layer *known = ls_model_find(model, name);
     if (!known)
         return making ? make_weight(model, name, weight, out)
                       : ls_fail(LS_ERR_STATE, "the weight was not requested when the model was made; the function must "
@@ -282,18 +317,18 @@ static int64_t count_unnamed(const ls_model *model, ls_layer_kind kind)
     return count;
 }
 
-static ls_status new_layer(ls_model *model, const ls_layer *spec, ls_model_layer **out)
+ls_status ls_model_new_layer(ls_model *model, const ls_layer *spec, ls_model_layer **out)
 {
     return ls_model_add_layer(model, spec, spec->options.name ? -1 : count_unnamed(model, spec->kind), false, out);
 }
 
-static ls_status add_input(ls_model *model, const ls_layer *spec, ls_model_layer **out)
+ls_status ls_model_add_input(ls_model *model, const ls_layer *spec, ls_model_layer **out)
 {
     ls_model_layer *layer;
     if (spec->kind != LS_LAYER_INPUT)
         return ls_fail(LS_ERR_INVALID, "model \"%s\": an input must be made by ls_input; this is a %s", model->name,
                        ls_layer_info_of(spec->kind)->class_name);
-    LS_TRY(new_layer(model, spec, &layer));
+    LS_TRY(ls_model_new_layer(model, spec, &layer));
     LS_TRY(ls_grow(&model->inputs, model->input_count, &model->input_room, sizeof(*model->inputs)));
     const ls_shape *sizes = &layer->spec.input.shape;
     layer->output = (ls_shape){ .rank = sizes->rank + 1, .dims = { LS_BATCH } };
@@ -303,205 +338,6 @@ static ls_status add_input(ls_model *model, const ls_layer *spec, ls_model_layer
     layer->built = true;
     model->inputs[model->input_count++] = layer;
     *out = layer;
-    return LS_OK;
-}
-
-/* ---- Functional models ---- */
-
-static ls_symbol symbol_error(ls_model *model, ls_status status)
-{
-    keep_error(model, status);
-    return (ls_symbol){ .model = model, .index = -1 };
-}
-
-static ls_status add_call(ls_model *model, ls_model_layer *layer, const ls_symbol *inputs, size_t count,
-                          ls_tensor *value, int *out)
-{
-    LS_TRY(ls_grow(&model->calls, model->call_count, &model->call_room, sizeof(*model->calls)));
-    int *from = ls_arena_alloc(&model->arena, (count ? count : 1) * sizeof(*from));
-    if (!from || model->call_count >= INT32_MAX)
-        return ls_fail(LS_ERR_MEMORY, "no memory for a call of layer \"%s\"", layer->name);
-    for (size_t i = 0; i < count; i++)
-        from[i] = inputs[i].index;
-    int64_t number = 0;
-    for (size_t i = 0; i < model->call_count; i++)
-        number += model->calls[i].layer == layer;
-    *out = (int)model->call_count;
-    model->calls[model->call_count++] =
-        (ls_model_call){ .layer = layer, .number = number, .inputs = from, .input_count = count, .value = value };
-    return LS_OK;
-}
-
-static ls_status check_symbols(const ls_model *model, const ls_symbol *symbols, size_t count)
-{
-    if (!symbols || count == 0)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\": a layer is called without an input", model->name);
-    for (size_t i = 0; i < count; i++)
-        if (symbols[i].model != model || symbols[i].index < 0 || (size_t)symbols[i].index >= model->call_count)
-            return ls_fail(LS_ERR_INVALID, "model \"%s\": symbol %zu belongs to another model", model->name, i);
-    return LS_OK;
-}
-
-static bool open_for_calls(ls_model *model)
-{
-    if (model->status == LS_OK && model->ready)
-        keep_error(model,
-                   ls_fail(LS_ERR_STATE, "model \"%s\" is finished; add layers before ls_functional_end", model->name));
-    return model->status == LS_OK;
-}
-
-static ls_status call_symbols(ls_model *model, ls_model_layer *layer, const ls_symbol *inputs, size_t count, int *out)
-{
-    ls_tensor **values = malloc(count * sizeof(ls_tensor *)), *y = NULL;
-    if (!values)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu inputs of a layer", count);
-    for (size_t i = 0; i < count; i++)
-        values[i] = model->calls[inputs[i].index].value;
-    ls_call call = { .model = model, .graph = model->draft, .making = true };
-    ls_status status = ls_call_apply(&call, layer, values, count, &y);
-    free(values);
-    ls_call_end(&call);
-    return status == LS_OK ? add_call(model, layer, inputs, count, y, out) : status;
-}
-
-ls_status ls_functional_begin(ls_context *ctx, const char *name, ls_model **out)
-{
-    return create(ctx, LS_MODEL_FUNCTIONAL, name, out);
-}
-
-ls_symbol ls_symbol_input(ls_model *model, ls_layer input)
-{
-    LS_CLAIM_OR(ls_model_claimed(model), ((ls_symbol){ model, -1 }));
-    ls_model_layer *layer;
-    int index = -1;
-    if (!model)
-        return (ls_symbol){ .index = -1 };
-    if (!open_for_calls(model))
-        return (ls_symbol){ model, -1 };
-    ls_status status = add_input(model, &input, &layer);
-    if (status == LS_OK) {
-        ls_tensor *value = ls_op_input(model->draft, NULL, layer->output_dtype, layer->output);
-        status = ls_tensor_check(value);
-        status = status == LS_OK ? add_call(model, layer, NULL, 0, value, &index)
-                                 : ls_layer_fail_within(LS_LAYER_INPUT, layer->name, NULL, 0, status);
-    }
-    return status == LS_OK ? (ls_symbol){ model, index } : symbol_error(model, status);
-}
-
-ls_symbol ls_symbol_call_with(ls_model *model, ls_layer layer, const ls_symbol *inputs, size_t count)
-{
-    LS_CLAIM_OR(ls_model_claimed(model), ((ls_symbol){ model, -1 }));
-    LS_OWN_FP_MODE;
-    ls_model_layer *made;
-    int index = -1;
-    if (!model)
-        return (ls_symbol){ .index = -1 };
-    if (!open_for_calls(model))
-        return (ls_symbol){ model, -1 };
-    ls_status status = check_symbols(model, inputs, count);
-    if (status == LS_OK)
-        status = new_layer(model, &layer, &made);
-    if (status == LS_OK)
-        status = call_symbols(model, made, inputs, count, &index);
-    return status == LS_OK ? (ls_symbol){ model, index } : symbol_error(model, status);
-}
-
-ls_symbol ls_symbol_share_with(ls_symbol symbol, const ls_symbol *inputs, size_t count)
-{
-    ls_model *model = symbol.model;
-    int index = -1;
-    LS_CLAIM_OR(ls_model_claimed(model), ((ls_symbol){ model, -1 }));
-    if (!model)
-        return (ls_symbol){ .index = -1 };
-    if (!open_for_calls(model))
-        return (ls_symbol){ model, -1 };
-    ls_status status = check_symbols(model, &symbol, 1);
-    if (status == LS_OK)
-        status = check_symbols(model, inputs, count);
-    if (status == LS_OK)
-        status = call_symbols(model, model->calls[symbol.index].layer, inputs, count, &index);
-    return status == LS_OK ? (ls_symbol){ model, index } : symbol_error(model, status);
-}
-
-/* A layer without an output would never be trained. */
-static ls_status check_needed(ls_model *model)
-{
-    for (size_t i = 0; i < model->output_count; i++)
-        model->calls[model->outputs[i]].needed = true;
-    for (size_t c = model->call_count; c-- > 0;) {
-        const ls_model_call *at = &model->calls[c];
-        if (!at->needed && at->layer->spec.kind != LS_LAYER_INPUT)
-            return ls_fail(
-                LS_ERR_INVALID,
-                "model \"%s\": layer \"%s\" (%s) leads to no output; add its output to ls_functional_end or remove it",
-                model->name, at->layer->name, ls_layer_info_of(at->layer->spec.kind)->class_name);
-        for (size_t i = 0; at->needed && i < at->input_count; i++)
-            model->calls[at->inputs[i]].needed = true;
-    }
-    return LS_OK;
-}
-
-static ls_status finish(ls_model *model, const ls_symbol *outputs, size_t count)
-{
-    if (model->input_count == 0)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\" has no input; add one with ls_symbol_input", model->name);
-    if (!outputs || count == 0)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\" has no output; pass one to ls_functional_end", model->name);
-    LS_TRY(check_symbols(model, outputs, count));
-    model->outputs = calloc(count, sizeof(*model->outputs));
-    model->output_shapes = calloc(count, sizeof(*model->output_shapes));
-    if (!model->outputs || !model->output_shapes)
-        return ls_fail(LS_ERR_MEMORY, "no memory for %zu outputs", count);
-    model->output_count = count;
-    for (size_t i = 0; i < count; i++) {
-        model->outputs[i] = outputs[i].index;
-        model->output_shapes[i] = model->calls[outputs[i].index].value->shape;
-    }
-    LS_TRY(check_needed(model));
-    for (size_t c = 0; c < model->call_count; c++)
-        model->calls[c].value = NULL;
-    destroy_graph(model->draft);
-    model->draft = NULL;
-    model->ready = true;
-    return LS_OK;
-}
-
-ls_status ls_functional_end_with(ls_model *model, const ls_symbol *outputs, size_t count)
-{
-    LS_CLAIM(ls_model_claimed(model));
-    LS_OWN_FP_MODE;
-    if (!model)
-        return ls_fail(LS_ERR_INVALID, "ls_functional_end: the model is NULL");
-    if (!open_for_calls(model))
-        return kept_error(model);
-    return keep_error(model, finish(model, outputs, count));
-}
-
-/* ---- Sequential models ---- */
-
-ls_status ls_sequential_with(ls_context *ctx, const char *name, const ls_layer *layers, size_t count, ls_model **out)
-{
-    LS_OWN_FP_MODE;
-    ls_model *model;
-    if (!out)
-        return ls_fail(LS_ERR_INVALID, "ls_sequential: the model pointer (out) is NULL");
-    if (!layers || count == 0)
-        return ls_fail(LS_ERR_INVALID, "model \"%s\": a sequential model must have layers; there are none",
-                       name ? name : "sequential");
-    if (layers[0].kind != LS_LAYER_INPUT)
-        return ls_fail(LS_ERR_INVALID,
-                       "model \"%s\": a sequential model must start with ls_input(...); this one starts with %s",
-                       name ? name : "sequential", ls_layer_info_of(layers[0].kind)->function);
-    LS_TRY(create(ctx, LS_MODEL_SEQUENTIAL, name, &model));
-    ls_symbol x = ls_symbol_input(model, layers[0]);
-    for (size_t i = 1; i < count && x.index >= 0; i++)
-        x = ls_symbol_call(model, layers[i], x);
-    ls_status status = ls_functional_end(model, x);
-    if (status != LS_OK) {
-        ls_model_destroy(model);
-        return status;
-    }
-    *out = model;
     return LS_OK;
 }
 
@@ -535,7 +371,7 @@ static ls_status make_custom(ls_model *model, const ls_layer *inputs, size_t inp
 {
     ls_model_layer *layer;
     for (size_t i = 0; i < input_count; i++)
-        LS_TRY(add_input(model, &inputs[i], &layer));
+        LS_TRY(ls_model_add_input(model, &inputs[i], &layer));
     ls_tensor **tensors = calloc(input_count + model->output_count, sizeof(ls_tensor *));
     model->output_shapes = calloc(model->output_count, sizeof(*model->output_shapes));
     ls_status status = tensors && model->output_shapes ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for a model");
@@ -546,7 +382,7 @@ static ls_status make_custom(ls_model *model, const ls_layer *inputs, size_t inp
     free(tensors);
     LS_TRY(status);
     LS_TRY(name_outputs(model));
-    destroy_graph(model->draft);
+    ls_model_destroy_graph(model->draft);
     model->draft = NULL;
     model->ready = true;
     return LS_OK;
@@ -562,7 +398,7 @@ ls_status ls_custom(ls_context *ctx, const char *name, const ls_layer *inputs, s
     if (!inputs || input_count == 0 || output_count == 0 || !function)
         return ls_fail(LS_ERR_INVALID, "model \"%s\": a custom model must have inputs, outputs and a function",
                        name ? name : "model");
-    LS_TRY(create(ctx, LS_MODEL_CUSTOM, name, &model));
+    LS_TRY(ls_model_create(ctx, LS_MODEL_CUSTOM, name, &model));
     model->function = function;
     model->user = user;
     model->output_count = output_count;

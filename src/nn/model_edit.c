@@ -1,8 +1,8 @@
 /* Settings of a finished model, such as a built-in one, that can change until it is first
  * traced. */
+#include <fnmatch.h>
 #include <string.h>
 
-#include "base/names.h"
 #include "device/context.h"
 #include "graph/claim.h"
 #include "nn/model.h"
@@ -26,34 +26,28 @@ static ls_status need_untraced(const ls_model *model, const char *call)
 
 /* ---- Devices ---- */
 
-static ls_status find_layer(const ls_model *model, const char *name, size_t *out)
+/* A nested model stands for itself and all of its layers, which follow it. */
+static size_t last_inside(const ls_model *model, const ls_model_layer *layer)
 {
-    const char **names = malloc((model->layer_count ? model->layer_count : 1) * sizeof(*names));
-    if (!names)
-        return ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu layers", model->layer_count);
-    ls_status status = LS_OK;
-    size_t found = 0;
-    for (size_t i = 0; i < model->layer_count; i++)
-        names[i] = model->layers[i]->name;
-    while (found < model->layer_count && strcmp(names[found], name) != 0)
-        found++;
-    if (found < model->layer_count)
-        *out = found;
-    else
-        status = ls_fail(LS_ERR_NOT_FOUND, "model \"%s\" has no layer \"%s\"%s", model->name, name,
-                         ls_advise_name(name, names, model->layer_count).text);
-    free(names);
-    return status;
+    size_t last = (size_t)layer->number;
+    while (last + 1 < model->layer_count && ls_model_layer_is_inside(model->layers[last + 1], layer))
+        last++;
+    return last;
 }
 
 static ls_status find_range(const ls_model *model, const char *first, const char *last, size_t *from, size_t *to)
 {
     *from = 0;
     *to = model->layer_count ? model->layer_count - 1 : 0;
-    if (first)
-        LS_TRY(find_layer(model, first, from));
-    if (last)
-        LS_TRY(find_layer(model, last, to));
+    ls_model_layer *layer;
+    if (first) {
+        LS_TRY(ls_model_find_layer(model, first, &layer));
+        *from = (size_t)layer->number;
+    }
+    if (last) {
+        LS_TRY(ls_model_find_layer(model, last, &layer));
+        *to = last_inside(model, layer);
+    }
     if (*from > *to)
         return ls_fail(LS_ERR_INVALID, "model \"%s\": layer \"%s\" comes after \"%s\"; name the earlier layer first",
                        model->name, model->layers[*from]->name, model->layers[*to]->name);
@@ -120,6 +114,57 @@ ls_status ls_model_set_device(ls_model *model, const char *first_layer, const ch
     LS_TRY(ls_fail_within(ls_context_device(model->context, device, &index), "ls_model_set_device"));
     LS_TRY(find_range(model, first_layer, last_layer, &from, &to));
     return place_layers(model, from, to, index);
+}
+
+/* ---- Trainable layers ---- */
+
+static void set_trainable(ls_model_layer *layer, bool trainable)
+{
+    layer->spec.options.frozen = !trainable;
+    for (size_t i = 0; i < layer->weight_count; i++) {
+        layer->weight[i].trainable = layer->learns[i] && trainable;
+        layer->variable[i]->attr.variable.variable->trainable = layer->weight[i].trainable;
+    }
+}
+
+static bool matches(const char *pattern, const ls_model_layer *layer)
+{
+    for (; layer; layer = layer->inside)
+        if (fnmatch(pattern, layer->name, 0) == 0)
+            return true;
+    return false;
+}
+
+ls_status ls_model_set_trainable(ls_model *model, const char *pattern, bool trainable)
+{
+    LS_CLAIM(ls_model_claimed(model));
+    size_t found = 0;
+    LS_TRY(need_untraced(model, "ls_model_set_trainable"));
+    if (!pattern)
+        return ls_fail(LS_ERR_INVALID, "ls_model_set_trainable: the pattern is NULL");
+    if (model->kind == LS_MODEL_CUSTOM)
+        return ls_fail(
+            LS_ERR_UNSUPPORTED,
+            "ls_model_set_trainable: model \"%s\" is a custom model; set .frozen of its layers in its function",
+            model->name);
+    for (size_t i = 0; i < model->layer_count; i++) {
+        ls_model_layer *layer = model->layers[i];
+        if (!matches(pattern, layer))
+            continue;
+        found++;
+        set_trainable(layer, trainable);
+        /* A nested model is frozen only while all of its layers are. */
+        for (ls_model_layer *outer = layer->inside; outer && trainable; outer = outer->inside)
+            outer->spec.options.frozen = false;
+    }
+    if (found > 0)
+        return LS_OK;
+    ls_model_layer *layer;
+    return strpbrk(pattern, "*?[") ? ls_fail(LS_ERR_NOT_FOUND,
+                                             "model \"%s\": no layer matches \"%s\"; see "
+                                             "ls_model_summary for their names",
+                                             model->name, pattern)
+                                   : ls_model_find_layer(model, pattern, &layer);
 }
 
 /* ---- Statistics of batch norms ---- */

@@ -51,8 +51,8 @@ ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *p
 ls_tensor *ls_sample_means(ls_tensor *values);
 ls_tensor *ls_sample_sums(ls_tensor *values);
 
-/* Multiplies values [N,T,...] by the mask of the predictions, if they have one. scaled: and by total
- * / valid, the steps of the batch over those that count, so that a mean is over those that count. */
+/* Multiplies values [N,T,...] by the mask of the predictions, if they have one. scaled: and by the
+ * steps of the batch over those that count, so that a mean is over those that count. */
 ls_tensor *ls_mask_values(const char *what, ls_tensor *values, const ls_tensor *predictions, bool scaled);
 
 #endif

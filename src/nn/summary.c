@@ -58,27 +58,34 @@ static void put_shape(ls_text *text, const ls_shape *shape) /* (None, 28, 28, 1)
 
 /* ---- Rows ---- */
 
-static int64_t parameters(const ls_model_layer *layer)
-{
-    int64_t sum = 0, count;
-    for (size_t i = 0; i < layer->weight_count; i++)
-        if (ls_shape_count(&layer->weight[i].shape, 1, &count))
-            sum += count;
-    return sum;
-}
-
-/* One per line: a[0][0], b[1][0]. */
+/* One per line: a[0][0], b[1][0]: layer, number of its call, and of its output. */
 static void put_connections(ls_text *text, const ls_model *model, const ls_model_layer *layer)
 {
     bool any = false;
     for (size_t c = 0; c < model->call_count; c++)
         for (size_t i = 0; model->calls[c].layer == layer && i < model->calls[c].input_count; i++) {
             const ls_model_call *from = &model->calls[model->calls[c].inputs[i]];
-            ls_text_add(text, "%s%s[%lld][0]", any ? ",\n" : "", from->layer->name, (long long)from->number);
+            ls_text_add(text, "%s%s[%lld][%d]", any ? ",\n" : "", from->layer->name, (long long)from->number,
+                        from->output);
             any = true;
         }
     if (!any)
         ls_text_put(text, "-");
+}
+
+/* One shape, or a list with one per line. */
+static void put_output(ls_text *text, const ls_model_layer *layer)
+{
+    size_t count = ls_model_layer_outputs(layer);
+    if (count == 1) {
+        put_shape(text, &layer->output);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ls_text_put(text, i ? ",\n" : "[");
+        put_shape(text, &layer->inner->output_shapes[i]);
+    }
+    ls_text_put(text, "]");
 }
 
 static ls_status add_row(table *t, const ls_model *model, const ls_model_layer *layer)
@@ -90,9 +97,9 @@ static ls_status add_row(table *t, const ls_model *model, const ls_model_layer *
     row *r = &t->rows[t->count];
     *r = (row){ { NULL } };
     ls_text_add(&text[LAYER], "%s (%s)", layer->name,
-                layer->spec.kind == LS_LAYER_NONE ? "Weight" : ls_layer_info_of(layer->spec.kind)->class_name);
-    put_shape(&text[SHAPE], &layer->output);
-    put_count(&text[PARAMS], parameters(layer));
+                layer->spec.kind == LS_LAYER_NONE ? "Weight" : ls_model_layer_class(layer));
+    put_output(&text[SHAPE], layer);
+    put_count(&text[PARAMS], ls_model_layer_parameters(model, layer));
     if (t->columns > FROM)
         put_connections(&text[FROM], model, layer);
     t->count++;
@@ -196,13 +203,17 @@ static void put_table(ls_text *text, const table *t)
 /* Keras omits "Connected to" if each layer follows the previous one. */
 static bool is_chain(const ls_model *model)
 {
+    int before = -1;
     if (model->kind != LS_MODEL_FUNCTIONAL)
         return true;
     for (size_t c = 0; c < model->call_count; c++) {
         const ls_model_call *at = &model->calls[c];
+        if (at->output > 0)
+            continue;
         if (at->number > 0 || at->input_count > 1 || (c == 0) != (at->input_count == 0) ||
-            (c > 0 && at->inputs[0] != (int)c - 1))
+            (c > 0 && (at->inputs[0] - model->calls[at->inputs[0]].output) != before))
             return false;
+        before = (int)c;
     }
     return true;
 }
@@ -243,7 +254,8 @@ static void put_total(ls_text *text, const char *what, int64_t count)
 static ls_status fill(table *t, ls_model *model)
 {
     for (size_t i = 0; i < model->layer_count; i++)
-        if (model->kind == LS_MODEL_FUNCTIONAL || model->layers[i]->spec.kind != LS_LAYER_INPUT)
+        if (ls_model_owns(model, model->layers[i]) &&
+            (model->kind == LS_MODEL_FUNCTIONAL || model->layers[i]->spec.kind != LS_LAYER_INPUT))
             LS_TRY(add_row(t, model, model->layers[i]));
     return LS_OK;
 }

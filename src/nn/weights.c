@@ -22,6 +22,12 @@ static ls_variable *state_of(const ls_model *model, size_t index)
 
 /* ---- Saving ---- */
 
+/* Whether the file has other bytes than the variable, and how many. */
+static size_t moved_bytes(const ls_model *model, const ls_stored_weight *stored, size_t i)
+{
+    return stored[i].sums ? 2 * state_of(model, i)->bytes : stored[i].view.rank == 0 ? 0 : state_of(model, i)->bytes;
+}
+
 /* Buffer for variables whose element order differs in the file; NULL if there are none. */
 typedef struct moved {
     char *data;
@@ -32,18 +38,22 @@ static ls_status move_all(const ls_model *model, const ls_stored_weight *stored,
 {
     size_t offset = 0;
     for (size_t i = 0; i < model->variable_count; i++)
-        out->bytes += stored[i].view.rank > 0 ? state_of(model, i)->bytes : 0;
+        out->bytes += moved_bytes(model, stored, i);
     if (out->bytes == 0)
         return LS_OK;
     out->data = malloc(out->bytes);
     if (!out->data)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", out->bytes);
     for (size_t i = 0; i < model->variable_count; i++) {
-        if (stored[i].view.rank == 0)
-            continue;
-        ls_stored_weight_copy(&stored[i], ls_dtype_bytes(ls_model_variable(model, i)->dtype), state_of(model, i)->data,
-                              out->data + offset, true);
-        offset += state_of(model, i)->bytes;
+        const ls_variable *state = state_of(model, i);
+        if (stored[i].sums) { /* the second term is 0 */
+            memcpy(out->data + offset, state->data, state->bytes);
+            memset(out->data + offset + state->bytes, 0, state->bytes);
+        } else if (stored[i].view.rank > 0) {
+            ls_stored_weight_copy(&stored[i], ls_dtype_bytes(ls_model_variable(model, i)->dtype), state->data,
+                                  out->data + offset, true);
+        }
+        offset += moved_bytes(model, stored, i);
     }
     return LS_OK;
 }
@@ -56,7 +66,7 @@ static ls_status group_pairs(const ls_model *model, char **groups, ls_safetensor
     pairs[(*count)++] = (ls_safetensors_pair){ "", model->name };
     for (size_t i = 0; i < model->layer_count; i++)
         if (groups[i])
-            pairs[(*count)++] = (ls_safetensors_pair){ groups[i], model->layers[i]->name };
+            pairs[(*count)++] = (ls_safetensors_pair){ groups[i], ls_model_layer_own_name(model->layers[i]) };
     return LS_OK;
 }
 
@@ -80,37 +90,42 @@ static ls_status write_hdf5(const ls_model *model, const char *path, ls_tensor_f
 }
 
 static ls_status write_entries(const ls_model *model, const char *path, ls_tensor_format format,
-                               const ls_safetensors_entry *entries)
+                               const ls_safetensors_entry *entries, size_t count)
 {
     if (format == LS_TENSORS_HDF5 || format == LS_TENSORS_KERAS)
         return write_hdf5(model, path, format, entries);
     char steps[24];
     snprintf(steps, sizeof(steps), "%" PRIu64, model->graph->step);
     const ls_safetensors_pair metadata[] = { { "format", "lockstep" }, { "model", model->name }, { STEPS, steps } };
-    return ls_tensors_write(path, format, entries, model->variable_count, metadata, 3);
+    return ls_tensors_write(path, format, entries, count, metadata, 3);
 }
 
 static ls_status save(const ls_model *model, const char *path, ls_tensor_format format, const ls_stored_weight *stored)
 {
-    size_t count = model->variable_count, offset = 0;
+    size_t count = model->variable_count, offset = 0, made = 0;
     moved moved = { 0 };
-    ls_safetensors_entry *entries = calloc(count ? count : 1, sizeof(*entries));
+    ls_safetensors_entry *entries = calloc(count ? 2 * count : 1, sizeof(*entries));
     ls_status status = entries ? LS_OK : ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", count);
     for (size_t i = 0; i < count && status == LS_OK; i++)
         status = ls_variable_sync_to_host(state_of(model, i));
     if (status == LS_OK)
         status = move_all(model, stored, &moved);
     for (size_t i = 0; i < count && status == LS_OK; i++) {
-        const ls_variable *state = state_of(model, i);
-        bool moves = stored[i].view.rank > 0;
-        entries[i] = (ls_safetensors_entry){ .name = stored[i].name,
-                                             .dtype = ls_model_variable(model, i)->dtype,
-                                             .shape = stored[i].shape,
-                                             .data = moves ? moved.data + offset : state->data };
-        offset += moves ? state->bytes : 0;
+        size_t bytes = moved_bytes(model, stored, i);
+        ls_safetensors_entry entry = { .name = stored[i].name,
+                                       .dtype = ls_model_variable(model, i)->dtype,
+                                       .shape = stored[i].shape,
+                                       .data = bytes ? moved.data + offset : state_of(model, i)->data };
+        entries[made++] = entry;
+        if (stored[i].second) {
+            entry.name = stored[i].second;
+            entry.data = moved.data + offset + bytes / 2;
+            entries[made++] = entry;
+        }
+        offset += bytes;
     }
     if (status == LS_OK)
-        status = write_entries(model, path, format, entries);
+        status = write_entries(model, path, format, entries, made);
     free(entries);
     free(moved.data);
     return status;
@@ -210,8 +225,11 @@ typedef struct reading {
     ls_tensors file;
     ls_weight_style style;
     ls_stored_weight *stored;
-    const ls_safetensors_entry **entries;
-    bool *wanted; /* by array of the file: it belongs to a variable */
+    const ls_safetensors_entry **entries, **second; /* second: of ls_stored_weight.second */
+    char *joined;
+    bool *wanted;     /* by array of the file: it belongs to a variable */
+    bool partial;     /* load what fits */
+    ls_text *skipped; /* partial: a line for each variable and array that is not loaded */
 } reading;
 
 static size_t match(reading *r)
@@ -219,11 +237,16 @@ static size_t match(reading *r)
     size_t found = 0;
     memset(r->wanted, 0, r->file.count * sizeof *r->wanted);
     for (size_t i = 0; i < r->model->variable_count; i++) {
+        const char *second = r->stored[i].second;
         r->entries[i] = ls_tensors_find(&r->file, r->stored[i].name);
-        if (!r->entries[i])
-            continue;
-        r->wanted[r->entries[i] - r->file.entries] = true;
-        found++;
+        r->second[i] = second ? ls_tensors_find(&r->file, second) : NULL;
+        if (r->entries[i])
+            r->wanted[r->entries[i] - r->file.entries] = true;
+        if (r->second[i])
+            r->wanted[r->second[i] - r->file.entries] = true;
+        if (second && !r->second[i])
+            r->entries[i] = NULL; /* one of two is not enough */
+        found += r->entries[i] != NULL;
     }
     return found;
 }
@@ -284,7 +307,7 @@ static ls_status move_back(const reading *r)
 {
     size_t most = 0;
     for (size_t i = 0; i < r->model->variable_count; i++)
-        if (r->stored[i].view.rank > 0 && r->entries[i]->bytes > most)
+        if (r->entries[i] && r->stored[i].view.rank > 0 && !r->second[i] && r->entries[i]->bytes > most)
             most = r->entries[i]->bytes;
     if (most == 0)
         return LS_OK;
@@ -293,7 +316,7 @@ static ls_status move_back(const reading *r)
         return ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", most);
     for (size_t i = 0; i < r->model->variable_count; i++) {
         const ls_safetensors_entry *entry = r->entries[i];
-        if (r->stored[i].view.rank == 0)
+        if (!entry || r->stored[i].view.rank == 0 || r->second[i])
             continue;
         ls_stored_weight_copy(&r->stored[i], ls_dtype_bytes(entry->dtype), entry->data, room, false);
         memcpy((void *)entry->data, room, entry->bytes);
@@ -302,36 +325,115 @@ static ls_status move_back(const reading *r)
     return LS_OK;
 }
 
+static ls_status check_entries(const reading *r, size_t i)
+{
+    const ls_tensor *variable = ls_model_variable(r->model, i);
+    LS_TRY(check_entry(variable, &r->stored[i], r->entries[i], r->path));
+    return r->second[i] ? check_entry(variable, &r->stored[i], r->second[i], r->path) : LS_OK;
+}
+
+/* Forgets the arrays that do not fit, and lists them. */
+static ls_status drop_mismatches(reading *r)
+{
+    const ls_model *model = r->model;
+    size_t fitting = 0;
+    for (size_t i = 0; i < model->variable_count; i++) {
+        const char *name = ls_model_variable_name(model, i);
+        bool found = r->entries[i] != NULL;
+        if (found && check_entries(r, i) == LS_OK) {
+            fitting++;
+            continue;
+        }
+        ls_text_add(r->skipped, "%s: %s\n", name, found ? ls_last_error() : "not in the file");
+        r->entries[i] = r->second[i] = NULL;
+    }
+    for (size_t i = 0; i < r->file.count; i++)
+        if (!r->wanted[i] && !ls_weight_style_ignores(r->style, r->file.entries[i].name))
+            ls_text_add(r->skipped, "%s: not in the model\n", r->file.entries[i].name);
+    return fitting > 0
+               ? LS_OK
+               : ls_fail(LS_ERR_NOT_FOUND, "%s: no array fits model \"%s\" in name, shape and type: %.*s", r->path,
+                         model->name, (int)strcspn(ls_text_get(r->skipped), "\n"), ls_text_get(r->skipped));
+}
+
+/* Makes one variable of two arrays of float32. */
+static void join_pair(const ls_stored_weight *stored, const ls_safetensors_entry *a, const ls_safetensors_entry *b,
+                      char *to, char *room)
+{
+    if (stored->sums) {
+        for (size_t k = 0; k < a->bytes / sizeof(float); k++)
+            ((float *)to)[k] = ((const float *)a->data)[k] + ((const float *)b->data)[k];
+        return;
+    }
+    memcpy(room, a->data, a->bytes);
+    memcpy(room + a->bytes, b->data, b->bytes);
+    ls_stored_weight_copy(stored, sizeof(float), room, to, false);
+}
+
+static ls_status join_pairs(reading *r, ls_safetensors_entry *out)
+{
+    size_t bytes = 0, offset = 0;
+    for (size_t i = 0; i < r->model->variable_count; i++)
+        bytes += r->second[i] ? 2 * r->entries[i]->bytes : 0;
+    if (bytes == 0)
+        return LS_OK;
+    char *room = malloc(bytes);
+    r->joined = malloc(bytes);
+    ls_status status = room && r->joined
+                           ? LS_OK
+                           : ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", bytes);
+    for (size_t i = 0; i < r->model->variable_count && status == LS_OK; i++) {
+        if (!r->second[i])
+            continue;
+        join_pair(&r->stored[i], r->entries[i], r->second[i], r->joined + offset, room);
+        out[i].data = r->joined + offset;
+        out[i].bytes = state_of(r->model, i)->bytes;
+        offset += out[i].bytes;
+    }
+    free(room);
+    return status;
+}
+
 static ls_status read_variables(reading *r, ls_layout layout, ls_safetensors_entry *out)
 {
     const ls_model *model = r->model;
     LS_TRY(choose_style(r, layout));
-    LS_TRY(check_names(r));
-    for (size_t i = 0; i < model->variable_count; i++)
-        LS_TRY(check_entry(ls_model_variable(model, i), &r->stored[i], r->entries[i], r->path));
+    if (r->partial) {
+        LS_TRY(drop_mismatches(r));
+    } else {
+        LS_TRY(check_names(r));
+        for (size_t i = 0; i < model->variable_count; i++)
+            LS_TRY(check_entries(r, i));
+    }
     LS_TRY(move_back(r));
     for (size_t i = 0; i < model->variable_count; i++) {
+        out[i] = (ls_safetensors_entry){ .data = NULL };
+        if (!r->entries[i])
+            continue;
         out[i] = *r->entries[i];
         out[i].name = ls_model_variable_name(model, i);
         out[i].shape = ls_model_variable(model, i)->shape;
     }
-    return LS_OK;
+    return join_pairs(r, out);
 }
 
-ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout layout, ls_weights *out)
+static ls_status open_weights(const ls_model *model, const char *path, ls_layout layout, ls_text *skipped,
+                              ls_weights *out)
 {
-    reading r = { .model = model, .path = path };
+    reading r = { .model = model, .path = path, .partial = skipped != NULL, .skipped = skipped };
     LS_TRY(ls_tensors_open(path, &r.file));
     ls_safetensors_entry *variables = calloc(model->variable_count + 1, sizeof *variables);
     r.entries = calloc(model->variable_count + 1, sizeof *r.entries);
+    r.second = calloc(model->variable_count + 1, sizeof *r.second);
     r.wanted = calloc(r.file.count + 1, sizeof *r.wanted);
-    ls_status status = variables && r.entries && r.wanted
+    ls_status status = variables && r.entries && r.second && r.wanted
                            ? read_variables(&r, layout, variables)
                            : ls_fail(LS_ERR_MEMORY, "no memory for the names of %zu variables", model->variable_count);
     ls_stored_weights_free(r.stored, model);
     free(r.entries);
+    free(r.second);
     free(r.wanted);
-    ls_weights weights = { .file = r.file, .entries = variables };
+    ls_weights weights = { .file = r.file, .entries = variables, .joined = r.joined };
     if (status == LS_OK)
         *out = weights;
     else
@@ -339,37 +441,58 @@ ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout lay
     return status;
 }
 
+ls_status ls_weights_open(const ls_model *model, const char *path, ls_layout layout, ls_weights *out)
+{
+    return open_weights(model, path, layout, NULL, out);
+}
+
 void ls_weights_close(ls_weights *weights)
 {
     free(weights->entries);
+    free(weights->joined);
     weights->entries = NULL;
+    weights->joined = NULL;
     ls_tensors_close(&weights->file);
+}
+
+static ls_status load_arrays(ls_model *model, const char *path, ls_weights *weights)
+{
+    uint64_t steps = model->graph->step;
+    const char *text = ls_tensors_text(&weights->file, STEPS);
+    if (text && !ls_parse_u64(text, &steps))
+        return ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", path,
+                       text);
+    for (size_t i = 0; i < model->variable_count; i++) {
+        if (!weights->entries[i].name)
+            continue; /* it does not fit */
+        if (weights->entries[i].bytes)
+            memcpy(state_of(model, i)->data, weights->entries[i].data, weights->entries[i].bytes);
+        ls_variable_written(state_of(model, i), true);
+    }
+    model->graph->step = steps;
+    return LS_OK;
 }
 
 ls_status ls_model_load_weights_with(ls_model *model, const char *path, ls_weights_options options)
 {
     LS_CLAIM(ls_model_claimed(model));
     ls_weights weights;
+    ls_text skipped = { 0 };
     LS_TRY(ls_model_need_ready(model, "ls_model_load_weights"));
     LS_TRY(ls_graph_fill(model->graph));
     if (!path)
         return ls_fail(LS_ERR_INVALID, "ls_model_load_weights: the path is NULL");
     LS_TRY(check_layout(options.layout, "ls_model_load_weights"));
-    LS_TRY(ls_weights_open(model, path, options.layout, &weights));
-    uint64_t steps = model->graph->step;
-    const char *text = ls_tensors_text(&weights.file, STEPS);
-    ls_status status = LS_OK;
-    if (text && !ls_parse_u64(text, &steps))
-        status =
-            ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", path, text);
-    for (size_t i = 0; i < model->variable_count && status == LS_OK; i++) {
-        if (weights.entries[i].bytes)
-            memcpy(state_of(model, i)->data, weights.entries[i].data, weights.entries[i].bytes);
-        ls_variable_written(state_of(model, i), true);
+    if (options.skipped)
+        *options.skipped = NULL;
+    ls_status status = open_weights(model, path, options.layout, options.skip_mismatch ? &skipped : NULL, &weights);
+    if (status == LS_OK) {
+        status = load_arrays(model, path, &weights);
+        ls_weights_close(&weights);
     }
-    if (status == LS_OK)
-        model->graph->step = steps;
-    ls_weights_close(&weights);
+    if (status == LS_OK && options.skipped && *ls_text_get(&skipped))
+        status = ls_text_take(&skipped, options.skipped);
+    ls_text_free(&skipped);
     return status;
 }
 

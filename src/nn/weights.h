@@ -9,7 +9,8 @@
  * variables. */
 typedef struct ls_weights {
     ls_tensors file;
-    ls_safetensors_entry *entries; /* one per variable; the data belongs to the file */
+    ls_safetensors_entry *entries; /* one per variable; the data belongs to the file, or to `joined` */
+    void *joined;                  /* variables that are two arrays of the file */
 } ls_weights;
 
 /* Fails in the same cases as loading. On success, close with ls_weights_close. */

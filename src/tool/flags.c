@@ -105,6 +105,8 @@ static const ls_option model_rows[] = {
     ROW("--weights", weights, .metavar = "FILE",
         .help = "start with these weights: .safetensors, .npz, .weights.h5 or .keras, with Keras's "
                 "or PyTorch's names"),
+    ROW("--skip-mismatch", skip_mismatch, .value = "off",
+        .help = "load the arrays of --weights that fit the model, and print the others"),
     ROW("--seed", seed, .value = "0", .help = "seed of the initial weights, the order of the data and dropout"),
 };
 const ls_option_table tool_model_flags = LS_OPTION_TABLE("Model", model_rows);
@@ -118,6 +120,12 @@ static const ls_option shape_rows[] = {
         .help = "batch norm statistics in training: over the whole batch, or per lane (no "
                 "synchronization); results depend on it. auto: as the model specifies, else batch",
         LS_OPTION_CHOICES(norm_names)),
+    ROW("--head", head, .value = "0", .range = "[0, 2147483647]",
+        .help =
+            "replace the model's last layer, which must be Dense, by an untrained one of N units, after --weights are "
+            "loaded; 0: keep it"),
+    ROW("--freeze", freeze, .metavar = "PATTERNS",
+        .help = "do not train the layers that match, such as conv1*,conv2_*; * matches any characters, ? one"),
 };
 const ls_option_table tool_shape_flags = LS_OPTION_TABLE(NULL, shape_rows);
 
@@ -372,7 +380,10 @@ static const ls_option replay_rows[] = {
 const ls_option_table tool_replay_flags = LS_OPTION_TABLE("Start", replay_rows);
 
 static const ls_option output_rows[] = {
-    ROW("--output", output, .brief = 'o', .metavar = "FILE", .help = "file for the predictions: FILE.npy or FILE.csv"),
+    ROW("--output", output, .brief = 'o', .metavar = "FILE",
+        .help =
+            "file for the predictions: FILE.npy or FILE.csv for the first output, FILE.npz for all outputs by name"),
+    ROW("--layer", layer, .metavar = "NAME", .help = "write the output of this layer instead of the model's outputs"),
 };
 const ls_option_table tool_output_flags = LS_OPTION_TABLE("Files", output_rows);
 

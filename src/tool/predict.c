@@ -1,15 +1,18 @@
-/* lockstep predict: writes the model's first output. */
+/* lockstep predict: writes the model's outputs, or that of a layer. */
 #include "tool/tool.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static ls_status check(const ls_options *options, tool_settings *settings)
 {
     LS_TRY(tool_check_data(settings));
     if (settings->output == NULL)
-        return ls_fail(LS_ERR_INVALID, "--output is needed: FILE.npy or FILE.csv");
-    if (!ls_ends_with(settings->output, ".npy") && !ls_ends_with(settings->output, ".csv"))
-        return ls_fail(LS_ERR_INVALID, "--output %s: expected a name that ends in .npy or .csv", settings->output);
+        return ls_fail(LS_ERR_INVALID, "--output is needed: FILE.npy, FILE.npz or FILE.csv");
+    if (!ls_ends_with(settings->output, ".npy") && !ls_ends_with(settings->output, ".npz") &&
+        !ls_ends_with(settings->output, ".csv"))
+        return ls_fail(LS_ERR_INVALID, "--output %s: expected a name that ends in .npy, .npz or .csv",
+                       settings->output);
     LS_TRY(tool_check_devices(options, settings));
     return tool_check_outputs(settings);
 }
@@ -58,29 +61,62 @@ static ls_status write_csv(const char *path, const ls_array *array)
     return status;
 }
 
-static ls_status write_array(const char *path, const ls_array *array)
-{
-    if (ls_ends_with(path, ".csv"))
-        return write_csv(path, array);
-    return ls_npy_write(path, *array);
-}
-
+/* Outputs that are written, and their names in an .npz file. */
 typedef struct outcome {
     const char *path, *set;
     const tool_session *session;
-    ls_array made;
+    size_t count;
+    ls_array made[LS_MAX_OUTPUTS];
+    char name[LS_MAX_OUTPUTS][256];
 } outcome;
+
+static ls_status write_arrays(const outcome *o)
+{
+    const char *names[LS_MAX_OUTPUTS];
+    for (size_t i = 0; i < o->count; i++)
+        names[i] = o->name[i];
+    if (ls_ends_with(o->path, ".npz"))
+        return ls_npz_write(o->path, names, o->made, o->count);
+    return ls_ends_with(o->path, ".csv") ? write_csv(o->path, &o->made[0]) : ls_npy_write(o->path, o->made[0]);
+}
 
 static ls_status write_and_print(void *user)
 {
     const outcome *o = user;
     if (!tool_is_muted())
-        LS_TRY(write_array(o->path, &o->made));
+        LS_TRY(write_arrays(o));
     tool_print_untrained(o->session);
-    printf("%s: %s of the %s set: (", o->path, ls_model_output_name(o->session->model, 0), o->set);
-    for (int i = 0; i < o->made.shape.rank; i++)
-        printf("%s%" PRId64, i ? ", " : "", o->made.shape.dims[i]);
-    printf("%s), %s\n", o->made.shape.rank == 1 ? "," : "", ls_dtype_name(o->made.dtype));
+    for (size_t k = 0; k < o->count; k++) {
+        const ls_array *made = &o->made[k];
+        printf("%s: %s of the %s set: (", o->path, o->name[k], o->set);
+        for (int i = 0; i < made->shape.rank; i++)
+            printf("%s%" PRId64, i ? ", " : "", made->shape.dims[i]);
+        printf("%s), %s\n", made->shape.rank == 1 ? "," : "", ls_dtype_name(made->dtype));
+    }
+    return LS_OK;
+}
+
+/* Several outputs of one nested model have its name, so a number is added. */
+static void name_output(outcome *o, size_t i)
+{
+    const char *name = ls_model_output_name(o->session->model, i);
+    snprintf(o->name[i], sizeof o->name[i], "%s", name);
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(o->name[k], name) == 0)
+            snprintf(o->name[i], sizeof o->name[i], "%.220s_%zu", name, i);
+}
+
+static ls_status predict_all(const tool_settings *settings, tool_session *session, ls_dataset *data, outcome *out)
+{
+    size_t outputs = ls_ends_with(out->path, ".npz") ? ls_model_output_count(session->model) : 1;
+    if (outputs > LS_MAX_OUTPUTS)
+        return ls_fail(LS_ERR_UNSUPPORTED, "--output %s: the model has %zu outputs; at most %d can be written",
+                       out->path, outputs, LS_MAX_OUTPUTS);
+    for (; out->count < outputs; out->count++) {
+        name_output(out, out->count);
+        LS_TRY(ls_predict(session->model, data, &out->made[out->count], .batch_size = settings->batch_size,
+                          .strategy = session->strategy, .lanes = (int)settings->lanes, .index = (int)out->count));
+    }
     return LS_OK;
 }
 
@@ -92,12 +128,15 @@ static ls_status predict(const tool_settings *settings, tool_session *session)
         LS_TRY(tool_check_writable("--output", settings->output));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
+    if (settings->layer)
+        LS_TRY(tool_cut(settings->layer, session));
     LS_TRY(tool_open_set(settings, session, &data, &out.set));
-    LS_TRY(ls_predict(session->model, data, &out.made, .batch_size = settings->batch_size,
-                      .strategy = session->strategy, .lanes = (int)settings->lanes));
+    ls_status status = predict_all(settings, session, data, &out);
     tool_update_mute(session->ctx);
-    ls_status status = tool_print_once(session->ctx, write_and_print, &out);
-    free(out.made.data);
+    if (status == LS_OK)
+        status = tool_print_once(session->ctx, write_and_print, &out);
+    for (size_t i = 0; i < out.count; i++)
+        free(out.made[i].data);
     return status;
 }
 
@@ -113,7 +152,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
 const tool_command tool_predict = {
     .name = "predict",
     .arguments = "MODEL --data DATA --weights FILE --output FILE",
-    .summary = "write a model's output for every sample to a .npy or .csv file",
+    .summary = "write a model's output for every sample to a .npy, .npz or .csv file",
     .details =
         "Writes the model's output for every sample of a set, in order. Without --weights, the model is untrained.",
     .takes_model = true,

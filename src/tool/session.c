@@ -25,16 +25,18 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
         LS_TRY(ls_model_from_keras(session->ctx, settings->model, &session->model));
     else
         LS_TRY(ls_model_from_keras_json(session->ctx, settings->model, &session->model));
-    LS_TRY(tool_place(settings, session->model));
-    if (settings->norm_statistics > 0)
-        LS_TRY(ls_model_set_norm_statistics(session->model, (ls_norm_statistics)(settings->norm_statistics - 1)));
     if (settings->seed != 0) {
         LS_TRY(ls_model_initialize(session->model, settings->seed));
         if (has_weights) /* the seed is only for weights that the file does not have */
             LS_TRY(ls_model_load_weights(session->model, settings->model));
     }
     session->untrained = !settings->weights && !has_weights;
-    return settings->weights ? ls_model_load_weights(session->model, settings->weights) : LS_OK;
+    LS_TRY(settings->head > 0 ? tool_replace_head(settings, session) : tool_load_weights(settings, session->model));
+    LS_TRY(tool_freeze(settings, session->model));
+    LS_TRY(tool_place(settings, session->model));
+    return settings->norm_statistics > 0
+               ? ls_model_set_norm_statistics(session->model, (ls_norm_statistics)(settings->norm_statistics - 1))
+               : LS_OK;
 }
 
 /* The worker of --data-worker announces which sets exist; all iterate over them together. */

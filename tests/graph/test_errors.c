@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "graph/recurrent.h"
 #include "lockstep.h"
 #include "with_graph.h"
 
@@ -200,6 +201,26 @@ static void wrong_axes(void **state)
 }
 
 /* ---- Images, norms, losses ---- */
+
+static ls_tensor *recurrent(ls_cell cell, ls_tensor *p, ls_tensor *kernel, ls_tensor *bias, ls_tensor *mask)
+{
+    return ls_op_recurrent(p, &(ls_recurrent){ .cell = cell, .kernel = kernel, .bias = bias, .mask = mask });
+}
+
+static void recurrent_cells_have_their_shapes(void **state)
+{
+    (void)state;
+    ls_tensor *p = F32(4, 5, 6), *mask = ls_op_compare(F32(4, 5), LS_GREATER, number(0));
+    REFUSED(recurrent(LS_CELL_LSTM, p, F32(2, 8), NULL, NULL), LS_ERR_SHAPE,
+            "recurrent|5 steps of 6 numbers|4 numbers");
+    REFUSED(recurrent(LS_CELL_SIMPLE, F32(4, 6), F32(6, 6), NULL, NULL), LS_ERR_SHAPE, "recurrent|3");
+    REFUSED(recurrent(LS_CELL_SIMPLE, F32(4, 0, 6), F32(6, 6), NULL, NULL), LS_ERR_SHAPE, "0 steps");
+    REFUSED(recurrent(LS_CELL_SIMPLE, p, F32(5, 6), NULL, NULL), LS_ERR_SHAPE,
+            "the recurrent kernel is float32 (5, 6); expected float32 (6, 6)");
+    REFUSED(recurrent(LS_CELL_GRU_RESET_AFTER, p, F32(2, 6), F32(5), NULL), LS_ERR_SHAPE, "the recurrent bias is|(6,)");
+    REFUSED(recurrent(LS_CELL_SIMPLE, p, F32(6, 6), NULL, F32(4, 5)), LS_ERR_SHAPE, "the mask is float32|bool (4, 5)");
+    REFUSED(recurrent(LS_CELL_SIMPLE, F32(4, 3, 6), F32(6, 6), NULL, mask), LS_ERR_SHAPE, "the mask is bool (4, 5)");
+}
 
 static void wrong_images(void **state)
 {
@@ -942,6 +963,7 @@ int main(void)
         WITH_GRAPH(splits),
         WITH_GRAPH(wrong_types),
         WITH_GRAPH(wrong_axes),
+        WITH_GRAPH(recurrent_cells_have_their_shapes),
         WITH_GRAPH(wrong_images),
         WITH_GRAPH(wrong_norms),
         WITH_GRAPH(wrong_losses),

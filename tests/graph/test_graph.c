@@ -319,7 +319,8 @@ static void traits_of_ops_agree(void **state)
         bool fit = writes == written && (writes || !ls_node_is(&node, LS_TRAIT_UPDATES)) &&
                    (!view || (info->inputs == 1 && !cheap)) &&
                    (info->inputs == 2 || !ls_node_is(&node, LS_TRAIT_CHEAP_WITH_WHOLE)) &&
-                   (!weights || weights <= info->inputs) && (!weights || !ls_node_is(&node, LS_TRAIT_WEIGHTS_OUT)) &&
+                   (!weights || info->inputs == LS_ANY || weights <= info->inputs) &&
+                   (!weights || !ls_node_is(&node, LS_TRAIT_WEIGHTS_OUT)) &&
                    (reduces || !ls_node_is(&node, LS_TRAIT_GATHERS | LS_TRAIT_JOIN_MAX | LS_TRAIT_JOIN_MIN)) &&
                    (ls_node_is_given(&node) || !ls_node_is(&node, LS_TRAIT_EXTERNAL));
         if (!fit)

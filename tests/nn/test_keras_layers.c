@@ -141,6 +141,25 @@ static size_t variable_index(const ls_model *model, const char *name)
     return i;
 }
 
+/* Values of a drawn tensor in a type; free() them. */
+static void *typed(const tensor_record *t, ls_dtype dtype)
+{
+    void *data = calloc(t->count + 1, ls_dtype_bytes(dtype));
+    assert_non_null(data);
+    for (size_t i = 0; i < t->count; i++)
+        test_put_number(data, dtype, i, t->drawn[i]);
+    return data;
+}
+
+static bool set_variable(ls_tensor *variable, const tensor_record *t)
+{
+    ls_dtype dtype = ls_tensor_dtype(variable);
+    void *data = typed(t, dtype);
+    ls_status status = ls_variable_set(variable, data, t->count * ls_dtype_bytes(dtype));
+    free(data);
+    return status == LS_OK;
+}
+
 static bool set_weights(const layer_case *c, const ls_model *model)
 {
     const tensor_record *weights[MOST];
@@ -148,23 +167,12 @@ static bool set_weights(const layer_case *c, const ls_model *model)
     bool fits = count == ls_model_variable_count(model);
     for (size_t i = 0; i < count && fits; i++) {
         size_t at = variable_index(model, weights[i]->name);
-        fits = at < count && ls_variable_set(ls_model_variable(model, at), weights[i]->drawn,
-                                             weights[i]->count * sizeof(float)) == LS_OK;
+        fits = at < count && set_variable(ls_model_variable(model, at), weights[i]);
     }
     if (!fits)
         COMPLAIN("%s: the variables are not those of Keras: %zu of %zu, or other names or shapes", c->what,
                  ls_model_variable_count(model), count);
     return fits;
-}
-
-/* Values of a drawn tensor in its type; free() them. */
-static void *typed(const tensor_record *t)
-{
-    void *data = calloc(t->count + 1, ls_dtype_bytes(t->dtype));
-    assert_non_null(data);
-    for (size_t i = 0; i < t->count; i++)
-        test_put_number(data, t->dtype, i, t->drawn[i]);
-    return data;
 }
 
 typedef struct run {
@@ -178,7 +186,7 @@ static ls_tensor *add_feed(run *r, ls_graph *graph, const tensor_record *t)
     ls_shape shape = t->shape;
     shape.dims[0] = LS_BATCH;
     ls_tensor *input = ls_op_input(graph, NULL, t->dtype, shape);
-    r->feeds[r->feed_count++] = (ls_feed){ input, ls_array_of(t->dtype, t->shape, typed(t)) };
+    r->feeds[r->feed_count++] = (ls_feed){ input, ls_array_of(t->dtype, t->shape, typed(t, t->dtype)) };
     return input;
 }
 
@@ -348,7 +356,7 @@ static void run_file(const char *path, const char *file)
     {
         layer_case c = { .model = json_object_get(record, "model"),
                          .training = json_is_true(json_object_get(record, "training")) };
-        snprintf(c.what, sizeof c.what, "%s, case %zu (%s)", file, index,
+        snprintf(c.what, sizeof c.what, "%.100s, case %zu (%.60s)", file, index,
                  json_string_value(json_object_get(record, "class")));
         json_array_foreach(json_object_get(record, "tensors"), i, tensor)
         {

@@ -183,6 +183,39 @@ static void shapes_and_parameters_are_keras_s(void **state)
         { "add of one", ls_input(4), ls_add(), "(batch, 4)", 0 },
         { "multiply of one", ls_input(4), ls_multiply(), "(batch, 4)", 0 },
         { "concatenate of one", ls_input(4), ls_concatenate(), "(batch, 4)", 0 },
+        { "average of one", ls_input(4), ls_average(), "(batch, 4)", 0 },
+        { "maximum of one", ls_input(4), ls_maximum(), "(batch, 4)", 0 },
+        { "minimum of one", ls_input(4), ls_minimum(), "(batch, 4)", 0 },
+        { "normalization", ls_input(4, 3), ls_normalization(), "(batch, 4, 3)", 7 },
+        { "normalization, axes", ls_input(4, 3), ls_normalization(.axes = LS_AXES(1, 2)), "(batch, 4, 3)", 25 },
+        { "normalization, no axis", ls_input(4, 3), ls_normalization(.no_axis = true), "(batch, 4, 3)", 3 },
+        { "normalization with numbers", ls_input(4, 2),
+          ls_normalization(.mean = { 2, (double[]){ 1, 2 } }, .variance = { 2, (double[]){ 1, 4 } }), "(batch, 4, 2)",
+          0 },
+        { "group_normalization", ls_input(8, 8, 32), ls_group_normalization(), "(batch, 8, 8, 32)", 64 },
+        { "group_normalization, axis", ls_input(4, 6), ls_group_normalization(2, .axis = 1, .no_center = true),
+          "(batch, 4, 6)", 4 },
+        { "group_normalization, one each", ls_input(4, 6), ls_group_normalization(-1), "(batch, 4, 6)", 12 },
+        { "rms_normalization", ls_input(3, 5), ls_rms_normalization(), "(batch, 3, 5)", 5 },
+        { "rms_normalization, two axes", ls_input(3, 5), ls_rms_normalization(.axes = LS_AXES(1, 2)), "(batch, 3, 5)",
+          15 },
+        { "unit_normalization", ls_input(3, 5), ls_unit_normalization(), "(batch, 3, 5)", 0 },
+        { "layer_normalization, first axis", ls_input(3, 5), ls_layer_normalization(.axes = LS_AXES(1)),
+          "(batch, 3, 5)", 6 },
+        { "layer_normalization, rms", ls_input(3, 5), ls_layer_normalization(.rms_scaling = true), "(batch, 3, 5)", 5 },
+        { "prelu", ls_input(4, 3), ls_prelu(), "(batch, 4, 3)", 12 },
+        { "prelu, shared", ls_input(4, 4, 3), ls_prelu(.shared_axes = LS_AXES(1, 2)), "(batch, 4, 4, 3)", 3 },
+        { "elu", ls_input(4, 3), ls_elu(0.5), "(batch, 4, 3)", 0 },
+        { "glu halves", ls_input(4, 6), ls_activation_layer(LS_GLU), "(batch, 4, 3)", 0 },
+        { "dense with glu", ls_input(4), ls_dense(6, .activation = LS_GLU), "(batch, 3)", 30 },
+        { "spatial_dropout1d", ls_input(4, 3), ls_spatial_dropout1d(0.5), "(batch, 4, 3)", 0 },
+        { "spatial_dropout2d", ls_input(4, 4, 3), ls_spatial_dropout2d(0.5), "(batch, 4, 4, 3)", 0 },
+        { "gaussian_noise", ls_input(4), ls_gaussian_noise(0.5), "(batch, 4)", 0 },
+        { "gaussian_dropout", ls_input(4), ls_gaussian_dropout(0.5), "(batch, 4)", 0 },
+        { "alpha_dropout", ls_input(4), ls_alpha_dropout(0.5), "(batch, 4)", 0 },
+        { "stochastic_depth", ls_input(4, 3), ls_stochastic_depth(0.5), "(batch, 4, 3)", 0 },
+        { "layer_scale", ls_input(4, 3), ls_layer_scale(3), "(batch, 4, 3)", 3 },
+        { "activity_regularization", ls_input(4), ls_activity_regularization(), "(batch, 4)", 0 },
     };
     bool seen[LS_LAYER_KINDS] = { false };
     for (size_t i = 0; i < LENGTH(shape_rows); i++) {
@@ -198,7 +231,10 @@ static void shapes_and_parameters_are_keras_s(void **state)
         seen[row->layer.kind] = true;
         ls_model_destroy(model);
     }
-    for (int kind = LS_LAYER_INPUT + 1; kind < LS_LAYER_KINDS; kind++)
+    /* They take two inputs: two_inputs_are_merged. */
+    seen[LS_LAYER_SUBTRACT] = seen[LS_LAYER_DOT] = seen[LS_LAYER_CUSTOM_SCALE] = true;
+    seen[LS_LAYER_REGISTERED] = true;                                  /* test_nn_registered */
+    for (int kind = LS_LAYER_MODEL + 1; kind < LS_LAYER_KINDS; kind++) /* nested models: test_nested.c */
         if (!seen[kind])
             fail_msg("layer kind %d has no row", kind);
 }
@@ -281,6 +317,52 @@ static void values_are_the_formulas(void **state)
     }
 }
 
+/* Layers that need two inputs, on rows of two numbers. */
+static void two_inputs_are_merged(void **state)
+{
+    (void)state;
+    const struct {
+        const char *what;
+        ls_layer layer;
+        const char *shape;
+        float y[4];
+    } rows[] = {
+        { "subtract", ls_subtract(), "(batch, 2)", { 1 - 3, 2 + 4, 3 - 0, 4 - 3 } },
+        { "average", ls_average(), "(batch, 2)", { 2, -1, 1.5f, 3.5f } },
+        { "maximum", ls_maximum(), "(batch, 2)", { 3, 2, 3, 4 } },
+        { "minimum", ls_minimum(), "(batch, 2)", { 1, -4, 0, 3 } },
+        { "custom scale", ls_custom_scale(0.5), "(batch, 2)", { 2.5f, 0, 3, 5.5f } },
+        { "custom scale of 0", ls_custom_scale(LS_ZERO), "(batch, 2)", { 1, 2, 3, 4 } },
+        { "dot", ls_dot(1), "(batch, 1)", { 3 - 8, 12 } },
+        { "dot, of the last axis", ls_dot(-1), "(batch, 1)", { 3 - 8, 12 } },
+        { "cosine", ls_dot(1, .normalize = true), "(batch, 1)", { -0.44721360f, 0.8f } },
+    };
+    const float x[2][4] = { { 1, 2, 3, 4 }, { 3, -4, 0, 3 } };
+    for (size_t r = 0; r < LENGTH(rows); r++) {
+        ls_model *model;
+        OK(ls_functional_begin(ctx, "two", &model));
+        ls_symbol a = ls_symbol_input(model, ls_input(2)), b = ls_symbol_input(model, ls_input(2));
+        OK(ls_functional_end(model, ls_symbol_call(model, rows[r].layer, a, b)));
+        char text[LS_SHAPE_TEXT];
+        ls_shape shape = ls_model_output_shape(model, 0);
+        assert_string_equal(ls_shape_format(&shape, text), rows[r].shape);
+        ls_tensor *inputs[2], *output;
+        ls_feed feeds[2];
+        for (int i = 0; i < 2; i++) {
+            inputs[i] = ls_op_input(ls_model_graph(model), NULL, LS_F32, LS_SHAPE(LS_BATCH, 2));
+            feeds[i] = (ls_feed){ inputs[i], ls_array_of(LS_F32, LS_SHAPE(2, 2), x[i]) };
+        }
+        OK(ls_model_trace(model, inputs, false, &output, NULL));
+        OK(ls_eval(ls_model_graph(model), feeds, 2, &output, 1));
+        ls_array value;
+        OK(ls_value(output, &value));
+        for (int i = 0; i < 2 * shape.dims[1]; i++)
+            if (!test_is_near(((float *)value.data)[i], rows[r].y[i], 1e-6))
+                fail_msg("%s: element %d is %g, expected %g", rows[r].what, i, ((float *)value.data)[i], rows[r].y[i]);
+        ls_model_destroy(model);
+    }
+}
+
 /* Zeros before a convolution are folded into it; the numbers are those of the two layers. */
 static void zeros_before_a_convolution_are_its_padding(void **state)
 {
@@ -340,6 +422,37 @@ static void dropout_in_training_drops(void **state)
         kept += y[0][i] != 0;
     }
     assert_in_range(kept, 190, 310); /* a quarter: the two layers have masks of their own */
+    ls_model_destroy(model);
+}
+
+/* A size of 1 is one choice for the whole axis. */
+static void dropout_of_a_noise_shape_drops_whole_axes(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 100, A = 3, B = 4 };
+    float x[SAMPLES * A * B], y[SAMPLES][A][B];
+    for (size_t i = 0; i < LENGTH(x); i++)
+        x[i] = 1;
+    ls_model *model;
+    ls_tensor *output;
+    ls_trace trace;
+    OK(ls_sequential(ctx, "d", &model, ls_input(A, B), ls_dropout(0.5, .noise_shape = LS_SHAPE(1, -1))));
+    ls_graph *graph = ls_model_graph(model);
+    ls_tensor *input = ls_op_input(graph, NULL, LS_F32, LS_SHAPE(LS_BATCH, A, B));
+    OK(ls_model_trace(model, &input, true, &output, &trace));
+    OK(ls_eval(graph, &(ls_feed){ input, ls_array_of(LS_F32, LS_SHAPE(SAMPLES, A, B), x) }, 1, &output, 1));
+    OK(ls_read(output, y, sizeof(y)));
+    int kept = 0, apart = 0;
+    for (int s = 0; s < SAMPLES; s++)
+        for (int b = 0; b < B; b++) {
+            assert_true(y[s][0][b] == 0 || y[s][0][b] == 2);
+            for (int a = 1; a < A; a++)
+                assert_true(y[s][a][b] == y[s][0][b]);
+            kept += y[s][0][b] != 0;
+            apart += y[s][0][b] != y[s][0][0];
+        }
+    assert_in_range(kept, 160, 240);
+    assert_in_range(apart, 100, 200);
     ls_model_destroy(model);
 }
 
@@ -466,8 +579,8 @@ static void the_error_of_a_wrong_spec_has_layer_option_and_value(void **state)
         { ls_input(4), ls_dense(-3, .name = "head"), LS_ERR_INVALID, "layer \"head\" (Dense)|units is -3" },
         { ls_input(4), ls_dense(3, 4), LS_ERR_INVALID, "ls_dense takes 1 number before|4" },
         { ls_input(4), ls_dense(3, .activation = (ls_activation)99), LS_ERR_INVALID, "Dense|activation number 99" },
-        { ls_input(4), ls_dense(3, .activity_regularizer = { .l2 = 1 }), LS_ERR_UNSUPPORTED,
-          "Dense|activity_regularizer" },
+        { ls_input(4), ls_dense(3, .activity_regularizer = { .l2 = -1 }), LS_ERR_INVALID,
+          "Dense|activity_regularizer|-1" },
         { ls_input(4), ls_dense(3, .kernel_regularizer = { .l2 = -1 }), LS_ERR_INVALID, "Dense|kernel_regularizer|-1" },
         { ls_input(4), ls_flatten(.shape = { 1, { 4 } }), LS_ERR_INVALID, "Flatten|no option shape" },
         { ls_input(4), ls_softmax(.threshold = 1), LS_ERR_INVALID, "Softmax|no option threshold" },
@@ -539,6 +652,37 @@ static void the_error_of_a_wrong_spec_has_layer_option_and_value(void **state)
         { ls_input(8), ls_layer_normalization(.last_axes = 2), LS_ERR_SHAPE, "LayerNormalization|last_axes is 2" },
         { ls_input(8), ls_layer_normalization(.momentum = 0.5), LS_ERR_INVALID,
           "LayerNormalization|no option momentum" },
+        { ls_input(8, 4), ls_layer_normalization(.last_axes = 2, .axes = LS_AXES(1)), LS_ERR_INVALID, "both given" },
+        { ls_input(8, 4), ls_layer_normalization(.axes = LS_AXES(2, -1)), LS_ERR_INVALID, "axis 2 is given twice" },
+        { ls_input(8, 4), ls_rms_normalization(.axes = LS_AXES(3)), LS_ERR_SHAPE, "RMSNormalization|axis 3 of 3" },
+        { ls_input(8, 4), ls_rms_normalization(.axes = LS_AXES(1)), LS_ERR_SHAPE, "RMSNormalization|8" },
+        { ls_input(8), ls_rms_normalization(.no_scale = true), LS_ERR_INVALID, "no option no_scale" },
+        { ls_input(8), ls_unit_normalization(.epsilon = 1), LS_ERR_INVALID, "UnitNormalization|no option epsilon" },
+        { ls_input(8, 4), ls_unit_normalization(.axes = LS_AXES(0)), LS_ERR_UNSUPPORTED, "axis 0 is the batch axis" },
+        { ls_input(8, 4), ls_group_normalization(3), LS_ERR_SHAPE, "GroupNormalization|groups is 3|4 channels" },
+        { ls_input(8, 4), ls_group_normalization(-2), LS_ERR_INVALID, "groups is -2" },
+        { ls_input(8, 4), ls_group_normalization(2, .groups = 4), LS_ERR_INVALID, "groups is given twice" },
+        { ls_input(4), ls_normalization(.mean = { 1, (double[]){ 1 } }), LS_ERR_INVALID, "1 means and 0 variances" },
+        { ls_input(4), ls_normalization(.mean = { 3, (double[]){ 1, 2, 3 } }, .variance = { 3, (double[]){ 1, 2, 3 } }),
+          LS_ERR_SHAPE, "Normalization|3 means|(4,)" },
+        { ls_input(4), ls_normalization(.mean = { 1, (double[]){ 1 } }, .variance = { 1, (double[]){ -2 } }),
+          LS_ERR_INVALID, "variance 0 is -2" },
+        { ls_input(4), ls_normalization(.no_axis = true, .axes = LS_AXES(1)), LS_ERR_INVALID, "no_axis" },
+        { ls_input(4, 4), ls_prelu(.shared_axes = LS_AXES(-1)), LS_ERR_INVALID, "PReLU|shared_axes is -1" },
+        { ls_input(4, 4), ls_prelu(.shared_axes = LS_AXES(3)), LS_ERR_SHAPE, "PReLU|axis 3 of 3" },
+        { ls_input(4), ls_elu(NAN), LS_ERR_INVALID, "ELU|alpha is nan" },
+        { ls_input(5), ls_activation_layer(LS_GLU), LS_ERR_SHAPE, "Activation|even|5" },
+        { ls_input(4), ls_gaussian_noise(1.5), LS_ERR_INVALID, "GaussianNoise|stddev is 1.5" },
+        { ls_input(4), ls_gaussian_noise(.rate = 0.5), LS_ERR_INVALID, "GaussianNoise|no option rate" },
+        { ls_input(4), ls_alpha_dropout(1), LS_ERR_INVALID, "AlphaDropout|rate is 1" },
+        { ls_input(4), ls_spatial_dropout1d(0.5), LS_ERR_SHAPE, "SpatialDropout1D|3 axes" },
+        { ls_input(4, 4), ls_spatial_dropout2d(0.5), LS_ERR_SHAPE, "SpatialDropout2D|4 axes" },
+        { ls_input(4), ls_dot(1), LS_ERR_INVALID, "Dot|two inputs; 1" },
+        { ls_input(4), ls_dot(), LS_ERR_INVALID, "Dot|batch axis, or missing" },
+        { ls_input(4), ls_subtract(), LS_ERR_INVALID, "Subtract|two inputs; 1" },
+        { ls_input(4), ls_custom_scale(0), LS_ERR_INVALID, "CustomScaleLayer|scale is 0|LS_ZERO" },
+        { ls_input(4), ls_layer_scale(), LS_ERR_INVALID, "LayerScale|projection_dim is 0" },
+        { ls_input(4), ls_layer_scale(3), LS_ERR_SHAPE, "LayerScale|3" },
         { ls_input(8), ls_relu(.max_value = -2), LS_ERR_INVALID, "ReLU|max_value is -2" },
         { ls_input(8), ls_leaky_relu(-2), LS_ERR_INVALID, "LeakyReLU|negative_slope is -2" },
         { ls_input(8), ls_softmax(.axis = 2), LS_ERR_SHAPE, "Softmax|axis 2 of 2" },
@@ -643,6 +787,8 @@ static void every_kind_has_its_rows(void **state)
 {
     (void)state;
     for (int kind = LS_LAYER_NONE + 1; kind < LS_LAYER_KINDS; kind++) {
+        if (kind == LS_LAYER_MODEL || kind == LS_LAYER_REGISTERED)
+            continue; /* their classes are those of models and of the program */
         const ls_layer_info *info = ls_layer_info_of((ls_layer_kind)kind);
         if (info->kind != (ls_layer_kind)kind || !info->class_name || !info->base || !info->function)
             fail_msg("layer kind %d has no row in src/nn/layer_*.c", kind);
@@ -665,8 +811,10 @@ int main(void)
         cmocka_unit_test(shapes_and_parameters_are_keras_s),
         cmocka_unit_test(every_kind_has_its_rows),
         cmocka_unit_test(values_are_the_formulas),
+        cmocka_unit_test(two_inputs_are_merged),
         cmocka_unit_test(zeros_before_a_convolution_are_its_padding),
         cmocka_unit_test(dropout_in_training_drops),
+        cmocka_unit_test(dropout_of_a_noise_shape_drops_whole_axes),
         cmocka_unit_test(initial_values_have_their_distribution),
         cmocka_unit_test(orthogonal_kernels_are),
         cmocka_unit_test(a_seed_of_its_own_is_all_that_counts),

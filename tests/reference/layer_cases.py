@@ -143,7 +143,7 @@ def make_case(rng, draw):
 
     for i, x in enumerate(inputs):
         add("input", f"input_{i}", x, dtype=str(x.dtype))
-    for variable, value in zip(model.weights, weights):
+    for variable, value in zip(made.weights, weights):
         add("weight", variable.path, value)
     for i, value in enumerate(cotangents):
         add("cotangent", str(i), value)

@@ -18,7 +18,7 @@ every_flag() {
         strategy lanes seed shuffle validation-split weights save log trace trace-steps log-hash max-steps take verbose memory-limit \
         memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split norm-statistics \
         monitor early-stopping reduce-on-plateau save-best save-epochs schedule terminate-on-nan csv tensorboard \
-        tensorboard-every; do
+        tensorboard-every head freeze skip-mismatch; do
         grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
     done
     grep -q LOCKSTEP_BATCH_SIZE "$TMP/out"
@@ -97,7 +97,7 @@ check "a limit that is not a number" refuses 2 '--memory-limit 3x: expected MiB'
 check "a limit of nothing" refuses 2 '--memory-limit 3,: expected MiB' devices --devices 2 --memory-limit 3,
 check "more limits than devices" refuses 2 '3 limits for 2 CPU devices' devices --devices 2 --memory-limit 1,2,3
 check "a limit above what the machine has" refuses 2 '--memory-limit: .*CPU:0 has [0-9]+ MiB' devices --memory-limit 999999999
-check "an output of another kind" refuses 2 'ends in .npy or .csv' predict mlp --data $SMALL --output "$TMP/p.txt"
+check "an output of another kind" refuses 2 'ends in .npy, .npz or .csv' predict mlp --data $SMALL --output "$TMP/p.txt"
 
 misspelt_variable() {
     LOCKSTEP_BTACH_SIZE=3 refuses 2 'LOCKSTEP_BTACH_SIZE; did you mean LOCKSTEP_BATCH_SIZE' train mlp --data $SMALL
@@ -504,5 +504,24 @@ predictions_csv() {
                  END { exit bad || NR != 7 }' "$TMP/p.csv"
 }
 check "predict: .csv, of rows whose numbers add up to 1" predictions_csv
+check "predict: the output of a layer" prints 'max_pooling2d_1 of the train set: \(70, 5, 5, 32\), float32$' \
+    predict mnist-cnn --data $SMALL --weights "$TMP/w.safetensors" --set train --layer max_pooling2d_1 --output "$TMP/p.npz"
+check "predict: no such layer" refuses 1 'no layer "conv".*conv2d' predict mnist-cnn --data $SMALL --layer conv --output "$TMP/p.npy"
+
+# ---- transfer learning ----
+
+transfer() {
+    prints 'saved' train mnist-cnn --weights "$TMP/w.safetensors" --head 12 --freeze 'conv*,max*' --data $SMALL --max-steps 2 \
+        --save "$TMP/head.safetensors" || return 1
+    "$LOCKSTEP" diff "$TMP/w.safetensors" "$TMP/head.safetensors" >"$TMP/differs"
+    grep -q 'dense/kernel' "$TMP/differs" && ! grep -q 'conv2d' "$TMP/differs" || { cat "$TMP/differs"; return 1; }
+    prints 'accuracy' evaluate mnist-cnn --head 12 --weights "$TMP/head.safetensors" --data $SMALL
+}
+check "train --head --freeze: only the new last layer is trained" transfer
+check "--skip-mismatch names what is not loaded" prints 'dense/bias: .*has shape \(12,\); the model needs \(10,\)' \
+    evaluate mnist-cnn --weights "$TMP/head.safetensors" --skip-mismatch --data $SMALL
+check "--freeze without such a layer" refuses 1 'no layer matches "block' train mnist-cnn --freeze 'block*' --data $SMALL
+check "--head of a model that ends otherwise" refuses 1 'must have one output and end with a Dense' \
+    train tests/reference/keras/two_outputs/model.json --head 3 --data $SMALL
 
 finish

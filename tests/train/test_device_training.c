@@ -27,7 +27,7 @@ typedef struct job {
     bool copies;
     int64_t batch;
     ls_optimizer optimizer; /* none: Adam */
-    bool resizing;          /* the model of make_resizing_model */
+    bool resizing, noisy;   /* the model of make_resizing_model or make_noisy_model */
 } job;
 
 /* Layers that are made of ops of other layers: sequences, transposed and separable convolutions,
@@ -53,11 +53,48 @@ static ls_model *make_resizing_model(ls_context *ctx, const job *j)
     return model;
 }
 
+static ls_symbol call(const job *j, ls_layer layer, ls_symbol x, bool second)
+{
+    layer.options.device = second ? j->second : j->first;
+    return ls_symbol_call(x.model, layer, x);
+}
+
+/* Norms, layers that draw random numbers, merges and an activity regularizer. */
+static ls_model *make_noisy_model(ls_context *ctx, const job *j)
+{
+    const double mean = 0.5, variance = 0.25;
+    ls_model *model = NULL;
+    OK(ls_functional_begin(ctx, "noisy", &model));
+    ls_symbol x = ls_symbol_input(model, ls_input(SIDE, SIDE, 1)), parts[5];
+    x = call(j, ls_normalization(.mean = { 1, &mean }, .variance = { 1, &variance }), x, false);
+    x = call(j, ls_gaussian_noise(0.1), x, false);
+    x = call(j, ls_conv2d(8, 3, .activation = LS_HARD_SILU), x, false);
+    x = call(j, ls_spatial_dropout2d(0.25), call(j, ls_group_normalization(4), x, false), false);
+    ls_symbol y = call(j, ls_stochastic_depth(0.5), call(j, ls_layer_scale(8, .init_values = 0.5), x, false), false);
+    x = ls_symbol_call(model, ls_custom_scale(0.5, .device = j->first), x, y);
+    x = call(j, ls_prelu(.shared_axes = LS_AXES(1, 2)), call(j, ls_max_pool2d(2), x, false), false);
+    x = call(j, ls_spatial_dropout1d(0.25), call(j, ls_reshape(-1, 8), x, true), true);
+    x = call(j, ls_rms_normalization(), call(j, ls_gaussian_dropout(0.25), x, true), true);
+    x = call(j, ls_dense(12, .activation = LS_GLU), call(j, ls_flatten(), x, true), true);
+    parts[0] = call(j, ls_alpha_dropout(0.25), call(j, ls_dense(6, .activation = LS_SELU), x, true), true);
+    parts[1] = call(j, ls_dense(6, .activation = LS_MISH, .activity_regularizer = { .l1 = 0.01, .l2 = 0.1 }), x, true);
+    parts[2] = call(j, ls_elu(0.5), x, true);
+    parts[3] = ls_symbol_call(model, ls_maximum(.device = j->second), parts[0], parts[1], parts[2]);
+    parts[4] = ls_symbol_call(model, ls_dot(1, .normalize = true, .device = j->second), parts[1], parts[2]);
+    x = ls_symbol_call(model, ls_concatenate(.device = j->second), parts[3], parts[4]);
+    x = call(j, ls_dense(CLASSES, .activation = LS_SOFTMAX), call(j, ls_unit_normalization(), x, true), true);
+    OK(ls_functional_end(model, x));
+    OK(ls_compile(model, .optimizer = ls_adam(), .loss = ls_sparse_categorical_crossentropy()));
+    return model;
+}
+
 static ls_model *make_model(ls_context *ctx, const job *j)
 {
     ls_model *model = NULL;
     if (j->resizing)
         return make_resizing_model(ctx, j);
+    if (j->noisy)
+        return make_noisy_model(ctx, j);
     OK(ls_sequential(ctx, "halves", &model, ls_input(SIDE, SIDE, 1),
                      ls_conv2d(8, 3, .activation = LS_RELU, .device = j->first),
                      ls_batch_normalization(.device = j->first), ls_max_pool2d(2, .device = j->first),
@@ -221,14 +258,16 @@ static void layers_made_of_other_ops_change_no_bit(void **state)
           { .strategy = { .kind = LS_STRATEGY_ONE_DEVICE, .devices = "cpu:1" }, .cpus = 2 },
           { "cpu:1", "cpu:0", .cpus = 2 } },
     };
-    for (size_t kind = 0; kind < LENGTH(jobs); kind++) {
-        hash_of(&(job){ .gpus = kind == 0, .cpus = kind == 1, .resizing = true }, expected, NULL);
-        for (size_t i = 0; i < LENGTH(jobs[kind]); i++) {
-            job j = jobs[kind][i];
-            j.resizing = true;
-            must_equal(expected, &j);
+    for (size_t kind = 0; kind < LENGTH(jobs); kind++)
+        for (int noisy = 0; noisy < 2; noisy++) {
+            hash_of(&(job){ .gpus = kind == 0, .cpus = kind == 1, .resizing = !noisy, .noisy = noisy }, expected, NULL);
+            for (size_t i = 0; i < LENGTH(jobs[kind]); i++) {
+                job j = jobs[kind][i];
+                j.resizing = !noisy;
+                j.noisy = noisy;
+                must_equal(expected, &j);
+            }
         }
-    }
 }
 
 /* Two batches of three change no weight and no slot, wherever they are; the third makes the

@@ -1,6 +1,7 @@
-/* Recurrent layers and masks in whole models: losses of masked sequences as Keras trains them, names of weights, one
- * hash under every strategy, and graphs that do not grow with the length of sequences. test_keras_layers compares the
- * layers themselves. tests/reference/make_masks.py made masks.json. */
+/* Recurrent layers and masks in whole models: losses of masked sequences as Keras trains them,
+ * names of weights, one hash under every strategy, and graphs that do not grow with the length of
+ * sequences. test_keras_layers compares the layers themselves. tests/reference/make_masks.py made
+ * masks.json. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "data/safetensors.h"
 #include "folder.h"
 #include "graph/node.h"
 #include "lockstep.h"
@@ -133,6 +135,71 @@ static void weights_have_keras_s_names(void **state)
     ls_model_destroy(model);
 }
 
+/* ---- PyTorch's layout ---- */
+
+static float element(const ls_safetensors *file, const char *name, int64_t rows, int64_t columns, int64_t i)
+{
+    const ls_safetensors_entry *entry = ls_safetensors_find(file, name);
+    ls_shape shape = columns ? LS_SHAPE(rows, columns) : LS_SHAPE(rows);
+    if (!entry)
+        fail_msg("no %s", name);
+    assert_true(ls_shape_equal(&entry->shape, &shape));
+    return ((const float *)entry->data)[i];
+}
+
+/* Element i of a variable is i. */
+static void number_weights(ls_model *model)
+{
+    float data[512];
+    for (int i = 0; i < 512; i++)
+        data[i] = (float)i;
+    for (size_t i = 0; i < ls_model_variable_count(model); i++) {
+        int64_t count = 0;
+        ls_shape shape = ls_tensor_shape(ls_model_variable(model, i));
+        assert_true(ls_shape_count(&shape, 1, &count) && count <= 512);
+        OK(ls_variable_set(ls_model_variable(model, i), data, (size_t)count * sizeof(float)));
+    }
+}
+
+/* A kernel [3, gates of 2] is [gates of 2, 3] there; a GRU's gates z, r, h are r, z, n. */
+static void pytorch_has_other_gates_and_two_biases(void **state)
+{
+    (void)state;
+    ls_model *model, *other;
+    ls_safetensors *file;
+    ls_array read;
+    const char *path = in_folder("torch.safetensors");
+    OK(ls_sequential(ctx, "net", &model, ls_input(5, 3), ls_bidirectional(ls_gru(2, .return_sequences = true)),
+                     ls_lstm(2)));
+    number_weights(model);
+    OK(ls_model_save_weights(model, path, .layout = LS_LAYOUT_TORCH));
+    OK(ls_safetensors_open(path, &file));
+    assert_int_equal(ls_safetensors_count(file), 12);
+    assert_true(element(file, "bidirectional.weight_ih_l0", 6, 3, 0) == 2);          /* r of unit 0, input 0 */
+    assert_true(element(file, "bidirectional.weight_ih_l0", 6, 3, 2 * 3) == 0);      /* z */
+    assert_true(element(file, "bidirectional.weight_ih_l0", 6, 3, 5 * 3 + 2) == 17); /* n of unit 1, input 2 */
+    assert_true(element(file, "bidirectional.weight_hh_l0_reverse", 6, 2, 1) == 6 + 2);
+    assert_true(element(file, "bidirectional.bias_ih_l0", 6, 0, 0) == 2);
+    assert_true(element(file, "bidirectional.bias_hh_l0_reverse", 6, 0, 2) == 6);
+    assert_true(element(file, "lstm.weight_ih_l0", 8, 4, 4 + 1) == 8 + 1);
+    assert_true(element(file, "lstm.bias_ih_l0", 8, 0, 7) == 7);
+    assert_true(element(file, "lstm.bias_hh_l0", 8, 0, 7) == 0);
+    ls_safetensors_close(file);
+    OK(ls_sequential(ctx, "net", &other, ls_input(5, 3), ls_bidirectional(ls_gru(2, .return_sequences = true)),
+                     ls_lstm(2)));
+    OK(ls_model_load_weights(other, path));
+    for (size_t i = 0; i < ls_model_variable_count(other); i++) {
+        OK(ls_value(ls_model_variable(other, i), &read));
+        for (int64_t k = 0; k < read.shape.dims[0]; k++)
+            assert_true(((const float *)read.data)[k] == (float)k);
+    }
+    ls_model_destroy(other);
+    ls_model_destroy(model);
+    OK(ls_sequential(ctx, "net", &model, ls_input(5, 3), ls_gru(2, .reset_before = true, .no_bias = true)));
+    FAILS(ls_model_save_weights(model, path, .layout = LS_LAYOUT_TORCH), LS_ERR_UNSUPPORTED, "GRU", "reset_after");
+    ls_model_destroy(model);
+}
+
 /* ---- What takes no mask ---- */
 
 static void a_mask_that_a_layer_cannot_use_is_refused(void **state)
@@ -244,6 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masked_losses_are_keras_s),
         cmocka_unit_test(weights_have_keras_s_names),
+        cmocka_unit_test(pytorch_has_other_gates_and_two_biases),
         cmocka_unit_test(a_mask_that_a_layer_cannot_use_is_refused),
         cmocka_unit_test(graphs_do_not_grow_with_the_length),
         cmocka_unit_test(one_hash_under_every_strategy),

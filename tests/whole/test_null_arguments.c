@@ -540,6 +540,10 @@ static void nn_calls(void **state)
     CALL(ls_symbol_call_with(NULL, ls_dense(1), &t.symbol, 1));
     CALL(ls_symbol_call_with(t.building, ls_dense(1), NULL, 1));
     CALL(ls_symbol_share_with(t.symbol, NULL, 1));
+    CALL(ls_symbol_output((ls_symbol){ 0 }, 1));
+    CALL(ls_symbol_from(NULL, t.model, "name"));
+    CALL(ls_symbol_from(t.building, NULL, "name"));
+    CALL(ls_symbol_from(t.building, t.model, NULL));
     REFUSED(ls_functional_end_with(NULL, &t.symbol, 1));
     REFUSED(ls_functional_end_with(t.building, NULL, 1));
     REFUSED(ls_custom(NULL, "name", t.layers, 1, 1, call_function, t.floats, &t.out_model));
@@ -572,9 +576,18 @@ static void nn_calls(void **state)
     REFUSED(ls_model_from_keras_json(NULL, "name", &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, NULL, &t.out_model));
     REFUSED(ls_model_from_keras_json(t.ctx, "name", NULL));
+    REFUSED(ls_register_layer(NULL, (ls_layer_definition){ .keys = NULL }));
+    REFUSED(ls_config_number(NULL, "key", &(double){ 0 }));
+    REFUSED(ls_config_integer(NULL, "key", &(int64_t){ 0 }));
+    REFUSED(ls_config_bool(NULL, "key", &(bool){ false }));
+    REFUSED(ls_config_string(NULL, "key", &(const char *){ NULL }));
     CALL(ls_model_destroy(NULL));
     CALL(ls_model_layer_count(NULL));
     CALL(ls_model_layer_name(NULL, 1));
+    REFUSED(ls_model_replace_head(NULL, 2, &t.out_model));
+    REFUSED(ls_model_replace_head(t.model, 2, NULL));
+    REFUSED(ls_model_set_trainable(NULL, "name", false));
+    REFUSED(ls_model_set_trainable(t.model, NULL, false));
     REFUSED(ls_model_set_device(NULL, "name", "name", "cpu:0"));
     STATUS(ls_model_set_device(t.model, NULL, "name", "cpu:0"));
     STATUS(ls_model_set_device(t.model, "name", NULL, "cpu:0"));
@@ -596,6 +609,8 @@ static void nn_calls(void **state)
     CALL(ls_model_variable_is_trainable(NULL, 1));
     CALL(ls_model_parameter_count(NULL));
     REFUSED(ls_model_initialize(NULL, 1));
+    REFUSED(ls_model_adapt(NULL, t.data));
+    REFUSED(ls_model_adapt(t.model, NULL));
     REFUSED(ls_model_trace(NULL, t.list, false, t.tensors, &t.trace));
     REFUSED(ls_model_trace(t.model, NULL, false, t.tensors, &t.trace));
     REFUSED(ls_model_trace(t.model, t.list, false, NULL, &t.trace));

@@ -1,6 +1,6 @@
-/* Recurrent cells: step by step, up to ROWS samples at once. The kernel is packed into panels once a
- * step of training; each step of a sequence multiplies the states of all samples by them, in place in
- * the value, and applies the gates row by row. docs/bits.md has the formulas, and
+/* Recurrent cells: step by step, up to ROWS samples at once. The kernel is packed into panels once
+ * per run; each step of a sequence multiplies the states of all samples by them, in place in the
+ * value, and applies the gates row by row. docs/bits.md has the formulas, and
  * backend/ref/recurrent_real.c the same steps in plain C. */
 #include <stddef.h>
 #include <string.h>
@@ -58,8 +58,8 @@ static bool is_masked(const batch *b, int64_t row, int64_t step)
 
 /* ---- Products ---- */
 
-/* Continues the chains of `columns` numbers of every row of room->out with products of room->in; depth:
- * rows of a panel. */
+/* Continues the chains of `columns` numbers of every row of room->out with products of room->in.
+ * depth: rows of a panel. */
 static void multiply(const batch *b, const float *panels, int64_t depth, int64_t columns, const ls_gemm_run *runs,
                      int64_t run_count)
 {
@@ -92,7 +92,7 @@ static void pack_columns(const recurrent *r, const float *kernel, int64_t first,
         gemm->copy_panel(to, kernel + first + column, r->columns, r->units, least(count - column, LS_GEMM_PANEL));
 }
 
-/* Floats of the panels of the gates that are multiplied first; a GRU that resets before has others. */
+/* Columns that are multiplied first; a GRU that resets before has others. */
 static int64_t first_columns(const recurrent *r)
 {
     return r->cell == LS_CELL_GRU ? 2 * r->units : r->columns;

@@ -13,13 +13,15 @@ static ls_shape batched(const ls_shape *shape)
     return with;
 }
 
+/* By a Rescaling, or by a Normalization, whose statistics are those of the data as it is. */
 static bool begins_with_rescaling(const ls_model *model, size_t input)
 {
     for (size_t i = 0; i < model->call_count; i++) {
         const ls_model_call *call = &model->calls[i];
         for (size_t k = 0; k < call->input_count; k++)
-            if (call->layer->spec.kind == LS_LAYER_RESCALING &&
-                model->calls[call->inputs[k]].layer == model->inputs[input])
+            if (model->calls[call->inputs[k]].layer == model->inputs[input] &&
+                (call->layer->spec.kind == LS_LAYER_RESCALING || call->layer->spec.kind == LS_LAYER_NORMALIZATION ||
+                 (call->layer->inner && begins_with_rescaling(call->layer->inner, k))))
                 return true;
     }
     return false;

@@ -1,0 +1,62 @@
+/* Transfer learning: weights that fit, another last layer, frozen layers, a part of a model. */
+#include "tool/tool.h"
+
+#include <string.h>
+
+ls_status tool_load_weights(const tool_settings *settings, ls_model *model)
+{
+    char *skipped = NULL;
+    if (!settings->weights)
+        return LS_OK;
+    LS_TRY(
+        ls_model_load_weights(model, settings->weights, .skip_mismatch = settings->skip_mismatch, .skipped = &skipped));
+    if (skipped) {
+        printf("%s: not loaded:\n", settings->weights);
+        tool_print_lines(skipped);
+    }
+    free(skipped);
+    return LS_OK;
+}
+
+/* The weights are those of the model with its own head, or, after training, with the new one. */
+ls_status tool_replace_head(const tool_settings *settings, tool_session *session)
+{
+    ls_model *with_head = NULL;
+    ls_status loaded = tool_load_weights(settings, session->model);
+    if (loaded != LS_OK && loaded != LS_ERR_SHAPE)
+        return loaded;
+    LS_TRY(ls_fail_within(ls_model_replace_head(session->model, settings->head, &with_head), "--head"));
+    ls_model_destroy(session->model);
+    session->model = with_head;
+    return loaded == LS_OK ? LS_OK : tool_load_weights(settings, session->model);
+}
+
+ls_status tool_freeze(const tool_settings *settings, ls_model *model)
+{
+    char pattern[256];
+    for (const char *at = settings->freeze; at && *at;) {
+        size_t length = strcspn(at, ",");
+        if (length == 0 || length >= sizeof pattern)
+            return ls_fail(LS_ERR_INVALID, "--freeze %s: each pattern must have 1 to %zu characters", settings->freeze,
+                           sizeof pattern - 1);
+        memcpy(pattern, at, length);
+        pattern[length] = '\0';
+        LS_TRY(ls_fail_within(ls_model_set_trainable(model, pattern, false), "--freeze"));
+        at += length + (at[length] == ',');
+    }
+    return LS_OK;
+}
+
+ls_status tool_cut(const char *layer, tool_session *session)
+{
+    ls_model *part = NULL;
+    LS_TRY(ls_functional_begin(session->ctx, ls_model_name(session->model), &part));
+    ls_status status = ls_functional_end(part, ls_symbol_from(part, session->model, layer));
+    if (status != LS_OK) {
+        ls_model_destroy(part);
+        return ls_fail_within(status, "--layer");
+    }
+    ls_model_destroy(session->model);
+    session->model = part;
+    return LS_OK;
+}
