@@ -1,4 +1,5 @@
-/* Warps: images whose pixels are moved by an affine map; backend/ref/warp_real.c has the same functions. */
+/* Warps: images whose pixels are moved by an affine map, by the functions of
+ * backend/ref/warp_real.c. */
 typedef struct place {
     i64 first;
     double part;

@@ -35,8 +35,8 @@ typedef struct place {
 
 #define FARTHEST 0x1p30 /* positions beyond are not in any image */
 
-/* The two mappings are TensorFlow's, with its seams: wrapping divides by n - 1 and stays at the last
- * pixel between it and the first. */
+/* The two mappings are TensorFlow's, with its seams: wrapping divides by n - 1 and stays at the
+ * last pixel between it and the first. */
 static double reflected(double at, double n)
 {
     if (at < 0) {
