@@ -352,8 +352,8 @@ typedef enum ls_schedule_kind {
      * to the next multiple that is not below the step */
     LS_SCHEDULE_POLYNOMIAL,
     LS_SCHEDULE_INVERSE_TIME, /* rate / (1 + decay * step / steps); staircase: floor of step / steps */
-    /* Cosine to alpha * rate, again and again: each period has t_mul times the steps and m_mul times
-     * the rate of the one before. */
+    /* Cosine to alpha * rate, again and again: each period has t_mul times the steps and m_mul
+     * times the rate of the one before. */
     LS_SCHEDULE_COSINE_RESTARTS,
     /* PyTorch's OneCycleLR: rises from rate / div_factor to rate, then falls to
      * rate / div_factor / final_div_factor at step `steps` - 1, and stays there. */
@@ -411,8 +411,8 @@ typedef enum ls_optimizer_kind {
     LS_OPTIMIZER_FTRL,
     LS_OPTIMIZER_LION, /* learning rate 0.001, beta_2 0.99; slot momentum */
     LS_OPTIMIZER_LAMB, /* learning rate 0.001; slots momentum, velocity */
-    /* Learning rate 0.001, momentum 0.95, weight decay 0.004; slot momentum. Matrices are updated by
-     * Newton-Schulz; other variables, and those that exclude_layers selects, by AdamW, which has
+    /* Learning rate 0.001, momentum 0.95, weight decay 0.004; slot momentum. Matrices are updated
+     * by Newton-Schulz; other variables, and those that exclude_layers selects, by AdamW, which has
      * the slot velocity, too. */
     LS_OPTIMIZER_MUON,
 } ls_optimizer_kind;
@@ -442,8 +442,8 @@ typedef struct ls_optimizer_options {
     double initial_accumulator_value; /* Adagrad, Ftrl: default 0.1; LS_ZERO: 0 */
     /* Ftrl (default 0) */
     double l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength, beta;
-    /* Muon: weight decay of the variables that AdamW updates (default 0.004; LS_ZERO: none), and their
-     * learning rate divided by that of the others (default 1) */
+    /* Muon: weight decay of the variables that AdamW updates (default 0.004; LS_ZERO: none), and
+     * their learning rate divided by that of the others (default 1) */
     double adam_weight_decay, adam_lr_ratio;
     double muon_a, muon_b, muon_c; /* Muon: the polynomial (default 3.4445, -4.775, 2.0315) */
     int64_t ns_steps;              /* Muon: steps of Newton-Schulz (default 5) */
@@ -456,8 +456,8 @@ typedef struct ls_optimizer_options {
     const char *exclude_layers;
     bool include_embeddings;
     /* Keeps an average of each variable: average = ema_momentum * average + (1 - ema_momentum) *
-     * variable after each update (default: none; ema_momentum 0.99). Validation, saved weights and the
-     * end of ls_fit use the averages. ema_overwrite_frequency: every N updates the variables
+     * variable after each update (default: none; ema_momentum 0.99). Validation, saved weights and
+     * the end of ls_fit use the averages. ema_overwrite_frequency: every N updates the variables
      * become their averages (default 0: never). */
     bool use_ema;
     double ema_momentum;
@@ -563,8 +563,9 @@ typedef struct ls_loss_options {
      * t (1 - s) + s / classes; binary: t (1 - s) + s / 2. Sparse: as if the labels were
      * one-hot rows. From 0 to 1 (default 0). */
     double label_smoothing;
-    /* Focal cross-entropies: alpha is the weight, gamma the power (default 0.25, 2). Tversky: 1 - I /
-     * (I + alpha sum t (1 - p) + beta sum p (1 - t)) with I = sum t p (default 0.5, 0.5). LS_ZERO: 0 */
+    /* Focal cross-entropies: alpha is the weight, gamma the power (default 0.25, 2). Tversky: 1 - I
+     * / (I + alpha sum t (1 - p) + beta sum p (1 - t)) with I = sum t p (default 0.5, 0.5).
+     * LS_ZERO: 0 */
     double alpha, gamma, beta;
     /* binary focal cross-entropy: weighs class 1 by alpha, class 0 by 1 - alpha (default false) */
     bool apply_class_balancing;
@@ -680,11 +681,11 @@ typedef enum ls_metric_kind {
 typedef ls_tensor *(*ls_metric_function)(ls_tensor *targets, ls_tensor *predictions, void *user);
 
 /* How values of classes become one. Keras's None is ls_metric_class_values. */
-typedef enum ls_average {
+typedef enum ls_metric_average {
     LS_AVERAGE_MACRO = 0, /* the mean; R2: uniform_average */
     LS_AVERAGE_MICRO,     /* F scores: from the sums over all classes */
     LS_AVERAGE_WEIGHTED,  /* by the weight of each class; R2: variance_weighted_average */
-} ls_average;
+} ls_metric_average;
 
 typedef struct ls_metric {
     ls_metric_kind kind;
@@ -692,11 +693,11 @@ typedef struct ls_metric {
     /* binary accuracy, precision, recall, binary IoU (default 0.5; LS_ZERO: 0); F scores (default:
      * the highest score) */
     double threshold;
-    int64_t num_classes;    /* R2, F scores, IoU, confusion */
-    ls_average average;     /* R2, F scores (default macro) */
-    double beta;            /* FBeta score (default 1) */
-    int64_t num_regressors; /* R2: adjusted for this many (default 0) */
-    ls_loss loss;           /* LS_METRIC_LOSS */
+    int64_t num_classes;       /* R2, F scores, IoU, confusion */
+    ls_metric_average average; /* R2, F scores (default macro) */
+    double beta;               /* FBeta score (default 1) */
+    int64_t num_regressors;    /* R2: adjusted for this many (default 0) */
+    ls_loss loss;              /* LS_METRIC_LOSS */
     int ls_first;
     /* custom metric: the function, and in `user` the pointer passed to it */
     ls_metric_function function;

@@ -21,8 +21,8 @@ ls_status ls_csv_rows_open(const char *path, ls_csv_rows *out)
     *out = (ls_csv_rows){ .path = path, .separator = ls_ends_with(path, ".tsv") ? '\t' : ',' };
     LS_TRY(ls_file_read(path, MOST_BYTES, &out->text, &bytes));
     out->end = out->text + bytes;
-    /* A field is not longer than its text, and its zero takes the place of the separator. Only as much as
-     * the longest row is ever touched. */
+    /* A field is not longer than its text, and its zero takes the place of the separator. Only as
+     * much as the longest row is ever touched. */
     out->unquoted = malloc(bytes + 1);
     const char *zero = memchr(out->text, 0, bytes);
     ls_csv_rows_rewind(out);

@@ -18,7 +18,8 @@ typedef struct ls_context_hooks {
     ls_status (*check_vendor)(const ls_context *ctx);
     /* Reads the environment when a context is created. */
     ls_status (*look_for_cluster)(ls_context *ctx, const char *call);
-    /* Whether to connect when training starts (parameter servers), not when the context is opened. */
+    /* Whether to connect when training starts (parameter servers), not when the context is
+     * opened. */
     bool (*meets_later)(const ls_context *ctx);
     ls_status (*meet_cluster)(ls_context *ctx); /* connects to the other workers */
     void (*leave_cluster)(ls_context *ctx);

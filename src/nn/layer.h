@@ -15,9 +15,9 @@ typedef struct ls_weight {
     ls_regularizer regularizer;
     ls_constraint constraint;
     bool trainable;
-    /* Where Keras has the weight inside its layer: in a cell ("lstm_cell"); if the layer is a wrapper,
-     * in the layer `inner` ("forward_lstm"), the wrapper's attribute `slot` ("forward_layer"). NULL:
-     * none. */
+    /* Where Keras has the weight inside its layer: in a cell ("lstm_cell"); if the layer is a
+     * wrapper, in the layer `inner` ("forward_lstm"), the wrapper's attribute `slot`
+     * ("forward_layer"). NULL: none. */
     const char *cell, *inner, *slot;
     int64_t ones_from, ones; /* elements that begin with 1 in spite of the initializer */
     ls_dtype dtype;          /* default float32 */

@@ -102,7 +102,8 @@ static ls_status allocate(application *app, size_t count)
     app->gradients = calloc(room, sizeof(*app->gradients));
     app->variables = calloc(room, sizeof(*app->variables));
     app->state = calloc(room, sizeof(*app->state));
-    /* Per variable: variable, its constraint, two slots, average, sum; then step, position, samples. */
+    /* Per variable: variable, its constraint, two slots, average, sum; then step, position,
+     * samples. */
     app->parts = calloc(room * 6 + 3, sizeof(*app->parts));
     /* Per variable: two slots, average, sum; then step, position, samples. */
     app->all = calloc(room * 4 + 3, sizeof(*app->all));

@@ -761,8 +761,8 @@ static void updates_have_the_reference_s_bits(void **state)
 /* ---- Faults that the comparisons must notice ---- */
 
 #ifdef ON_CUDA
-/* The first seeds suffice: a test that does not notice these would pass on any device. */
-#define FEW 60
+/* It ends at the first that differs: a test that does not notice these would pass on any device. */
+#define FEW 300
 
 /* Both devices: a reference that used them by mistake would have the same fault. */
 static bool break_devices(const char *fault)

@@ -62,7 +62,7 @@ static ls_metric metric_of(const json_t *spec)
                                 .k = (int64_t)training_number(spec, "k", 0),
                                 .threshold = training_number(spec, "threshold", 0),
                                 .num_classes = (int64_t)training_number(spec, "num_classes", 0),
-                                .average = (ls_average)training_number(spec, "average", 0),
+                                .average = (ls_metric_average)training_number(spec, "average", 0),
                                 .beta = training_number(spec, "beta", 0),
                                 .num_regressors = (int64_t)training_number(spec, "num_regressors", 0),
                                 .loss = kinds[i].kind == LS_METRIC_LOSS ? loss_of(name) : (ls_loss){ 0 } };

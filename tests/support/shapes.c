@@ -570,7 +570,7 @@ static ls_tensor *make_norm(test_graph *t, test_draws *d)
 }
 
 const test_shapes test_shape_families[] = {
-    { "functions of one input", make_unary, 4 },
+    { "functions of one input", make_unary, 10 },
     { "functions of two inputs", make_binary, 4 },
     { "masks of ReLUs", make_masked, 1 },
     { "casts", make_cast, 1 },

@@ -237,7 +237,7 @@ folders_left() {
         until [ "$(grep -c key "$TMP/$name")" = 2 ]; do sleep 0.05; done
         [ $name = alive ] || { kill -9 $dead; wait $dead || true; }
     done
-    launch --workers 2 -- true && [ "$(ls -d "$TMPDIR"/*/key)" = "$(head -n 1 "$TMP/alive")" ] &&
+    launch --workers 2 -- true && [ "$(ls -d "$TMPDIR"/*/key)" = "$(sed -n "1s/^\[[0-9]*\] //p; 1p" "$TMP/alive" | head -n 1)" ] &&
         [ -d "$TMPDIR/lockstep-launch-other" ] && kill $alive || { ls -R "$TMPDIR"; return 1; }
     wait $alive || true
     nobody_left && [ "$(ls "$TMPDIR")" = lockstep-launch-other ]

@@ -96,8 +96,8 @@ typedef struct ls_simd {
     /* dst [n,pixels,channels] = dy [n,channels]; apart */
     void (*spread)(float *dst, const float *dy, size_t n, size_t pixels, size_t channels);
 
-    /* ---- Batch norm: x, dy, dst [pixels,channels]; mean, scale, ... [channels] ----
-     * y = (x - mean) * scale + beta, where scale = gamma * inv and inv = 1/sqrt(variance + epsilon). */
+    /* ---- Batch norm: x, dy, dst [pixels,channels]; mean, scale, ... [channels] ---- y = (x -
+     * mean) * scale + beta, where scale = gamma * inv and inv = 1/sqrt(variance + epsilon). */
     void (*batch_norm)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
                        size_t pixels, size_t channels, bool relu);
     /* y + residual, then the optional ReLU */
