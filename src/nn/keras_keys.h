@@ -94,4 +94,10 @@ extern const char *const ls_keras_merge_modes[4];
 /* Not for VarianceScaling. */
 const ls_keras_initializer *ls_keras_initializer_of(ls_initializer_kind kind);
 
+/* Read values of configs (keras_objects.c). An explicit 0 becomes LS_ZERO. */
+ls_status ls_keras_read_number(const ls_json_at *at, double *out);
+ls_status ls_keras_read_initializer(const ls_json_at *at, ls_initializer *out);
+ls_status ls_keras_read_regularizer(const ls_json_at *at, ls_regularizer *out);
+ls_status ls_keras_read_constraint(const ls_json_at *at, ls_constraint *out);
+
 #endif
