@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amount.h"
 #include "clock.h"
 #include "lockstep.h"
 #include "machine.h"
@@ -20,7 +21,7 @@
 
 #define LANES 4
 
-static int steps = SANITIZED ? 20 : 30;
+static int steps; /* 30, or a sample of them */
 
 typedef struct trainee {
     gpu *spoilt; /* a device fails every few steps, each kind of call in turn; NULL: never */
@@ -161,7 +162,7 @@ static void a_failure_spoils_no_other_graph(void **state)
 /* test_together [STEPS]: more of them than a test has time for. */
 int main(int argc, char **argv)
 {
-    steps = argc > 1 ? atoi(argv[1]) : steps;
+    steps = argc > 1 ? atoi(argv[1]) : test_is_sample() ? 18 : 30;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(two_graphs_have_their_own_bits, clock_start, clock_stop),
         cmocka_unit_test_setup_teardown(a_failure_spoils_no_other_graph, clock_start, clock_stop),

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amount.h"
 #include "base/sha256.h"
 #include "lockstep.h"
 #include "machine.h"
@@ -148,6 +149,8 @@ static void every_strategy_has_one_devices_bits(const job *base, const int *devi
         ls_strategy list[MOST_STRATEGIES];
         size_t strategies = list_strategies(devices[i], list);
         for (size_t k = 0; k < strategies; k++) {
+            if (test_is_sample() && (i + k) % 2 != 0)
+                continue;
             job j = *base;
             j.strategy = list[k];
             j.gpus = gpus ? devices[i] : 0;
@@ -198,6 +201,8 @@ static void strategies_on_mixed_kinds_have_the_bits_of_one(void **state)
             ls_strategy list[MOST_STRATEGIES];
             size_t strategies = list_strategies(mixed[i].count, list);
             for (size_t k = 0; k < strategies; k++) {
+                if (test_is_sample() && (n + i + k) % 2 != 0)
+                    continue;
                 job j = jobs[n];
                 j.strategy = list[k];
                 j.strategy.devices = mixed[i].devices;
