@@ -464,7 +464,7 @@ typedef struct ls_warp_op {
     ls_interpolation interpolation;
     ls_fill_mode fill_mode;
     double fill_value; /* LS_FILL_CONSTANT (default 0) */
-    int64_t size[2];   /* of the output, [height, width] (default: the input's) */
+    int64_t size[2];   /* output size, [height, width] (default: the input's) */
 } ls_warp_op;
 /* Moves the pixels of images [N,H,W,C]. Pixel (x, y) of an output is what its image has at
  * (m0 x + m1 y + m2, m3 x + m4 y + m5), as Keras's affine_transform. No gradient flows to the

@@ -214,7 +214,7 @@ typedef struct ls_pad_options {
     ls_padding padding; /* LS_EXPLICIT: zero_padding or cropping counts even if all numbers are 0 */
     /* top, bottom, left, right; sequences: begin, end (default: equal sides) */
     int64_t zero_padding[4];
-    int64_t cropping[4]; /* of Cropping1D and Cropping2D, in the same order */
+    int64_t cropping[4]; /* Cropping1D, Cropping2D, in the same order */
 } ls_pad_options;
 
 typedef struct ls_norm_options {
@@ -265,7 +265,7 @@ typedef struct ls_embedding_options {
 typedef struct ls_recurrent_options {
     LS_LAYER_OPTIONS_
     ls_activation activation;             /* default tanh */
-    ls_activation recurrent_activation;   /* of the gates of LSTM and GRU (default sigmoid) */
+    ls_activation recurrent_activation;   /* gates of LSTM and GRU (default sigmoid) */
     bool no_bias;                         /* Keras: use_bias=False */
     bool return_sequences;                /* [N,T,units], the output of every step, not [N,units], the last */
     bool go_backwards;                    /* from the last step to the first; sequences come out in that order */
@@ -346,7 +346,7 @@ typedef struct ls_resize_options {
     ls_interpolation interpolation; /* UpSampling2D, Resizing */
     /* Resizing keeps the aspect ratio: crops the image before resizing, or pads it */
     bool crop_to_aspect_ratio, pad_to_aspect_ratio;
-    double fill_value; /* of the padding (default 0) */
+    double fill_value; /* value of the padding (default 0) */
 } ls_resize_options;
 
 typedef enum ls_flip_mode {
