@@ -80,6 +80,7 @@ LS_CALL_(ls_status, ls_graph_create, (ls_context *ctx, ls_graph **out), ls_graph
 #undef ls_op_variable
 #undef ls_op_apply
 #undef ls_op_matmul
+#undef ls_op_attention
 #undef ls_op_conv2d
 #undef ls_op_max_pool2d
 #undef ls_op_average_pool2d
@@ -91,6 +92,8 @@ LS_CALL_SET_(ls_tensor *, ls_op_variable, (ls_graph *graph, const char *name, ls
 LS_CALL_SET_(ls_tensor *, ls_op_apply, (ls_tensor *variable, ls_tensor *gradient, ls_apply_rule rule), ls_apply_op,
              (options.rule = rule), (variable, gradient, options))
 LS_CALL_SET_(ls_tensor *, ls_op_matmul, (ls_tensor *a, ls_tensor *b), ls_matmul_op, (options.b = b), (a, options))
+LS_CALL_SET_(ls_tensor *, ls_op_attention, (ls_tensor *q, ls_tensor *k, ls_tensor *v), ls_attention_op, (options.k = k, options.v = v),
+             (q, options))
 LS_CALL_SET_(ls_tensor *, ls_op_conv2d, (ls_tensor *x, ls_tensor *kernel), ls_conv2d_op, (options.kernel = kernel), (x, options))
 LS_CALL_(ls_tensor *, ls_op_max_pool2d, (ls_tensor *x), ls_pool2d_op, (x, options))
 LS_CALL_(ls_tensor *, ls_op_average_pool2d, (ls_tensor *x), ls_pool2d_op, (x, options))

@@ -398,6 +398,23 @@ typedef struct ls_matmul_op {
 #define ls_op_matmul(a, ...) ls_op_matmul_with(a, (ls_matmul_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_matmul_with(ls_tensor *a, ls_matmul_op options);
 
+typedef struct ls_attention_op {
+    int ls_first;
+    ls_tensor *k, *v;
+    int64_t heads;           /* heads of q, each with an equal share of its columns */
+    int64_t kv_heads;        /* heads of k and v, each shared by heads / kv_heads heads of q (default heads) */
+    bool causal;             /* query i sees keys 0 to i only (default false) */
+    ls_tensor *mask;         /* bool; true: the query sees the key (default NULL: all) */
+    double scale;            /* factor of the scores (default 1 / sqrt(columns of a head)) */
+    ls_tensor *dropout_rate; /* scalar of q's type (default NULL: no dropout) */
+} ls_attention_op;
+/* softmax(scale q k^T) v for each head: q [N,Tq,H D], k [N,Tk,G D], v [N,Tk,G V] give [N,Tq,H V]. The
+ * mask is [N,Tk], [N,Tq,Tk] or [N,1 or H,1 or Tq,Tk], or [Tq,Tk] for all samples. A query that sees
+ * no key gives 0. Memory grows with the positions, not with their square.
+ *     ls_op_attention(q, k, v, .heads = 12, .causal = true) */
+#define ls_op_attention(q, ...) ls_op_attention_with(q, (ls_attention_op){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_tensor *ls_op_attention_with(ls_tensor *q, ls_attention_op options);
+
 /* ---- Reductions, also over the batch axis ---- */
 
 LS_API ls_tensor *ls_op_reduce_sum(ls_tensor *x, ls_axes axes, bool keepdims);

@@ -207,6 +207,25 @@ static ls_tensor *recurrent(ls_cell cell, ls_tensor *p, ls_tensor *kernel, ls_te
     return ls_op_recurrent(p, &(ls_recurrent){ .cell = cell, .kernel = kernel, .bias = bias, .mask = mask });
 }
 
+static void attention_has_its_shapes(void **state)
+{
+    (void)state;
+    ls_tensor *q = F32(2, 5, 6), *k = F32(2, 4, 6);
+    REFUSED(ls_op_attention(q, k, k, .heads = 0), LS_ERR_INVALID, "attention|0 heads");
+    REFUSED(ls_op_attention(q, k, k, .heads = 4, .kv_heads = 3), LS_ERR_INVALID, "4 heads of q|3 heads of k");
+    REFUSED(ls_op_attention(q, k, k, .heads = 4), LS_ERR_SHAPE, "q has 6 columns|4 heads");
+    REFUSED(ls_op_attention(q, k, k, .heads = 2, .kv_heads = 1), LS_ERR_SHAPE, "k has 6 columns|1 heads of 3 need 3");
+    REFUSED(ls_op_attention(q, k, F32(2, 4, 5), .heads = 2), LS_ERR_SHAPE, "v has 5 columns|2 heads");
+    REFUSED(ls_op_attention(q, k, F32(2, 3, 6), .heads = 2), LS_ERR_SHAPE, "k has 4 positions and v has 3");
+    REFUSED(ls_op_attention(q, F32(3, 4, 6), k, .heads = 2), LS_ERR_SHAPE, "k has 3 samples, but q has 2");
+    REFUSED(ls_op_attention(F32(5, 6), k, k, .heads = 2), LS_ERR_SHAPE, "attention|3");
+    REFUSED(ls_op_attention(q, k, k, .heads = 2, .mask = F32(5, 4)), LS_ERR_SHAPE,
+            "the mask is float32|5 queries|4 keys");
+    REFUSED(ls_op_attention(q, k, k, .heads = 2, .scale = INFINITY), LS_ERR_INVALID, "the scale is inf");
+    REFUSED(ls_op_attention(q, k, k, .heads = 2, .dropout_rate = F32(1)), LS_ERR_SHAPE,
+            "the dropout rate must be a scalar");
+}
+
 static void recurrent_cells_have_their_shapes(void **state)
 {
     (void)state;
@@ -964,6 +983,7 @@ int main(void)
         WITH_GRAPH(wrong_types),
         WITH_GRAPH(wrong_axes),
         WITH_GRAPH(recurrent_cells_have_their_shapes),
+        WITH_GRAPH(attention_has_its_shapes),
         WITH_GRAPH(wrong_images),
         WITH_GRAPH(wrong_norms),
         WITH_GRAPH(wrong_losses),

@@ -534,6 +534,31 @@ ls_tensor *test_recurrent_grad(const test_case *c, ls_tensor *const *x)
     return test_pull_back(test_recurrent(c, x), x[0], x[2 + (c->number & 1) + (c->number >> 1)]);
 }
 
+ls_tensor *test_attention(const test_case *c, ls_tensor *const *x)
+{
+    ls_attention_op options = *(const ls_attention_op *)c->options;
+    ls_tensor *part[3] = { x[0], x[1], x[2] };
+    int next = 3;
+    if (c->number & 1) {
+        int64_t kv_heads = options.kv_heads ? options.kv_heads : options.heads;
+        int64_t width = ls_tensor_shape(x[0]).dims[2] / (options.heads + 2 * kv_heads);
+        ls_op_split(x[0], 2, LS_AXES(options.heads * width, kv_heads * width, kv_heads * width), part);
+        next = 1;
+    }
+    options.k = part[1], options.v = part[2];
+    if (c->number & 2)
+        options.mask = x[next];
+    if (c->number & 4)
+        options.dropout_rate = ls_op_scalar(x[0]->graph, x[0]->dtype, 0.25);
+    return ls_op_attention_with(part[0], options);
+}
+
+/* The output's gradient is the last input. */
+ls_tensor *test_attention_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_attention(c, x), x[0], x[(c->number & 1 ? 1 : 3) + (c->number >> 1 & 1)]);
+}
+
 ls_tensor *test_max_pool_grad(const test_case *c, ls_tensor *const *x)
 {
     return test_pull_back(test_max_pool(c, x), x[0], x[1]);

@@ -4,6 +4,7 @@
 #ifndef TESTS_GRAPH_CASES_H
 #define TESTS_GRAPH_CASES_H
 
+#include "graph/attention.h"
 #include "graph/recurrent.h"
 #include "lockstep/device.h"
 #include "lockstep/run.h"
@@ -164,6 +165,14 @@ ls_tensor *test_pull_back(ls_tensor *y, ls_tensor *x, ls_tensor *dy);
 ls_tensor *test_matmul(const test_case *c, ls_tensor *const *x);   /* number: 1 transposes a, 2 transposes b */
 ls_tensor *test_conv2d(const test_case *c, ls_tensor *const *x);   /* options: ls_conv2d_op */
 ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */
+#define HEADS(...)                                                                                                     \
+    &(const ls_attention_op)                                                                                           \
+    {                                                                                                                  \
+        .ls_first = 0, __VA_ARGS__                                                                                     \
+    }
+/* options: ls_attention_op; number: 1 splits q, k and v from the first input, 2 has a mask after them, 4 drops some */
+ls_tensor *test_attention(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_attention_grad(const test_case *c, ls_tensor *const *x);
 /* options: ls_recurrent; number: 1 has a bias, 2 a mask, after p and kernel */
 ls_tensor *test_recurrent(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_average_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */

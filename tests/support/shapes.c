@@ -545,6 +545,38 @@ static ls_tensor *make_recurrent(test_graph *t, test_draws *d)
     return ls_op_recurrent(p, &options);
 }
 
+static ls_tensor *make_attention(test_graph *t, test_draws *d)
+{
+    ls_attention_op options = { .kv_heads = between(d, 1, 3), .causal = one_in(d, 2) };
+    options.heads = options.kv_heads * between(d, 1, 3);
+    int width = one_in(d, 8) ? between(d, 60, 140) : size_of_axis(d, 20),
+        value_width = one_in(d, 3) ? size_of_axis(d, 70) : width;
+    int queries = one_in(d, 6) ? between(d, 60, 80) : between(d, 1, 20),
+        keys = one_in(d, 2) ? queries : between(d, 1, 90);
+    const char *rows = one_in(d, 6) ? "2" : "N";
+    ls_tensor *q;
+    if (one_in(d, 2)) {
+        ls_tensor *part[3];
+        int columns = (int)options.kv_heads * width;
+        keys = queries;
+        ls_tensor *x = leaf_of(t, d, "%s,%d,%d", rows, queries, (int)options.heads * width + 2 * columns);
+        ls_op_split(x, 2, LS_AXES(options.heads * width, columns, columns), part);
+        q = part[0], options.k = part[1], options.v = part[2];
+    } else {
+        q = leaf_of(t, d, "%s,%d,%d", rows, queries, (int)options.heads * width);
+        options.k = leaf_of(t, d, "%s,%d,%d", rows, keys, (int)options.kv_heads * width);
+        options.v = leaf_of(t, d, "%s,%d,%d", rows, keys, (int)options.kv_heads * value_width);
+    }
+    if (one_in(d, 4))
+        options.mask = leaf_of(t, d, "b:%d,%d", queries, keys);
+    else if (one_in(d, 3))
+        options.mask = leaf_of(t, d, "b:%s,%d,%d,%d", rows, one_in(d, 2) ? 1 : (int)options.heads,
+                               one_in(d, 2) ? 1 : queries, keys);
+    if (one_in(d, 3))
+        options.dropout_rate = ls_op_scalar(t->graph, LS_F32, 0.25);
+    return ls_op_attention_with(q, options);
+}
+
 static ls_tensor *make_norm(test_graph *t, test_draws *d)
 {
     box b = draw_box(d, 2, 700);
@@ -591,5 +623,6 @@ const test_shapes test_shape_families[] = {
     { "warps", make_warp, 1 },
     { "norms", make_norm, 4 },
     { "recurrent cells", make_recurrent, 2 },
+    { "attention", make_attention, 3 },
 };
 const size_t test_shape_family_count = sizeof test_shape_families / sizeof *test_shape_families;

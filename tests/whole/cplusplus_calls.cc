@@ -13,6 +13,8 @@ static ls_tensor *ops(ls_graph *graph)
     ls_tensor *image = ls_op_input(graph, "image", LS_F32, LS_SHAPE(LS_BATCH, 8, 8, 1));
     ls_tensor *kernel = ls_op_fill(graph, LS_F32, LS_SHAPE(3, 3, 1, 1), 1);
     x = ls_op_add(ls_op_matmul(x, w), ls_op_matmul(x, w, { .transpose_b = true }));
+    ls_tensor *row = ls_op_fill(graph, LS_F32, LS_SHAPE(1, 2, 4), 1);
+    row = ls_op_attention(ls_op_attention(row, row, row, { .heads = 1 }), row, row, { .heads = 2, .causal = true });
     image = ls_op_conv2d(ls_op_conv2d(image, kernel), kernel,
                          { .stride = { 2, 2 }, .padding = LS_EXPLICIT, .pad = { 1, 1, 1, 1 } });
     image = ls_op_average_pool2d(ls_op_max_pool2d(image, { .window = { 2, 2 } }), { .window = { 1, 1 } });

@@ -275,6 +275,7 @@ static void op_calls(void **state)
     CALL(ls_op_gather(t.x, NULL, 1));
     CALL(ls_op_one_hot(NULL, LS_F32, 1));
     CALL(ls_op_matmul_with(NULL, (ls_matmul_op){ .ls_first = 0 }));
+    CALL(ls_op_attention_with(NULL, (ls_attention_op){ .ls_first = 0 }));
     CALL(ls_op_reduce_sum(NULL, LS_AXES(0), false));
     CALL(ls_op_reduce_mean(NULL, LS_AXES(0), false));
     CALL(ls_op_reduce_max(NULL, LS_AXES(0), false));
@@ -781,6 +782,7 @@ static void option_calls(void **state)
     REFUSED(ls_fit_arrays(t.model, ls_array_of(LS_F32, LS_SHAPE(4, 3), NULL), labels(), .epochs = 1));
     CALL(ls_op_conv2d(t.x, NULL));
     CALL(ls_op_matmul(t.x, NULL));
+    CALL(ls_op_attention(t.x, NULL, NULL, .heads = 1));
     CALL(ls_op_concat((ls_tensor *[]){ NULL, NULL }, 2, 0));
     CALL(ls_op_group((ls_tensor *[]){ NULL }, 1));
     CALL(ls_op_apply(t.w, t.w, .rule = LS_APPLY_ADAM));

@@ -48,6 +48,7 @@ ls_status ls_cpu_make_matmul(ls_cpu *cpu, const ls_group *group, const int64_t *
 ls_status ls_cpu_make_matmul_sum(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,
                                  ls_kernel **out);
 ls_status ls_cpu_make_recurrent(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
+ls_status ls_cpu_make_attention(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_pool(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out);
 ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds,

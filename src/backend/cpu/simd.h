@@ -139,6 +139,9 @@ typedef struct ls_simd {
      * Samples first_sample, first_sample + 1, ... of the batch; a whole tensor is sample 0. */
     void (*dropout)(float *dst, const float *x, ls_philox_key key, uint64_t run, uint32_t first_sample, size_t samples,
                     size_t per_sample, float rate);
+    /* n elements of one sample from element `first`, a multiple of 4. */
+    void (*dropout_from)(float *dst, const float *x, ls_philox_key key, uint64_t run, uint32_t sample, uint64_t first,
+                         size_t n, float rate);
 
     /* ---- Optimizer, in place on elements from .. to-1: same bits as the reference kernel ----
      * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with

@@ -8,9 +8,9 @@
 #include "lockstep/device.h"
 
 static const ls_cpu_maker makers[] = {
-    ls_cpu_make_conv_rows,   ls_cpu_make_conv_gradient, ls_cpu_make_dense, ls_cpu_make_matmul,
-    ls_cpu_make_matmul_sum,  ls_cpu_make_recurrent,     ls_cpu_make_norm,  ls_cpu_make_pool,
-    ls_cpu_make_elementwise, ls_cpu_make_reduce,        ls_cpu_make_whole, ls_cpu_make_update,
+    ls_cpu_make_conv_rows, ls_cpu_make_conv_gradient, ls_cpu_make_dense,  ls_cpu_make_matmul, ls_cpu_make_matmul_sum,
+    ls_cpu_make_recurrent, ls_cpu_make_attention,     ls_cpu_make_norm,   ls_cpu_make_pool,   ls_cpu_make_elementwise,
+    ls_cpu_make_reduce,    ls_cpu_make_whole,         ls_cpu_make_update,
 };
 
 int64_t ls_cpu_elements(const ls_plan *plan, const ls_tensor *node)
