@@ -5,7 +5,7 @@
 
 #define DEFAULT_WIDTH  100
 #define HELP_COLUMN    28 /* after a longer flag the help starts on the next line */
-#define LEAST_WIDTH    20 /* of the help text, however narrow the terminal */
+#define LEAST_WIDTH    20 /* width of the help text, however narrow the terminal */
 #define SHORT_CHOICES  24 /* shown instead of a metavar up to this length */
 #define LONGEST_COLUMN 40 /* longer values do not widen it */
 

@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define USUAL_COLUMNS 80 /* of a terminal that does not report its size */
+#define USUAL_COLUMNS 80 /* columns of a terminal that does not report its size */
 
 /* ---- Capabilities ---- */
 

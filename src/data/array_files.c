@@ -126,7 +126,7 @@ ls_dataset *ls_from_array_files(const char *features, const char *labels)
     ls_dataset *d = ls_dataset_from_loader(load, state, state ? free_files : NULL);
     if (ls_dataset_is_lost(d))
         return d;
-    d->u.arrays.keep = LS_KEEP_BORROWED; /* of the files */
+    d->u.arrays.keep = LS_KEEP_BORROWED; /* the files own the arrays */
     if (failed)
         return ls_dataset_fail(d, LS_ERR_MEMORY, "no memory for a dataset");
     if (!features)

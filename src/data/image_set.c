@@ -15,7 +15,7 @@
 #include "base/thread.h"
 #include "data/stream.h"
 
-#define MOST_BYTES   ((size_t)1 << 30) /* of a file */
+#define MOST_BYTES   ((size_t)1 << 30) /* largest size of a file */
 #define MOST_LINES   20                /* lines about files that are left out */
 #define MOST_THREADS 16
 

@@ -13,7 +13,7 @@
 #define MOST_LABEL  32
 #define MOST_FILES  1000000
 #define MOST_PAX    65536
-#define MOST_DIGITS 9 /* of a number in braces */
+#define MOST_DIGITS 9 /* digits of a number in braces, at most */
 
 typedef struct shard {
     ls_image_set *set;
@@ -23,7 +23,7 @@ typedef struct shard {
     char key[MOST_NAME];
     ls_image_item item;
     bool has_image, has_label, is_broken;
-    uint64_t place; /* of its first member */
+    uint64_t place; /* offset of its first member */
 } shard;
 
 /* ---- Names of files ---- */

@@ -34,7 +34,7 @@ struct ls_on_demand {
     demand_batch two[2];
     int at;                /* index of the current batch in `two` */
     bool ahead;            /* the other batch has its row numbers */
-    ls_slot scratch[2];    /* of the calling thread */
+    ls_slot scratch[2];    /* used by the calling thread */
     pthread_mutex_t mutex; /* protects the batches, `at`, `ahead` and `stop` */
     pthread_cond_t work, done;
     bool stop;

@@ -14,7 +14,7 @@
 typedef struct ls_attention_sizes {
     int64_t heads, shared; /* shared: heads of q that use one head of k and v */
     int64_t queries, keys;
-    int64_t width, value_width; /* of a head of q and k; of v */
+    int64_t width, value_width; /* columns of a head of q and k; of v */
     /* Of q, k and v, in numbers: where a sample's first row is, and the distances of rows and
      * samples. The same for their gradients. */
     int64_t at[3], row[3], sample[3];

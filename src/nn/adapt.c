@@ -15,12 +15,12 @@
  * large means do not hide small variances. */
 typedef struct adapted {
     const ls_model_layer *layer;
-    size_t input;          /* of the model; the index of the dataset's component */
+    size_t input;          /* the model's input, which is the index of the dataset's component */
     int64_t each;          /* elements of a sample */
-    int64_t *position;     /* of each element of a sample: which statistics it belongs to */
+    int64_t *position;     /* which statistics each element of a sample belongs to */
     int64_t positions;     /* number of means */
     double *first;         /* first value of each position */
-    double *sum, *squares; /* of the differences to it */
+    double *sum, *squares; /* sums of the differences to it */
     int64_t samples;
 } adapted;
 

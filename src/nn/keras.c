@@ -109,7 +109,7 @@ typedef struct entry {
     ls_json_at at, nodes;
     const char *name;
     ls_layer spec;
-    ls_model *inner; /* of a nested model */
+    ls_model *inner; /* the nested model, if it is one */
     bool operation;  /* an operation between layers, such as x + y */
     size_t call_count, done;
     ls_symbol *calls;

@@ -12,7 +12,7 @@ enum { FOCAL = SMOOTHING | ALPHA | GAMMA };
 typedef struct loss_info {
     const char *name;
     ls_op probability_op;     /* op that turns logits into probabilities; LS_OP_COUNT: no logits */
-    ls_loss_formula *formula; /* of pairs; NULL: of labels, or the user's */
+    ls_loss_formula *formula; /* takes pairs; NULL: takes labels, or is the user's */
     unsigned takes;           /* options beyond those that all kinds have */
 } loss_info;
 

@@ -29,7 +29,7 @@ typedef struct ls_model_layer {
     size_t weight_count;
     struct ls_model_layer *inside; /* the model layer that contains it; NULL: none */
     ls_model *inner;               /* LS_LAYER_MODEL: its calls; `root` of it is this model */
-    ls_shape output;               /* of the last call */
+    ls_shape output;               /* shape that the last call returned */
     ls_dtype output_dtype;
     /* The current trace: tensors in place of the variables, and calls so far. */
     ls_tensor *stand_in[LS_MAX_WEIGHTS];
@@ -96,7 +96,7 @@ struct ls_model {
 
     /* Call that is using the model, which must not be compiled or destroyed meanwhile. */
     const char *at_work;
-    struct ls_job *job; /* of the train layer, if compiled; drop_job destroys it */
+    struct ls_job *job; /* belongs to the train layer, if compiled; drop_job destroys it */
     void (*drop_job)(void *job);
 };
 

@@ -11,7 +11,7 @@
 typedef struct findings {
     ls_text *text;
     size_t tensors, different; /* in both files; different in any way */
-    size_t in_one;             /* of the different ones: in one file only */
+    size_t in_one;             /* how many of the different ones are in one file only */
     int64_t elements;
     double largest; /* NaN: only one side is NaN */
     const char *name;

@@ -266,7 +266,7 @@ typedef struct tool_session {
     bool untrained; /* no file had weights for the model */
     ls_loss loss;
     ls_metrics_list metrics;
-    double *class_weights; /* of --class-weights; NULL: none */
+    double *class_weights; /* from --class-weights; NULL: none */
     size_t class_count;
 } tool_session;
 

@@ -13,7 +13,7 @@
 
 typedef struct ls_cpu {
     const ls_simd *simd;
-    const ls_gemm *gemm; /* of the same instruction set */
+    const ls_gemm *gemm; /* has the same instruction set */
     ls_logger *log;
     int threads;
     /* Ops whose fallback to the reference kernel has been logged. */

@@ -6,7 +6,7 @@
 #include "lockstep/backend.h"
 
 #define CHUNK 64 /* elements that pass through the tree together */
-#define DEPTH 15 /* of the tree over LS_MAX_LANES lanes, including the lanes */
+#define DEPTH 15 /* height of the tree over LS_MAX_LANES lanes, including the lanes */
 
 typedef struct joining {
     ls_join_kind kind;

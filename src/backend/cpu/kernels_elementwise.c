@@ -7,7 +7,7 @@ typedef enum pattern { SAME, SCALAR_RIGHT, SCALAR_LEFT, ROW_RIGHT, ROW_LEFT } pa
 
 typedef struct elementwise {
     ls_cpu_kernel base;
-    int64_t elements; /* of a sample, or of the whole tensor */
+    int64_t elements; /* elements of a sample, or of the whole tensor */
     int64_t row;
     pattern pattern;
     ls_simd_unary *unary;

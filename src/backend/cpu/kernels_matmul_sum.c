@@ -6,7 +6,7 @@
 #include "backend/blocks.h"
 #include "backend/cpu/cpu.h"
 
-#define TILE_ROWS LS_GEMM_PANEL /* of a whole sum */
+#define TILE_ROWS LS_GEMM_PANEL /* rows of a tile of a whole sum */
 /* Outputs with more elements are written without caching. */
 #define STREAM ((int64_t)128 << 10)
 

@@ -34,7 +34,7 @@ typedef struct batch {
     const recurrent *r;
     const ls_simd *simd;
     const float *panels, *bias;
-    const uint8_t *mask; /* of the first sample; NULL: none */
+    const uint8_t *mask; /* the first sample's; NULL: none */
     int64_t rows;
     room *room;
     float *temp[TEMPS], *ones;
@@ -368,7 +368,7 @@ static void back_reset(const batch *b, const float *y, const float *before, floa
 
 /* One step of gradients of all rows. */
 typedef struct back {
-    const float *dy, *y; /* of the first row */
+    const float *dy, *y; /* the first row's */
     float *d, *dh, *dc;
     int64_t t, last; /* the step, and the one that was computed before it, or -1 */
 } back;

@@ -4,7 +4,7 @@
 
 typedef struct reduce {
     ls_cpu_kernel base;
-    int64_t rows, row_len, channels; /* of one sample */
+    int64_t rows, row_len, channels; /* sizes of one sample */
     ls_blocks blocks;
 } reduce;
 

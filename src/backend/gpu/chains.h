@@ -13,7 +13,7 @@ typedef struct ls_gpu_chain_steps {
     int function[LS_GPU_CHAIN]; /* LS_CHAIN_... by step */
     int from[LS_GPU_CHAIN][2];  /* by step: inputs, or LS_GPU_PLACES + a step */
     int output[LS_GPU_PLACES];  /* steps whose values are stored */
-    char name[32];              /* of its kernel */
+    char name[32];              /* name of its kernel */
     bool any;                   /* the driver rejects its source: use chain_steps */
     bool tail;                  /* not a chain: the first step's kernel also does the others */
     bool biased, rectified;     /* tail: which steps */

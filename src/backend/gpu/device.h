@@ -63,7 +63,7 @@ typedef struct pieces {
 } pieces;
 typedef enum together_kind { ALONE, JOINS, UPDATES } together_kind;
 typedef struct together {
-    together_kind kind;     /* of the last pending launch */
+    together_kind kind;     /* kind of the last pending launch */
     const void *updates_of; /* their plan */
     int count;
     pieces read, written;

@@ -42,7 +42,7 @@ typedef struct ls_gpu_found {
     ls_gpu_module module;
     const char *name;
     int which;  /* -1: a separate kernel */
-    int places; /* of `small`; 0: as many as the launch has */
+    int places; /* places in `small`; 0: as many as the launch has */
 } ls_gpu_found;
 ls_gpu_found ls_gpu_find_kernel(const char *name, ls_gpu_module module);
 

@@ -24,7 +24,7 @@ typedef struct kernel {
 typedef struct module {
     void *program; /* NULL: not needed yet */
     char *source;
-    char path[PATH_MAX]; /* of its binary; "": not cached */
+    char path[PATH_MAX]; /* file with its binary; "": not cached */
     bool is_new;         /* not on disk yet */
     kernel *kernels;
     int count;

@@ -28,7 +28,7 @@ struct ls_gpu_record {
     unsigned char *table;
     size_t bytes, table_room;
     int lanes;
-    int step; /* of the current step */
+    int step; /* index of the current step */
     int next; /* that the current lane may join */
     int kept; /* not removed by record_drop */
     size_t kept_bytes;

@@ -70,8 +70,8 @@ typedef struct blocks_sum {
     int places;
     int more_places; /* places after the partial sums that the kernel does not use */
     ls_memory_place place[4];
-    ls_dtype dtype;   /* of partial sums and output */
-    int64_t elements; /* of each of them */
+    ls_dtype dtype;   /* type of partial sums and output */
+    int64_t elements; /* elements of each of them */
 } blocks_sum;
 ls_status ls_gpu_sum_blocks(lowering *x, blocks_sum *s);
 ls_gpu_blocks ls_gpu_blocks_of(ls_blocks b, int64_t samples, int64_t *count);

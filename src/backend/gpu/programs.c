@@ -5,7 +5,7 @@
 #include "backend/gpu/device.h"
 #include "base/work.h"
 
-#define ALIGNMENT      256 /* of scratch memory, as libraries require */
+#define ALIGNMENT      256 /* alignment of scratch memory, as libraries require */
 #define ALIGNED(bytes) (((bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
 /* Partial sums at once, over all lanes. */
 #define PARTS_MOST     ((size_t)64 << 20)
@@ -27,7 +27,7 @@ typedef struct last_run {
 typedef struct plan {
     ls_program program;
     size_t scratch;                /* bytes per lane */
-    size_t shared;                 /* of the library's workspace for all lanes */
+    size_t shared;                 /* bytes of the library's workspace for all lanes */
     int scratch_step, shared_step; /* that need the most */
     ls_gpu_chain_steps *chains;
     int chain_count;

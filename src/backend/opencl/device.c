@@ -11,7 +11,7 @@ typedef struct device {
     const ls_opencl_device *what;
     const ls_cl *cl;
     ls_cl_queue queue;
-    char options[160]; /* of the compiler */
+    char options[160]; /* options of the compiler */
 } device;
 
 static ls_status failed(const device *d, const char *what, int32_t error)

@@ -10,13 +10,13 @@
 /* A device, or a part of one. */
 typedef struct ls_opencl_device {
     ls_cl_device id;
-    ls_cl_context context; /* of its platform, whose devices can copy from each other */
+    ls_cl_context context; /* context of its platform, whose devices can copy from each other */
     char name[128], platform[128], driver[128];
     size_t memory;
     bool cpu;        /* runs on the host's cores: used only if named */
     bool gpu;        /* also counted by "gpu:N" */
     bool rounded;    /* correctly rounded float division and square root */
-    bool subnormals; /* of float32; without them its bits differ */
+    bool subnormals; /* keeps subnormal float32 numbers; without them its bits differ */
     bool wide;       /* float64, which the kernels need */
     const ls_gpu_tuning *tuning;
 } ls_opencl_device;

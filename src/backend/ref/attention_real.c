@@ -17,7 +17,7 @@ typedef struct attention {
     const ls_tensor *node;
     ls_attention_sizes s;
     const real *q, *k, *v;
-    const uint8_t *mask; /* of the sample; NULL: none */
+    const uint8_t *mask; /* the sample's; NULL: none */
     real scale, rate;
     ls_philox_key key;
     uint64_t run;

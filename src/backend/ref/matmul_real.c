@@ -17,7 +17,7 @@ typedef struct product {
 } product;
 
 typedef struct tile {
-    int64_t row, rows, column, columns; /* of the output */
+    int64_t row, rows, column, columns; /* rows and columns of the output */
     real sum[ROWS][COLUMNS];
 } tile;
 

@@ -279,7 +279,7 @@ static ls_status open_handshake(ls_handshake *hs, int number, const char *about)
 {
     ls_mesh *mesh = hs->mesh;
     int size = hs->options->size;
-    hs->channels = mesh->table->beats ? 2 : 1;
+    hs->channels = mesh->table->heartbeats ? 2 : 1;
     LS_TRY(ls_hellos_open(&hs->hellos, mesh->table, hs->options, hs->channels * size, about,
                           "workers would not compute the same bits"));
     hs->wants = calloc((size_t)(hs->channels + 1) * (size_t)size + LS_MOST_CALLERS + 1, sizeof(*hs->wants));
@@ -326,7 +326,7 @@ ls_status ls_mesh_open(const ls_cluster_options *options, int number, const char
         status = ls_transport_choose(options, &mesh->table);
     if (status == LS_OK)
         status = open_handshake(hs, number, about);
-    if (status == LS_OK && mesh->table->beats)
+    if (status == LS_OK && mesh->table->heartbeats)
         status = ls_heartbeat_start(mesh->transport, mesh->table, mesh->heartbeats, options->size, mesh->silence_limit,
                                     &mesh->heartbeat);
     if (status != LS_OK) {

@@ -159,7 +159,7 @@ ls_status ls_mesh_settle(ls_peers *peers)
 void ls_mesh_move_on(ls_peers *peers)
 {
     ls_mesh *mesh = (ls_mesh *)peers;
-    if (!mesh->table->beats || pthread_mutex_trylock(&mesh->mutex) != 0)
+    if (!mesh->table->heartbeats || pthread_mutex_trylock(&mesh->mutex) != 0)
         return;
     bool moves = mesh->at[LS_POSTED].going && !mesh->regroup && mesh->over.status == LS_OK;
     ls_status status = moves ? ls_mesh_turn(mesh, 0) : LS_OK;

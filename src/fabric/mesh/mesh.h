@@ -102,7 +102,7 @@ typedef struct ls_mesh {
     ls_exchange_at at[LS_MOST_UNDER_WAY];
     uint64_t sequence;
 
-    uint64_t number; /* of the current collective */
+    uint64_t number; /* number of the current collective */
     bool ready;      /* it has all its data */
     bool committed;  /* all members were READY */
     uint64_t hash[2];

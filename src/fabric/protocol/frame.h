@@ -25,7 +25,7 @@ typedef enum ls_frame_kind {
     LS_FRAME_MEMBERS,  /* to a joining worker: the members */
     LS_FRAME_MET,      /* to the first worker: the sender has met all */
     LS_FRAME_BEGIN,    /* forwarded by all: the job begins */
-    LS_FRAME_MESSAGE,  /* of the messenger; `tag` is its kind */
+    LS_FRAME_MESSAGE,  /* a message of the messenger; `tag` is its kind */
     LS_FRAME_KINDS
 } ls_frame_kind;
 

@@ -23,7 +23,7 @@ typedef struct ls_hello {
     bool speaks;       /* `out` is set and is being sent */
     ls_frame out, in;
     size_t sent, got;
-    char text[LS_HELLO_TEXT + 1]; /* of the other side */
+    char text[LS_HELLO_TEXT + 1]; /* text that the other side sent */
 } ls_hello;
 
 /* All handshakes of a process. */

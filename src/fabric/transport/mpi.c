@@ -335,7 +335,7 @@ static double mpi_now(ls_transport *transport)
 const ls_transport_table ls_transport_mpi = {
     .name = "mpi",
     .elastic = false,
-    .beats = true,
+    .heartbeats = true,
     .slice = 256 << 10,
     .open = mpi_open,
     .close = mpi_close,

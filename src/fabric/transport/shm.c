@@ -482,7 +482,7 @@ static bool shm_refused(ls_transport *transport, char *why, size_t bytes)
 const ls_transport_table ls_transport_shm = {
     .name = "shm",
     .elastic = true,
-    .beats = true,
+    .heartbeats = true,
     .slice = 128 << 10,
     .open = shm_open_door,
     .close = shm_close,

@@ -213,7 +213,7 @@ static double tcp_now(ls_transport *transport)
 const ls_transport_table ls_transport_tcp = {
     .name = "tcp",
     .elastic = true,
-    .beats = true,
+    .heartbeats = true,
     .slice = 1 << 20,
     .open = tcp_open,
     .close = tcp_close,

@@ -223,7 +223,7 @@ static ls_tls_result fail(ls_secured *s)
     return s->error ? LS_TLS_CLOSED : LS_TLS_FAILED;
 }
 
-static ls_tls_result judge(ls_secured *s, int result)
+static ls_tls_result classify(ls_secured *s, int result)
 {
     switch (SSL_get_error(s->ssl, result)) {
     case SSL_ERROR_NONE:
@@ -243,7 +243,7 @@ static ls_tls_result judge(ls_secured *s, int result)
 ls_tls_result ls_secured_shake_hands(ls_secured *s)
 {
     ERR_clear_error();
-    ls_tls_result result = judge(s, SSL_do_handshake(s->ssl));
+    ls_tls_result result = classify(s, SSL_do_handshake(s->ssl));
     if (result != LS_TLS_DONE)
         return result;
     OPENSSL_cleanse(s->secret, sizeof(s->secret));
@@ -262,7 +262,7 @@ ls_tls_result ls_secured_write(ls_secured *s, const void *data, size_t bytes, si
         if (!SSL_key_update(s->ssl, SSL_KEY_UPDATE_NOT_REQUESTED))
             return fail(s);
     }
-    ls_tls_result result = judge(s, SSL_write_ex(s->ssl, data, bytes, moved));
+    ls_tls_result result = classify(s, SSL_write_ex(s->ssl, data, bytes, moved));
     s->pending = result == LS_TLS_WANTS_WRITE || result == LS_TLS_WANTS_READ;
     s->written += *moved + RECORD_COSTS;
     return result;
@@ -272,7 +272,7 @@ ls_tls_result ls_secured_read(ls_secured *s, void *data, size_t bytes, size_t *m
 {
     *moved = 0;
     ERR_clear_error();
-    return judge(s, SSL_read_ex(s->ssl, data, bytes, moved));
+    return classify(s, SSL_read_ex(s->ssl, data, bytes, moved));
 }
 
 bool ls_secured_has_bytes(const ls_secured *s)

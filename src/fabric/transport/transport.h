@@ -33,8 +33,8 @@ typedef enum ls_connection_end {
 
 typedef struct ls_transport_table {
     const char *name;
-    bool elastic; /* workers may come and go */
-    bool beats;   /* by a thread; false: while workers wait */
+    bool elastic;    /* workers may come and go */
+    bool heartbeats; /* a thread sends them; false: sent while workers wait */
     /* Bytes to exchange at once: few stay in the cache, many keep the connection busy. */
     size_t slice;
 

@@ -568,7 +568,7 @@ static bool ucx_refused(ls_transport *transport, char *why, size_t bytes)
 const ls_transport_table ls_transport_ucx = {
     .name = "ucx",
     .elastic = true,
-    .beats = true,
+    .heartbeats = true,
     .slice = 256 << 10,
     .open = ucx_open,
     .close = ucx_close,

@@ -354,7 +354,7 @@ static bool unix_refused(ls_transport *transport, char *why, size_t bytes)
 const ls_transport_table ls_transport_unix = {
     .name = "unix",
     .elastic = true,
-    .beats = true,
+    .heartbeats = true,
     .slice = 256 << 10,
     .open = unix_open,
     .close = unix_close,

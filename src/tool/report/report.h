@@ -70,7 +70,7 @@ typedef struct report_run {
     bool last_is_kept; /* false: it is stored after the last kept one */
     char value_names[REPORT_VALUES][REPORT_NAME];
     size_t value_count;
-    report_times times; /* of all epochs */
+    report_times times; /* times of all epochs */
     int64_t checkpoints, lost_checkpoints;
     /* Seconds waited for checkpoints: since the last start, and before. */
     double waited, waited_before;

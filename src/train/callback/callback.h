@@ -39,7 +39,7 @@ struct ls_callback_list {
     ls_callback_facts facts;
     ls_callback *all; /* copies; built-in ones have functions and state */
     size_t count;
-    int64_t epoch; /* of the fit, for evaluations inside it */
+    int64_t epoch; /* epoch of the fit, for evaluations inside it */
 };
 
 /* Copies `facts`. */

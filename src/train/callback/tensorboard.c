@@ -20,7 +20,7 @@
 #include "train/job/step.h"
 
 #define NAME       "tensorboard"
-#define NAME_BYTES 160 /* of a file, which contains the host name */
+#define NAME_BYTES 160 /* length of a file name, which contains the host name */
 
 /* Saved state of a folder: its file, and its size after the last step or complete epoch. */
 typedef struct file_position {
@@ -29,7 +29,7 @@ typedef struct file_position {
 } file_position;
 
 typedef struct writer {
-    const char *folder; /* of log_dir: "train" */
+    const char *folder; /* folder in log_dir: "train" */
     ls_append file;
     ls_text records; /* to write at once */
     /* if another worker writes: the last two flushes, newest first */

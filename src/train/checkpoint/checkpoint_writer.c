@@ -24,7 +24,7 @@
 
 typedef struct order {
     ls_content *content;
-    int64_t best; /* of the best result so far; -1: none */
+    int64_t best; /* step of the best result so far; -1: none */
 } order;
 
 typedef struct outcome {

@@ -242,7 +242,7 @@ static ls_status put_bits(ls_job *job, const ls_fit_facts *fit, json_t *object)
     free(bits);
     if (status != LS_OK || !fit)
         return status;
-    const ls_placement *placement = NULL; /* of the plan, which is created here */
+    const ls_placement *placement = NULL; /* placement of the plan, which is created here */
     LS_TRY(ls_run_placement(graph, &fit->settings->run, fit->function->fetches, fit->function->fetch_count,
                             fit->data->first, &placement));
     return ls_facts_put(object, "lanes", json_integer(placement->plan->lanes));

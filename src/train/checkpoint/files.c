@@ -16,7 +16,7 @@
 
 #define STEP_NAME   "step-%08" PRId64
 #define OLD         ".old"
-#define TEMPORARY   ".step-" /* of folders that are being written or removed */
+#define TEMPORARY   ".step-" /* begins names of folders that are being written or removed */
 #define STATE_LIMIT ((size_t)64 << 20)
 
 /* ---- Names ---- */

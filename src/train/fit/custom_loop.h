@@ -24,7 +24,7 @@ struct ls_loop_step {
     bool tracing;
     ls_traced **traced;
     size_t traced_count, traced_room;
-    const ls_traced *last; /* of the last run; NULL: none yet */
+    const ls_traced *last; /* what the last run used; NULL: none yet */
     int lanes;
 };
 

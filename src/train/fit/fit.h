@@ -78,10 +78,10 @@ struct ls_fit_state {
     ls_fit_facts facts;  /* for checkpoints */
     bool clean;          /* the state may be saved if the fit fails */
     bool chief;          /* this worker prints, logs and saves */
-    unsigned generation; /* of the membership, when last checked */
+    unsigned generation; /* generation of the membership, when last checked */
     bool joins;
     bool over;                     /* joined after the fit had ended, or was stopped before */
-    ls_worker_times workers, pace; /* of this epoch; since lanes were last distributed */
+    ls_worker_times workers, pace; /* times of this epoch; times since lanes were last distributed */
     ls_fit_status *status;
     double epoch_start, shown_at; /* when the epoch began; when workers were last shown */
 };

@@ -240,7 +240,7 @@ static ls_status open_times(ls_fit_state *f)
 static ls_status open_all(ls_fit_state *f, ls_dataset *data)
 {
     const ls_fit_options *o = f->options;
-    ls_fit_seconds_free(f->job->seconds); /* of the last fit */
+    ls_fit_seconds_free(f->job->seconds); /* left by the last fit */
     f->job->seconds = NULL;
     LS_TRY(ls_fit_open_data(f, data));
     LS_TRY(open_callbacks(f));

@@ -34,7 +34,7 @@ typedef struct ls_step_nodes {
 
 typedef struct ls_function {
     ls_function_kind kind;
-    ls_element_spec spec;                 /* of the batched elements */
+    ls_element_spec spec;                 /* types and shapes of the batched elements */
     size_t class_count;                   /* class weights; 0: none */
     size_t output;                        /* predict: index of the model output */
     ls_tensor *inputs[LS_MAX_COMPONENTS]; /* by component */
@@ -108,11 +108,11 @@ struct ls_job {
     int function_count;
 
     ls_optimizer_state state; /* slots and the step */
-    double rate;              /* of ls_set_learning_rate; NAN: the optimizer's rate */
+    double rate;              /* set by ls_set_learning_rate; NAN: the optimizer's rate */
     ls_position position;
     ls_tally tally;
     uint64_t data_seed;
-    int64_t batch_size; /* of the last fit or ls_train_on_batch */
+    int64_t batch_size; /* batch size of the last fit or ls_train_on_batch */
     int64_t fitted;     /* batch size of the last fit; 0: none */
     int64_t lanes;      /* as requested for the last fit */
     int64_t lane_norms; /* batch norms that normalize per lane */
@@ -125,11 +125,11 @@ struct ls_job {
     /* NULL: the running fit neither saves nor resumes */
     struct ls_checkpoint_writer *writer;
     const struct ls_file_ops *file_ops; /* NULL: the system's */
-    ls_fit_seconds *seconds;            /* of the current or last fit */
+    ls_fit_seconds *seconds;            /* seconds of the current or last fit */
     bool fitting;
     /* one lane is computed twice every N steps; 0: never */
     int64_t audit;
-    ls_timeline *timeline; /* of the running fit; NULL: not recorded */
+    ls_timeline *timeline; /* timeline of the running fit; NULL: not recorded */
 };
 
 /* Begins a call that uses the compiled model. Fails if it is not compiled, or if `alone` is set and

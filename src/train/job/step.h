@@ -10,7 +10,7 @@ typedef struct ls_batch_view {
     const int64_t *rows;
     int64_t samples;
     struct ls_on_demand *on_demand; /* creates samples when they are needed; NULL: they exist */
-    struct ls_dataset *dataset;     /* of the element; NULL: unknown */
+    struct ls_dataset *dataset;     /* dataset of the element; NULL: unknown */
 } ls_batch_view;
 ls_status ls_function_run(ls_job *job, ls_function *function, const ls_settings *settings, const ls_batch_view *batch,
                           const double *class_weights);

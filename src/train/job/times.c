@@ -166,7 +166,7 @@ ls_status ls_model_device_times(const ls_model *model, ls_device_times **out, si
 #define FEWEST_STEPS 10
 #define SLOWER       0.9
 #define HARDLY       1.15
-/* of the step time; above it, other processes distorted the measurement */
+/* share of the step time; above it, other processes distorted the measurement */
 #define MOST_DELAY 0.05
 
 /* Estimates the time on one device: all the work, without waiting for other devices or copies

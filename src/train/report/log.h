@@ -48,9 +48,9 @@ typedef struct ls_epoch_facts {
     int64_t epoch, steps;                   /* epoch from 0; steps: done in it */
     bool whole;                             /* false: the epoch was cut short */
     double seconds;                         /* without the validation */
-    double learning_rate;                   /* of the last step */
-    const ls_times *times;                  /* of this epoch */
-    const ls_worker_times *workers;         /* of this epoch */
+    double learning_rate;                   /* rate of the last step */
+    const ls_times *times;                  /* times of this epoch */
+    const ls_worker_times *workers;         /* times of workers in this epoch */
     const ls_results *results, *validation; /* validation may be NULL */
     double validation_seconds;
 } ls_epoch_facts;
@@ -74,7 +74,7 @@ void ls_train_log_resume(ls_train_log *log, const char *from, int64_t step, cons
 typedef struct ls_end_facts {
     const char *reason, *error;
     double seconds;
-    const ls_times *times; /* of the whole fit */
+    const ls_times *times; /* times of the whole fit */
 } ls_end_facts;
 void ls_train_log_close(ls_train_log *log, ls_job *job, const ls_end_facts *facts);
 

@@ -28,7 +28,7 @@ struct ls_fit_status {
     pthread_mutex_t mutex; /* protects all fields below */
     pthread_cond_t wakes;
     bool ends, reported;
-    char failure[256]; /* of a write, until it is logged */
+    char failure[256]; /* failure of a write, until it is logged */
     ls_fit_at at;
     double noted; /* time of the last note */
     int last;     /* holds up the others; -1: none */

@@ -14,7 +14,7 @@ typedef struct ls_worker_times {
     int lanes;                     /* most lanes in a step of this epoch */
     double before[LS_MAX_CLUSTER]; /* by rank: seconds when the epoch began */
     int64_t steps;                 /* since the epoch began */
-    unsigned generation;           /* of the membership when the epoch began */
+    unsigned generation;           /* generation of the membership when the epoch began */
     double speed[LS_MAX_CLUSTER];  /* by rank: lanes per second; 0: unknown */
     /* Members in `list`, without parameter servers; 0: no cluster, or not the chief. */
     int count;

@@ -61,7 +61,7 @@ typedef struct state_head {
     int64_t number, below;
     uint64_t listed, bytes;
     double rate;
-    uint64_t hash[2]; /* of the list and the state that follow */
+    uint64_t hash[2]; /* hash of the list and the state that follow */
 } state_head;
 
 typedef struct push_head {
@@ -69,7 +69,7 @@ typedef struct push_head {
     int64_t ordinal, epoch, batch, run, samples, worker;
     uint64_t bytes;
     double rate;
-    uint64_t hash[2]; /* of the bytes that follow */
+    uint64_t hash[2]; /* hash of the bytes that follow */
 } push_head;
 
 static void state_path(const ls_journal *j, char out[PATH_MAX])

@@ -36,7 +36,7 @@ typedef struct ls_journal {
     char folder[3072];
     char id[LS_RUN_ID];
     int server;
-    int64_t number; /* of the current file of pushes */
+    int64_t number; /* number of the current file of pushes */
     size_t state_bytes, push_bytes;
     ls_append file;
 } ls_journal;

@@ -56,10 +56,10 @@ typedef struct ls_ps_message {
     union {
         int64_t numbers[LS_MESSAGE_NUMBERS]; /* for ps_message.c alone */
         struct {
-            int64_t run; /* of the chief; 0: unknown */
+            int64_t run; /* the chief's run; 0: unknown */
         } met;
         struct {
-            int64_t number; /* of this request, from 1 */
+            int64_t number; /* number of this request, from 1 */
         } ask;
         ls_ps_take take;
         ls_ps_done done;

@@ -27,7 +27,7 @@ typedef struct ls_record_head {
     int64_t accumulate; /* pushes per version */
     bool scale_rate;    /* divide learning rates by staleness */
     int64_t version;    /* first version: 0, or that of the checkpoint it resumed from */
-    char sha256[65];    /* of its shard at that version */
+    char sha256[65];    /* hash of its shard at that version */
     /* References of the creator of the head, or of the ls_record. */
     json_t *job; /* job, fit and bits of ls_facts_make */
     json_t *own; /* what the program needs to build the job again; NULL: nothing */
@@ -40,7 +40,7 @@ typedef struct ls_record_push {
     int64_t run;          /* random counter */
     const int64_t *read;  /* [servers] versions that its gradient was computed from */
     double rate;          /* before scaling; the last push of a version decides */
-    char sha256[65];      /* of the shard at that version; "": the version needs more pushes */
+    char sha256[65];      /* hash of the shard at that version; "": the version needs more pushes */
 } ls_record_push;
 
 ls_status ls_record_path(const char *file, int server, char out[PATH_MAX]);

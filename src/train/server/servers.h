@@ -31,10 +31,10 @@ typedef struct ls_server_session {
     const ls_fit_options *options;
     ls_passes *data;
     ls_cluster_options cluster;
-    int number; /* of the meeting */
+    int number; /* number of the meeting */
     int servers, first_server;
     ls_state_shards *shards;
-    size_t reads_bytes; /* of the versions read, before the gradients of a push */
+    size_t reads_bytes; /* bytes of the versions read, before the gradients of a push */
     ls_messenger *messenger;
     ls_logger *log;
     double log_at; /* when to log next which process is missing */

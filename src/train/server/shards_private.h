@@ -42,7 +42,7 @@ struct ls_state_shards {
     ls_state_shards_piece *pieces;    /* sorted by shard */
     size_t first[LS_MAX_SERVERS + 1]; /* index of the first piece of shard s */
     size_t weight_bytes[LS_MAX_SERVERS], push_bytes[LS_MAX_SERVERS], state_bytes[LS_MAX_SERVERS];
-    ls_tensor **fetches; /* of a worker's step */
+    ls_tensor **fetches; /* what a worker's step fetches */
     size_t fetch_count;
 };
 

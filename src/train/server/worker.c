@@ -31,7 +31,7 @@ typedef struct slot {
     ls_ps_take batch;
     int server; /* being pulled from */
     int64_t versions[LS_MAX_SERVERS];
-    ls_payload *weights[LS_MAX_SERVERS]; /* of these versions; NULL: held already */
+    ls_payload *weights[LS_MAX_SERVERS]; /* weights of these versions; NULL: held already */
     ls_payload *push[LS_MAX_SERVERS];
     bool acked[LS_MAX_SERVERS];
     ls_payload *results;
