@@ -408,9 +408,9 @@ typedef struct ls_attention_op {
     double scale;            /* factor of the scores (default 1 / sqrt(columns of a head)) */
     ls_tensor *dropout_rate; /* scalar of q's type (default NULL: no dropout) */
 } ls_attention_op;
-/* softmax(scale q k^T) v for each head: q [N,Tq,H D], k [N,Tk,G D], v [N,Tk,G V] give [N,Tq,H V]. The
- * mask is [N,Tk], [N,Tq,Tk] or [N,1 or H,1 or Tq,Tk], or [Tq,Tk] for all samples. A query that sees
- * no key gives 0. Memory grows with the positions, not with their square.
+/* softmax(scale q k^T) v for each head: q [N,Tq,H D], k [N,Tk,G D], v [N,Tk,G V] give [N,Tq,H V].
+ * The mask is [N,Tk], [N,Tq,Tk] or [N,1 or H,1 or Tq,Tk], or [Tq,Tk] for all samples. A query that
+ * sees no key gives 0. Memory grows with the positions, not with their square.
  *     ls_op_attention(q, k, v, .heads = 12, .causal = true) */
 #define ls_op_attention(q, ...) ls_op_attention_with(q, (ls_attention_op){ .ls_first = 0, __VA_ARGS__ })
 LS_API ls_tensor *ls_op_attention_with(ls_tensor *q, ls_attention_op options);

@@ -1,7 +1,7 @@
 /* Attention: where the numbers of a sample are. docs/bits.md has the formulas.
  *
- * Inputs of `attention`: q [N,Tq,H D], k [N,Tk,G D], v [N,Tk,G V]; packed: one tensor [N,T,...] with
- * the columns of q, k and v side by side. Then the mask and the dropout rate, if there are any.
+ * Inputs of `attention`: q [N,Tq,H D], k [N,Tk,G D], v [N,Tk,G V]; packed: one tensor [N,T,...]
+ * with the columns of q, k and v side by side. Then the mask and the dropout rate, if there are any.
  * `attention_grad` has the gradient of the result before them. It returns the gradient of the
  * packed input, or [N,...] with the gradients of q, of k and of v one after the other.
  *
@@ -25,8 +25,8 @@ typedef struct ls_attention_sizes {
 
 ls_attention_sizes ls_attention_sizes_of(const ls_tensor *node);
 
-/* Index of an input of `attention` or `attention_grad`; -1: it has none. q, k and v are one input if
- * they are packed. */
+/* Index of an input of `attention` or `attention_grad`; -1: it has none. q, k and v are one input
+ * if they are packed. */
 int ls_attention_q(const ls_tensor *node);
 int ls_attention_k(const ls_tensor *node);
 int ls_attention_v(const ls_tensor *node);

@@ -170,7 +170,8 @@ ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x); /* options: l
     {                                                                                                                  \
         .ls_first = 0, __VA_ARGS__                                                                                     \
     }
-/* options: ls_attention_op; number: 1 splits q, k and v from the first input, 2 has a mask after them, 4 drops some */
+/* options: ls_attention_op; number: 1 splits q, k and v from the first input, 2 has a mask after
+ * them, 4 drops some */
 ls_tensor *test_attention(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_attention_grad(const test_case *c, ls_tensor *const *x);
 /* options: ls_recurrent; number: 1 has a bias, 2 a mask, after p and kernel */

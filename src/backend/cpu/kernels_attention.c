@@ -138,8 +138,8 @@ static void multiply_by_column(const sample *t, const block *b, const float *pan
     multiply(t, b, (product){ panels, t->a->s.keys, b->keys, width, width, true });
 }
 
-/* Continues the chains of c[key][column] over the queries of a block: a[query][key] * b[query][column].
- * With causal attention, queries before a key do not see it. */
+/* Continues the chains of c[key][column] over the queries of a block:
+ * a[query][key] * b[query][column]. With causal attention, queries before a key do not see it. */
 static void multiply_queries(const sample *t, const block *b, const float *a, const float *panels, int64_t columns,
                              float *c)
 {
