@@ -1,8 +1,8 @@
 /* Attention: where the numbers of a sample are. docs/bits.md has the formulas.
  *
  * Inputs of `attention`: q [N,Tq,H D], k [N,Tk,G D], v [N,Tk,G V]; packed: one tensor [N,T,...]
- * with the columns of q, k and v side by side. Then the mask and the dropout rate, if there are any.
- * `attention_grad` has the gradient of the result before them. It returns the gradient of the
+ * with the columns of q, k and v side by side. Then the mask and the dropout rate, if there are
+ * any. `attention_grad` has the gradient of the result before them. It returns the gradient of the
  * packed input, or [N,...] with the gradients of q, of k and of v one after the other.
  *
  * H heads of q share G heads of k and v: head h uses h / (H / G). */

@@ -148,6 +148,18 @@ typedef struct ls_gpu_random {
     double a, b;
 } ls_gpu_random;
 
+/* Attention: the sizes of graph/attention.h. */
+typedef struct ls_gpu_attention {
+    i64 samples, heads, shared, queries, keys, width, value_width;
+    i64 at[3], row[3], sample[3];
+    i64 gradient_at[3], gradient_row[3], gradient_sample;
+    i64 masked, mask_sample, mask_head, mask_query;
+    i64 causal, drops;
+    i64 of_values; /* attention_keys_grad: of v, not of k */
+    double scale;
+    ls_gpu_random random;
+} ls_gpu_attention;
+
 /* corrects: whose bias correction */
 enum { LS_CORRECTS_NOTHING, LS_CORRECTS_ADAM, LS_CORRECTS_ADAMAX, LS_CORRECTS_NADAM };
 typedef struct ls_gpu_update {

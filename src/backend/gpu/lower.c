@@ -494,6 +494,8 @@ static const struct row {
     [LS_OP_average_pool2d] = { ls_gpu_pool, F32 },
     [LS_OP_average_pool2d_grad] = { ls_gpu_pool_grad, F32 },
     [LS_OP_warp] = { ls_gpu_warp, F32 },
+    [LS_OP_attention] = { ls_gpu_attention_op, F32 },
+    [LS_OP_attention_grad] = { ls_gpu_attention_grad, F32 },
     [LS_OP_moments] = { ls_gpu_moments, F32 },
     [LS_OP_batch_norm] = { ls_gpu_norm_input, F32 },
     [LS_OP_batch_norm_grad_moments] = { ls_gpu_grad_moments, F32 },
@@ -533,6 +535,8 @@ bool ls_gpu_supports(const ls_tensor *node, bool rounded)
         return false;
     if (node->op == LS_OP_one_hot && node->dtype != LS_F32)
         return false;
+    if (node->op == LS_OP_attention || node->op == LS_OP_attention_grad)
+        return ls_gpu_attention_fits(node);
     if (node->op == LS_OP_conv2d_grad_kernel || node->op == LS_OP_moments || node->op == LS_OP_batch_norm_grad_moments)
         return node->use == LS_USE_REDUCES;
     return true;
