@@ -19,8 +19,13 @@ train=
 [ $# -gt 0 ] || echo "no benchmarks: bench/ has no bench_*.c"
 for program in "$@"; do
     [ "${program##*/}" != bench_train ] || { train=$program; continue; }
-    echo "== $(basename "$program")"
-    "$program" || { echo "$(basename "$program") failed with status $?" >&2; status=1; }
+    name=$(basename "$program")
+    script=$HERE/${name#bench_}.sh # runs the program in turns with peers
+    echo "== $name"
+    case $name in
+    bench_steps | bench_predict) PEERS=$PEERS ROUNDS=$ROUNDS "$script" "$program" ;;
+    *) "$program" ;;
+    esac || { echo "$(basename "$program") failed with status $?" >&2; status=1; }
 done
 [ -n "$train" ] || exit $status
 

@@ -7,11 +7,16 @@ HERE=$(dirname "$0")
 PROGRAM=$1
 shift
 ROWS=${*:-lstm mobilenetv2 efficientnetb0 gpt-small}
-PYTHON=$PEERS/bin/python
+PYTHON=${PEERS:-}/bin/python
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
+[ -x "$PYTHON" ] || echo "No peers in ${PEERS:-PEERS} (make bench-peers installs them): measured alone."
 for row in $ROWS; do
     json=
+    if [ ! -x "$PYTHON" ]; then
+        case $row in lstm | gpt-small) "$PROGRAM" "$row" "${STEPS:-10}" ;; esac # the others are Keras's JSON
+        continue
+    fi
     case $row in
     lstm) frameworks="pytorch tensorflow" ;;
     gpt-small) frameworks="pytorch compiled" ;;

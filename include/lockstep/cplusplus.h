@@ -143,6 +143,7 @@ LS_CALL_(ls_status, ls_model_load_weights, (ls_model *model, const char *path), 
 #undef ls_evaluate_arrays
 #undef ls_predict
 #undef ls_predict_array
+#undef ls_model_share
 #undef ls_train_on_batch
 LS_CALL_(ls_status, ls_compile, (ls_model *model), ls_compile_options, (model, options))
 LS_CALL_(ls_status, ls_fit, (ls_model *model, ls_dataset *data), ls_fit_options, (model, data, options))
@@ -158,6 +159,7 @@ LS_CALL_SET_(ls_status, ls_evaluate_arrays, (ls_model *model, ls_array x, ls_arr
              (options.out = out), (model, x, y, options))
 LS_CALL_(ls_status, ls_predict, (ls_model *model, ls_dataset *data, ls_array *out), ls_predict_options, (model, data, options, out))
 LS_CALL_(ls_status, ls_predict_array, (ls_model *model, ls_array x, ls_array *out), ls_predict_options, (model, x, options, out))
+LS_CALL_(ls_status, ls_model_share, (ls_model *model, ls_predictor **out), ls_share_options, (model, options, out))
 LS_CALL_SET_(ls_status, ls_train_on_batch, (ls_model *model, ls_array x, ls_array y, ls_results *out = nullptr), ls_batch_options,
              (options.out = out), (model, x, y, options))
 

@@ -253,6 +253,34 @@ LS_API ls_status ls_predict_with(ls_model *model, ls_dataset *data, ls_predict_o
                           LS_ARGUMENT_3_(__VA_ARGS__, ))
 LS_API ls_status ls_predict_array_with(ls_model *model, ls_array x, ls_predict_options options, ls_array *out);
 
+/* ---- Predictions while other threads work ---- */
+
+typedef struct ls_predictor ls_predictor;
+
+typedef struct ls_share_options {
+    int ls_first;
+    bool uint8; /* the inputs are uint8 images, as ls_fit takes them (default false) */
+} ls_share_options;
+
+/* Makes a predictor over the weights of a model: ls_model_share(model, &predictor). It computes in
+ * the thread that calls it, on the CPU, with the bits of ls_predict. Give each thread a predictor of
+ * its own: all share one copy of the weights, which the model copies only when it writes while they
+ * are in use. The caller destroys it, before or after the model. */
+#define ls_model_share(...)                                                                                            \
+    ls_model_share_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                                 \
+                        (ls_share_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) },                               \
+                        LS_ARGUMENT_2_(__VA_ARGS__, ))
+LS_API ls_status ls_model_share_with(ls_model *model, ls_share_options options, ls_predictor **out);
+
+/* Computes all outputs of the model into arrays of the caller, for any number of samples:
+ * ls_predictor_run(predictor, &x, 1, &y, 1). Uses the weights of the model's last finished step, or
+ * the last ones before the model was destroyed. Allocates only at the first call with a batch size
+ * (four sizes are kept) and after the weights changed. */
+LS_API ls_status ls_predictor_run(ls_predictor *predictor, const ls_array *inputs, size_t input_count,
+                                  const ls_array *outputs, size_t output_count);
+/* NULL is allowed. */
+LS_API void ls_predictor_destroy(ls_predictor *predictor);
+
 /* ---- Checkpoints ---- */
 
 #define LS_KEEP_ALL (-1)

@@ -6,6 +6,7 @@
 #include "graph/claim.h"
 #include "graph/context.h"
 #include "graph/node.h"
+#include "graph/shared_weights.h"
 
 /* A node from outside a scope that was named inside it: closing the scope removes only the name. */
 typedef struct outer_name {
@@ -52,8 +53,7 @@ ls_status ls_graph_create_with(ls_context *ctx, ls_graph_options options, ls_gra
 static void drop_variables(ls_graph *graph, size_t keep)
 {
     while (graph->variable_count > keep) {
-        const ls_variable *variable = graph->variables[--graph->variable_count];
-        ls_context_give(graph->context, variable->device, variable->block);
+        ls_variable_drop_memory(graph, graph->variables[--graph->variable_count]);
     }
 }
 
@@ -92,6 +92,7 @@ void ls_graph_destroy(ls_graph *graph)
     graph->runs = NULL;
     drop_nodes(graph, 0);
     drop_variables(graph, 0);
+    ls_shared_weights_leave(graph);
     ls_arena_free(&graph->arena);
     free(graph->nodes);
     free(graph->variables);

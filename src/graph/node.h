@@ -112,6 +112,9 @@ struct ls_variable {
     void *data;
     struct ls_block *block;
     int device; /* owner of `block` */
+    /* References of views to `block`; NULL: none (shared_weights.h). */
+    struct ls_shared_memory *shared;
+    bool is_viewed; /* in the list of a view, now or earlier */
     size_t bytes;
     uint32_t number; /* order of creation */
     uint32_t mark;   /* graph->mark if the current run writes the variable */
@@ -233,6 +236,7 @@ double ls_node_flops(const ls_tensor *node);
 /* ---- Graphs ---- */
 
 typedef struct ls_scope_frame ls_scope_frame;
+typedef struct ls_shared_weights ls_shared_weights;
 
 struct ls_graph {
     ls_context *context;
@@ -269,11 +273,12 @@ struct ls_graph {
     void (*trim_runs)(ls_graph *graph, size_t nodes);
     void (*drop_runs)(ls_graph *graph);
     struct {
-        _Atomic(const void *) thread; /* user of the graph, or NULL */
-        _Atomic(const char *) call;   /* outermost call of that thread */
-        int depth;                    /* nesting of that thread's calls */
-    } claim;                          /* claim.h */
-    uint64_t writes;                  /* writes to variables so far; source of versions */
+        _Atomic(const void *) thread;  /* user of the graph, or NULL */
+        _Atomic(const char *) call;    /* outermost call of that thread */
+        int depth;                     /* nesting of that thread's calls */
+    } claim;                           /* claim.h */
+    uint64_t writes;                   /* writes to variables so far; source of versions */
+    ls_shared_weights *shared_weights; /* NULL: the variables were never shared */
     /* Hook of the run layer for ls_variable_sync_to_host. */
     ls_status (*bring)(ls_variable *variable);
 };

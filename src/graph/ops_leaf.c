@@ -9,6 +9,7 @@
 #include "graph/context.h"
 #include "graph/init.h"
 #include "graph/rules.h"
+#include "graph/shared_weights.h"
 
 static bool asks_for_batch(const ls_shape *shape)
 {
@@ -257,9 +258,12 @@ ls_status ls_variable_set(ls_tensor *variable, const void *data, size_t bytes)
     LS_CLAIM(variable ? variable->graph : NULL);
     LS_TRY(check_variable(variable, "ls_variable_set", data, bytes));
     LS_TRY(ls_graph_fill(variable->graph));
+    ls_variable *written = variable->attr.variable.variable;
+    LS_TRY(ls_writes_begin(variable->graph, &written, 1));
     if (bytes)
-        memcpy(variable->attr.variable.variable->data, data, bytes);
-    ls_variable_written(variable->attr.variable.variable, true);
+        memcpy(written->data, data, bytes);
+    ls_variable_written(written, true);
+    ls_writes_end(variable->graph);
     return LS_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "graph/claim.h"
 #include "graph/init.h"
 #include "graph/rules.h"
+#include "graph/shared_weights.h"
 #include "nn/model.h"
 
 ls_status ls_layer_fail_within(ls_layer_kind kind, const char *name, ls_tensor *const *inputs, size_t count,
@@ -96,12 +97,16 @@ ls_status ls_model_initialize(ls_model *model, uint64_t seed)
     LS_OWN_FP_MODE;
     LS_TRY(ls_model_need_ready(model, "ls_model_initialize"));
     LS_TRY(ls_graph_fill(model->graph));
-    for (size_t v = 0; v < model->variable_count; v++) {
+    LS_TRY(ls_writes_begin(model->graph, model->graph->variables, model->graph->variable_count));
+    ls_status status = LS_OK;
+    for (size_t v = 0; v < model->variable_count && status == LS_OK; v++) {
         const ls_model_layer *layer = model->variables[v].layer;
         size_t i = model->variables[v].index;
-        LS_TRY(fill_weight(layer, i, seed));
+        status = fill_weight(layer, i, seed);
         ls_variable_written(layer->variable[i]->attr.variable.variable, true);
     }
+    ls_writes_end(model->graph);
+    LS_TRY(status);
     model->seed = model->graph->seed = seed;
     model->graph->run = model->graph->step = 0;
     return LS_OK;

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
+#include "graph/shared_weights.h"
 #include "nn/constraint.h"
 #include "nn/optimizer.h"
 #include "nn/optimizer_nodes.h"
@@ -617,6 +618,12 @@ static ls_status bring_averages(const ls_optimizer_state *state)
     return LS_OK;
 }
 
+static ls_status begin_writes(const ls_optimizer_state *state)
+{
+    ls_graph *graph = state->iterations->graph;
+    return ls_writes_begin(graph, graph->variables, graph->variable_count);
+}
+
 ls_status ls_optimizer_state_swap(ls_optimizer_state *state, bool averages)
 {
     bool there = false;
@@ -624,12 +631,14 @@ ls_status ls_optimizer_state_swap(ls_optimizer_state *state, bool averages)
     if (!there || averages == state->swapped)
         return LS_OK;
     LS_TRY(bring_averages(state));
+    LS_TRY(begin_writes(state));
     for (size_t i = 0; i < state->average_count; i++) {
         ls_variable *a = state->averaged[i]->attr.variable.variable, *b = state->averages[i]->attr.variable.variable;
         exchange(a->data, b->data, a->bytes);
         ls_variable_written(a, true);
         ls_variable_written(b, true);
     }
+    ls_writes_end(state->iterations->graph);
     state->swapped = averages;
     return LS_OK;
 }
@@ -641,11 +650,13 @@ ls_status ls_optimizer_state_finalize(ls_optimizer_state *state)
     if (!there)
         return LS_OK;
     LS_TRY(bring_averages(state));
+    LS_TRY(begin_writes(state));
     for (size_t i = 0; i < state->average_count; i++) {
         ls_variable *to = state->averaged[i]->attr.variable.variable;
         memcpy(to->data, state->averages[i]->attr.variable.variable->data, to->bytes);
         ls_variable_written(to, true);
     }
+    ls_writes_end(state->iterations->graph);
     return LS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "graph/claim.h"
+#include "graph/shared_weights.h"
 #include "nn/keras.h"
 #include "nn/layout.h"
 #include "nn/weights.h"
@@ -462,6 +463,7 @@ static ls_status load_arrays(ls_model *model, const char *path, ls_weights *weig
     if (text && !ls_parse_u64(text, &steps))
         return ls_fail(LS_ERR_DATA, "%s: \"" STEPS "\" of its metadata is \"%.40s\", not a number of steps", path,
                        text);
+    LS_TRY(ls_writes_begin(model->graph, model->graph->variables, model->graph->variable_count));
     for (size_t i = 0; i < model->variable_count; i++) {
         if (!weights->entries[i].name)
             continue; /* it does not fit */
@@ -469,6 +471,7 @@ static ls_status load_arrays(ls_model *model, const char *path, ls_weights *weig
             memcpy(state_of(model, i)->data, weights->entries[i].data, weights->entries[i].bytes);
         ls_variable_written(state_of(model, i), true);
     }
+    ls_writes_end(model->graph);
     model->graph->step = steps;
     return LS_OK;
 }

@@ -94,8 +94,9 @@ static ls_status place_whole(placer *p)
     }
     for (int i = 0; i < plan->prepared_count; i++) {
         ls_prepared *prepared = &plan->prepared[i];
-        LS_TRY(ls_packer_add(&p->packer, prepared->level, prepared->last, prepared->group->kernel->prepare.bytes,
-                             &prepared->offset));
+        bool keeps = plan->options.keeps_prepared;
+        LS_TRY(ls_packer_add(&p->packer, keeps ? 0 : prepared->level, keeps ? plan->levels : prepared->last,
+                             prepared->group->kernel->prepare.bytes, &prepared->offset));
     }
     for (int i = 0; i < plan->whole_count; i++) {
         ls_step *step = &plan->whole_steps[i];

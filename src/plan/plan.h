@@ -349,6 +349,8 @@ typedef struct ls_plan_options {
     bool every_partial;
     /* Memory for one more lane, of another worker. */
     bool audits;
+    /* Prepared weights share memory with nothing else, so that the next run can use them. */
+    bool keeps_prepared;
     ls_task_map map;
     int worker, workers; /* Index and number of workers in a cluster; 0, 0: no cluster. */
     /* By worker: relative share of lanes; 0: none, it joins for all. NULL: equal shares, and all

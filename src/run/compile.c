@@ -83,13 +83,14 @@ ls_status ls_compilation_start(ls_graph *graph, const ls_run_settings *settings,
     ls_tensor **order = NULL;
     size_t nodes = 0;
     LS_TRY(ls_graph_order(graph, fetches, count, stop, user, &order, &nodes));
-    bool threaded = wants_threads(order, nodes, batch) || graph->context->device_count > graph->context->cpu_count;
-    free(order);
     *m = (ls_compilation){ .graph = graph, .fetches = fetches, .count = count, .stop = stop, .user = user };
     m->settings = settings ? settings : &runs->settings;
+    bool others = graph->context->device_count > graph->context->cpu_count;
+    bool threaded = !m->settings->by_caller && (others || wants_threads(order, nodes, batch));
+    free(order);
     m->options = m->settings->plan;
     m->options.every_partial |= m->settings->mutation != LS_MUTATE_NOTHING;
-    if (graph->context->peers) {
+    if (graph->context->peers && !m->settings->by_caller) {
         m->options.worker = ls_peers_place(graph->context->peers);
         /* As it will be after joining. */
         m->options.workers = graph->context->peers->count + graph->context->peers->joins;

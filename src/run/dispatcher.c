@@ -249,16 +249,25 @@ static void end_lane_units(ls_executor *e, const int *which, int count, int fail
 
 /* ---- Phases ---- */
 
+static bool is_skipped(const ls_executor *e, int phase)
+{
+    return e->phases[phase].count == 0 || (e->is_prepared && phase_at(e, phase)->kind == LS_PHASE_PREPARE);
+}
+
 static void start_phase(ls_executor *e)
 {
     memset(e->next, 0, (size_t)(e->devices + 1) * sizeof(*e->next));
     e->done = 0;
-    for (; e->phase < e->plan->phase_count && e->phases[e->phase].count == 0; e->phase++)
+    for (; e->phase < e->plan->phase_count && is_skipped(e, e->phase); e->phase++)
         if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
             /* All lanes are other workers'. */
             begin_lanes(e, phase_at(e, e->phase));
-    if (e->phase < e->plan->phase_count && phase_at(e, e->phase)->kind == LS_PHASE_LANES)
+    if (e->phase == e->plan->phase_count)
+        return;
+    if (phase_at(e, e->phase)->kind == LS_PHASE_LANES)
         begin_lanes(e, phase_at(e, e->phase));
+    if (phase_at(e, e->phase)->kind == LS_PHASE_UPDATE && ls_executor_begin_writes(e) != LS_OK)
+        note_failure(e, e->phase, 0, LS_ERR_MEMORY);
 }
 
 static bool is_at_end(const ls_executor *e, const ls_phase_units *w, int queue)

@@ -328,6 +328,15 @@ static void commit(run *r, ls_block **blocks)
     count_run(r);
 }
 
+/* Copies weights that only other devices have to host memory, where predictors read them. */
+static ls_status publish_weights(const ls_graph *graph)
+{
+    for (size_t i = 0; graph->shared_weights && i < graph->variable_count; i++)
+        if (graph->variables[i]->is_viewed)
+            LS_TRY(ls_variable_sync_to_host(graph->variables[i]));
+    return LS_OK;
+}
+
 static ls_status execute(run *r)
 {
     ls_block **blocks;
@@ -344,7 +353,7 @@ static ls_status execute(run *r)
     }
     commit(r, blocks);
     free(blocks);
-    return LS_OK;
+    return publish_weights(r->graph);
 }
 
 static ls_status check_fetch(const ls_graph *graph, const ls_tensor *fetch, size_t number)

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "graph/shared_weights.h"
 #include "run/audit.h"
 #include "run/exchange.h"
 #include "run/peers.h"
@@ -201,6 +202,19 @@ static ls_status make_phases(ls_executor *e)
     return LS_OK;
 }
 
+static ls_status list_written(ls_executor *e)
+{
+    const ls_plan *plan = e->plan;
+    e->written = calloc((size_t)(plan->update_count * LS_MAX_WRITES + plan->write_count) + 1, sizeof(ls_variable *));
+    if (!e->written)
+        return no_memory();
+    for (int i = 0; i < plan->update_count; i++)
+        e->written_count += (size_t)ls_node_writes(plan->updates[i].group->root, e->written + e->written_count);
+    for (int i = 0; i < plan->write_count; i++)
+        e->written[e->written_count++] = plan->writes[i].variable;
+    return LS_OK;
+}
+
 /* Without a thread pool, the calling thread belongs to `home`. */
 static void assign_threads(ls_executor *e)
 {
@@ -239,6 +253,8 @@ ls_status ls_executor_create(ls_plan *plan, ls_placement *placement, ls_thread_p
         assign_threads(e);
         status = make_memory(e);
     }
+    if (status == LS_OK)
+        status = list_written(e);
     if (status == LS_OK)
         status = make_phases(e);
     if (status == LS_OK && plan->options.workers > 0 && plan->segment_count > 0)
@@ -299,7 +315,7 @@ void ls_executor_destroy(ls_executor *e)
                       e->frame_count,   e->slot_of,    e->block,        e->drivers,     e->ranges,     e->group_seconds,
                       e->phase_seconds, e->phases,     e->external,     e->device_of,   e->next,       e->audit_buffer,
                       e->wanted,        e->lane_flops, e->lane_seconds, e->meters,      e->taken,      e->together,
-                      e->complete,      e->sleepers,   e->last_updates };
+                      e->complete,      e->sleepers,   e->last_updates, e->written };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     ls_exchange_destroy(e->exchange);
@@ -349,6 +365,15 @@ static ls_status begin_run(ls_executor *e)
     return LS_OK;
 }
 
+ls_status ls_executor_begin_writes(ls_executor *e)
+{
+    if (e->writes || e->written_count == 0)
+        return LS_OK;
+    LS_TRY(ls_writes_begin(e->plan->graph, e->written, e->written_count));
+    e->writes = true;
+    return LS_OK;
+}
+
 /* A work split of "auto" uses the speeds of devices. */
 static void note_speed(ls_executor *e)
 {
@@ -367,9 +392,10 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
     memset(e->meters, 0, (size_t)e->threads * sizeof(*e->meters));
     e->seed = seed;
     e->run = run;
-    e->committed = false;
+    e->committed = e->writes = false;
     ls_context *ctx = e->plan->graph->context;
-    bool alone = ls_context_has_others(ctx);
+    /* Without a thread pool it uses no other device. */
+    bool alone = ls_context_has_others(ctx) && e->thread_pool;
     if (alone)
         pthread_mutex_lock(&ctx->devices_mutex);
     double start = ls_clock_now();
@@ -384,6 +410,10 @@ ls_status ls_executor_run(ls_executor *e, uint64_t seed, uint64_t run)
         note_speed(e);
         status = ls_error_give(&e->failure);
     }
+    if (status == LS_OK)
+        status = ls_executor_begin_writes(e);
+    if (status != LS_OK && e->writes)
+        ls_writes_end(e->plan->graph);
     if (alone)
         pthread_mutex_unlock(&ctx->devices_mutex);
     if (status != LS_OK && e->exchange && !e->committed && !ctx->peers->again)
@@ -422,4 +452,6 @@ void ls_executor_commit(ls_executor *e)
 {
     commit_updates(e);
     commit_assignments(e);
+    if (e->writes)
+        ls_writes_end(e->plan->graph);
 }

@@ -82,6 +82,9 @@ struct ls_executor {
     ls_phase_units *phases;
     int phase_count;
     ls_external *external;
+    ls_variable **written; /* Variables that updates and assignments write. */
+    size_t written_count;
+    bool is_prepared; /* Prepared weights are those of the last run, and still valid. */
     char *whole;
     char **kept, **frames, **partials; /* By device; NULL: not in host memory. */
     /* By thread: micro-batch values, scratch, picked rows; for drivers picked rows alone. */
@@ -111,6 +114,7 @@ struct ls_executor {
     int names;
     uint64_t seed, run;
     bool committed; /* All workers have committed this run. */
+    bool writes;    /* ls_writes_begin was called for this run. */
     bool audits;    /* The next run is audited (audit.c). */
     int audited;    /* The lane that two workers compute; -1: none. */
     /* Places of the two workers among the members. */
@@ -153,6 +157,9 @@ void ls_units_add_lane(const ls_executor *e, const ls_phase *phase, ls_phase_uni
 void ls_units_drop_lane(ls_phase_units *work, int lane);
 
 /* ---- Run ---- */
+
+/* Before the first write of a run to the memory of variables; does nothing at later calls. */
+ls_status ls_executor_begin_writes(ls_executor *e);
 
 /* Runs all phases. Leaves the error in e->failure. */
 void ls_dispatch(ls_executor *e);

@@ -108,9 +108,10 @@ ls_status ls_runs_of(ls_graph *graph, ls_runs **out)
 static bool same_settings(const ls_run_settings *a, const ls_run_settings *b)
 {
     const ls_plan_options *x = &a->plan, *y = &b->plan;
-    return a->mutation == b->mutation && x->lanes == y->lanes && x->unfused == y->unfused &&
-           x->cut_everywhere == y->cut_everywhere && x->micro == y->micro && x->guards == y->guards &&
-           x->every_partial == y->every_partial && x->audits == y->audits && ls_task_map_equal(&x->map, &y->map);
+    return a->mutation == b->mutation && a->by_caller == b->by_caller && x->lanes == y->lanes &&
+           x->unfused == y->unfused && x->cut_everywhere == y->cut_everywhere && x->micro == y->micro &&
+           x->guards == y->guards && x->every_partial == y->every_partial && x->audits == y->audits &&
+           x->keeps_prepared == y->keeps_prepared && ls_task_map_equal(&x->map, &y->map);
 }
 
 static ls_cached *find(ls_runs *runs, const ls_run_settings *settings, ls_tensor *const *fetches, size_t count,

@@ -12,6 +12,8 @@
 typedef struct ls_run_settings {
     ls_plan_options plan; /* Lanes, map and test options; each run sets its own batch. */
     ls_mutation mutation;
+    /* The calling thread does all work, on the first CPU and outside of any cluster. */
+    bool by_caller;
 } ls_run_settings;
 
 typedef struct ls_cached {

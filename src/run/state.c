@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "device/calls.h"
+#include "graph/shared_weights.h"
 
 #define ALIGN 64
 /* Vectors are whole pages, as memory is counted. */
@@ -301,8 +302,12 @@ ls_status ls_state_get(ls_state *s, const ls_variable *variable, void *data)
 
 ls_status ls_state_download(ls_state *s, ls_variable *variable)
 {
-    LS_TRY(ls_state_get(s, variable, variable->data));
-    variable->in_host = variable->version;
+    LS_TRY(ls_writes_begin(s->graph, &variable, 1));
+    ls_status status = ls_state_get(s, variable, variable->data);
+    if (status == LS_OK)
+        variable->in_host = variable->version;
+    ls_writes_end(s->graph);
+    LS_TRY(status);
     int cpu = variable->device > 0 && variable->device < s->graph->context->cpu_count ? variable->device : 0;
     count_copy(s, variable, s->device->index, cpu);
     return LS_OK;

@@ -245,6 +245,10 @@ static ls_status training(ls_model *model, ls_dataset *data)
     LS_CHECK(ls_evaluate_arrays(model, x, x, &results));
     LS_CHECK(ls_predict(model, data, &x, { .batch_size = 100 }));
     LS_CHECK(ls_predict_array(model, x, &x));
+    ls_predictor *predictor = nullptr;
+    LS_CHECK(ls_model_share(model, &predictor, { .uint8 = true }));
+    LS_CHECK(ls_predictor_run(predictor, &x, 1, &x, 1));
+    ls_predictor_destroy(predictor);
     LS_CHECK(ls_model_save_weights(model, "model.npz"));
     LS_CHECK(ls_model_load_weights(model, "model.npz", { .layout = LS_LAYOUT_TORCH }));
     LS_CHECK(ls_train_on_batch(model, x, x));

@@ -738,6 +738,10 @@ static void train_calls(void **state)
     REFUSED(ls_predict(t.model, t.data, NULL, .batch_size = 1));
     REFUSED(ls_evaluate_arrays_with(NULL, t.array, t.array, (ls_evaluate_options){ .ls_first = 0 }));
     REFUSED(ls_predict_array_with(NULL, t.array, (ls_predict_options){ .ls_first = 0 }, &t.array));
+    REFUSED(ls_model_share_with(NULL, (ls_share_options){ .ls_first = 0 }, &(ls_predictor *){ NULL }));
+    REFUSED(ls_model_share_with(t.model, (ls_share_options){ .ls_first = 0 }, NULL));
+    REFUSED(ls_predictor_run(NULL, &t.array, 1, &t.array, 1));
+    ls_predictor_destroy(NULL);
     REFUSED(ls_train_on_batch_with(NULL, t.array, t.array, (ls_batch_options){ .ls_first = 0 }));
     REFUSED(ls_learning_rate(NULL, &t.number));
     REFUSED(ls_learning_rate(t.model, NULL));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/shared_weights.h"
 #include "nn/model.h"
 #include "nn/parts.h"
 #include "train/callback/callback.h"
@@ -47,13 +48,17 @@ static ls_status keep_weights(early_stopping *e, int64_t epoch)
     return LS_OK;
 }
 
-static void restore_weights(const early_stopping *e)
+static ls_status restore_weights(const early_stopping *e)
 {
     ls_model *model = e->facts.job->model;
+    ls_graph *graph = ls_model_graph(model);
+    LS_TRY(ls_writes_begin(graph, graph->variables, graph->variable_count));
     for (size_t i = 0, at = 0; i < ls_model_variable_count(model); at += variable_of(model, i++)->bytes) {
         memcpy(variable_of(model, i)->data, e->weights + at, variable_of(model, i)->bytes);
         ls_variable_written(variable_of(model, i), true);
     }
+    ls_writes_end(graph);
+    return LS_OK;
 }
 
 /* ---- Events ---- */
@@ -97,8 +102,7 @@ static ls_status on_train_end(void *user, ls_model *model, const ls_logs *logs)
         return LS_OK;
     if (out)
         fprintf(out, "Restoring model weights from the end of the best epoch: %" PRId64 ".\n", e->now.best_epoch + 1);
-    restore_weights(e);
-    return LS_OK;
+    return restore_weights(e);
 }
 
 /* ---- State ---- */

@@ -5,6 +5,7 @@
 
 #include "base/sha256.h"
 #include "graph/claim.h"
+#include "graph/shared_weights.h"
 #include "nn/model.h"
 #include "train/job/job.h"
 #include "train/callback/callback.h"
@@ -281,10 +282,15 @@ static ls_status put_back(const ls_state_entry *e, const ls_state_entry_bytes *k
         return LS_OK; /* a new callback: it starts now */
     if (e->kind == LS_STATE_CALLBACK)
         return e->callback->load ? e->callback->load(e->callback->user, k->bytes, k->count) : LS_OK;
+    ls_variable *variable = e->variable;
+    if (variable)
+        LS_TRY(ls_writes_begin(variable->node->graph, &variable, 1));
     if (e->bytes)
-        memcpy(e->variable ? e->variable->data : e->data, k->bytes, e->bytes);
-    if (e->variable)
-        ls_variable_written(e->variable, true);
+        memcpy(variable ? variable->data : e->data, k->bytes, e->bytes);
+    if (variable) {
+        ls_variable_written(variable, true);
+        ls_writes_end(variable->node->graph);
+    }
     return LS_OK;
 }
 
@@ -305,7 +311,12 @@ ls_status ls_job_load(ls_job *job, const ls_snapshot *snapshot)
     ls_state_entry *entries = NULL;
     size_t count = 0;
     LS_TRY(ls_job_list(job, &entries, &count));
-    ls_status status = load(entries, count, snapshot);
+    ls_graph *graph = ls_model_graph(job->model);
+    ls_status status = ls_writes_begin(graph, NULL, 0); /* one write for views, not one for each variable */
+    if (status == LS_OK) {
+        status = load(entries, count, snapshot);
+        ls_writes_end(graph);
+    }
     free(entries);
     return status;
 }

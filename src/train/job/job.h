@@ -36,7 +36,7 @@ typedef struct ls_function {
     ls_function_kind kind;
     ls_element_spec spec;                 /* types and shapes of the batched elements */
     size_t class_count;                   /* class weights; 0: none */
-    size_t output;                        /* predict: index of the model output */
+    size_t output;                        /* predict: index of the model output, or LS_EVERY_OUTPUT */
     ls_tensor *inputs[LS_MAX_COMPONENTS]; /* by component */
     ls_tensor *learning_rate;             /* train: fed with each step */
     ls_tensor *class_weights;             /* fed if class_count > 0 */
@@ -49,6 +49,8 @@ typedef struct ls_function {
 } ls_function;
 
 #define LS_MAX_FUNCTIONS 8
+
+#define LS_EVERY_OUTPUT ((size_t)-1)
 
 /* Returns the function for data of this spec; traces it at the first call. */
 typedef struct ls_function_choice {

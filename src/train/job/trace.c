@@ -219,7 +219,9 @@ static ls_status trace_outputs(ls_job *job, ls_function *f, ls_tensor **outputs,
         features[i] = feature(job, (size_t)i, f->inputs[i]);
     LS_TRY(ls_model_trace(job->model, features, f->kind == LS_FUNCTION_TRAIN, outputs, trace));
     if (f->kind == LS_FUNCTION_PREDICT) {
-        fetch(f, outputs[f->output]);
+        for (size_t i = 0; i < ls_model_output_count(job->model); i++)
+            if (f->output == i || f->output == LS_EVERY_OUTPUT)
+                fetch(f, outputs[i]);
         return LS_OK;
     }
     LS_TRY(check_class_weights(job, f, outputs));

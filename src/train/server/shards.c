@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/shared_weights.h"
 #include "nn/model.h"
 #include "train/job/job.h"
 #include "train/job/results.h"
@@ -253,12 +254,14 @@ static ls_status move_piece(ls_variable *v, const ls_state_shards_entry *e, cons
 {
     size_t from = (size_t)piece->first * e->element, count = (size_t)piece->count * e->element;
     LS_TRY(ls_variable_sync_to_host(v));
-    if (put)
-        memcpy((char *)v->data + from, bytes, count);
-    else
+    if (!put) {
         memcpy(bytes, (const char *)v->data + from, count);
-    if (put)
-        ls_variable_written(v, true);
+        return LS_OK;
+    }
+    LS_TRY(ls_writes_begin(v->node->graph, &v, 1));
+    memcpy((char *)v->data + from, bytes, count);
+    ls_variable_written(v, true);
+    ls_writes_end(v->node->graph);
     return LS_OK;
 }
 
@@ -293,7 +296,11 @@ static ls_status move_slots(const ls_state_shards *p, int server, char *bytes, b
 
 ls_status ls_state_shards_put_weights(const ls_state_shards *p, int server, const void *bytes)
 {
-    return move_weights(p, server, (char *)bytes, true);
+    ls_graph *graph = ls_model_graph(p->job->model);
+    LS_TRY(ls_writes_begin(graph, NULL, 0)); /* one write for views, not one for each variable */
+    ls_status status = move_weights(p, server, (char *)bytes, true);
+    ls_writes_end(graph);
+    return status;
 }
 
 ls_status ls_state_shards_put_state(const ls_state_shards *p, int server, const void *bytes)
