@@ -263,9 +263,9 @@ typedef struct ls_share_options {
 } ls_share_options;
 
 /* Makes a predictor over the weights of a model: ls_model_share(model, &predictor). It computes in
- * the thread that calls it, on the CPU, with the bits of ls_predict. Give each thread a predictor of
- * its own: all share one copy of the weights, which the model copies only when it writes while they
- * are in use. The caller destroys it, before or after the model. */
+ * the thread that calls it, on the CPU, with the bits of ls_predict. Give each thread its own
+ * predictor: all share one copy of the weights, which the model copies only when it writes while
+ * they are in use. The caller destroys it, before or after the model. */
 #define ls_model_share(...)                                                                                            \
     ls_model_share_with(LS_ARGUMENT_1_(__VA_ARGS__, ),                                                                 \
                         (ls_share_options){ .ls_first = 0, LS_AFTER_2_(__VA_ARGS__, ) },                               \
