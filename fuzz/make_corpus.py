@@ -73,19 +73,19 @@ def handshake_seeds():
     seed("handshake", "address-name", b"\x02host.example:0")
 
 
-def frame_seeds():
-    # rank, then frames: from, kind, epoch, number, sequence, tag, hash, (size of pieces), length of text, changed byte
+def packet_seeds():
+    # rank, then packets: from, kind, epoch, number, sequence, tag, hash, (size of pieces), length of text, changed byte
     pieces = lambda sender, sequence, size: bytes([sender, 2, 0, 0, sequence, 0, 0, size, 4, 255])
     other = lambda sender, kind, number=0, epoch=0: bytes([sender, kind, epoch, number, 1, 0, 0, 4, 255])
-    seed("frames", "two-rounds", b"\0" + b"".join(pieces(1, n, 1) + pieces(2, n, 0) + other(1, 3, n - 1) + other(2, 3, n - 1)
+    seed("packets", "two-rounds", b"\0" + b"".join(pieces(1, n, 1) + pieces(2, n, 0) + other(1, 3, n - 1) + other(2, 3, n - 1)
                                                  for n in (1, 2)))
-    seed("frames", "commit", b"\1" + pieces(0, 1, 1) + pieces(2, 1, 1) + other(0, 4) + other(0, 8) + other(2, 8))
-    seed("frames", "large", b"\0" + pieces(1, 1, 4) + pieces(2, 1, 5))
-    seed("frames", "ahead", b"\0" + pieces(1, 3, 1) + pieces(2, 1, 1))
-    seed("frames", "lost", b"\2" + other(0, 9) + other(1, 5) + other(1, 6, 0, 1))
-    seed("frames", "announce", b"\1" + other(2, 5) + bytes([0, 6, 1, 0, 1, 0, 0, 3, 255]))
-    seed("frames", "over", b"\1" + other(0, 7))
-    seed("frames", "torn", b"\0" + pieces(1, 1, 1)[:-1] + bytes([2, 9]))
+    seed("packets", "commit", b"\1" + pieces(0, 1, 1) + pieces(2, 1, 1) + other(0, 4) + other(0, 8) + other(2, 8))
+    seed("packets", "large", b"\0" + pieces(1, 1, 4) + pieces(2, 1, 5))
+    seed("packets", "ahead", b"\0" + pieces(1, 3, 1) + pieces(2, 1, 1))
+    seed("packets", "lost", b"\2" + other(0, 9) + other(1, 5) + other(1, 6, 0, 1))
+    seed("packets", "announce", b"\1" + other(2, 5) + bytes([0, 6, 1, 0, 1, 0, 0, 3, 255]))
+    seed("packets", "over", b"\1" + other(0, 7))
+    seed("packets", "torn", b"\0" + pieces(1, 1, 1)[:-1] + bytes([2, 9]))
 
 
 def npy_seeds():
@@ -393,6 +393,6 @@ def tar_seeds():
     seed("tar", "cut.tar", tar([("a.png", rgb), ("a.cls", b"0")])[:700])
 
 
-for make in (idx_seeds, handshake_seeds, frame_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
+for make in (idx_seeds, handshake_seeds, packet_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
              record_seeds, keras_seeds, text_seeds, program_seeds, table_seeds, tar_seeds):
     make()

@@ -15,8 +15,8 @@ typedef struct outer_name {
 } outer_name;
 
 /* Restored when a scope closes. */
-struct ls_scope_frame {
-    ls_scope_frame *below;
+struct ls_scope_entry {
+    ls_scope_entry *below;
     uint64_t number; /* unique within the graph */
     ls_arena_mark mark;
     size_t node_count, variable_count;
@@ -155,12 +155,12 @@ ls_scope ls_scope_open(ls_graph *graph)
     if (!graph)
         return scope;
     ls_arena_mark mark = ls_arena_save(&graph->arena);
-    ls_scope_frame *frame = ls_arena_alloc(&graph->arena, sizeof(*frame));
-    if (!frame) {
+    ls_scope_entry *entry = ls_arena_alloc(&graph->arena, sizeof(*entry));
+    if (!entry) {
         ls_node_error(graph, ls_fail(LS_ERR_MEMORY, "no memory for a scope"), "ls_scope_open");
         return scope;
     }
-    *frame = (ls_scope_frame){
+    *entry = (ls_scope_entry){
         .below = graph->scope,
         .number = ++graph->scopes,
         .mark = mark,
@@ -168,7 +168,7 @@ ls_scope ls_scope_open(ls_graph *graph)
         .variable_count = graph->variable_count,
         .prefix = graph->prefix,
     };
-    graph->scope = frame;
+    graph->scope = entry;
     scope.open = true;
     return scope;
 }
@@ -182,16 +182,16 @@ void ls_scope_close(ls_scope *scope)
     LS_CLAIM_OR_REFUSE(graph, );
     if (!graph->scope)
         return;                           /* copy of a closed scope */
-    ls_scope_frame frame = *graph->scope; /* the arena frees the frame */
-    for (outer_name *named = frame.outer_names; named; named = named->next) {
+    ls_scope_entry entry = *graph->scope; /* the arena frees the entry */
+    for (outer_name *named = entry.outer_names; named; named = named->next) {
         drop_name(graph, named->node);
         named->node->name = NULL;
     }
-    drop_nodes(graph, frame.node_count);
-    drop_variables(graph, frame.variable_count);
-    graph->prefix = frame.prefix;
-    graph->scope = frame.below;
-    ls_arena_restore(&graph->arena, frame.mark);
+    drop_nodes(graph, entry.node_count);
+    drop_variables(graph, entry.variable_count);
+    graph->prefix = entry.prefix;
+    graph->scope = entry.below;
+    ls_arena_restore(&graph->arena, entry.mark);
 }
 
 uint64_t ls_scope_number(const ls_graph *graph)
@@ -201,7 +201,7 @@ uint64_t ls_scope_number(const ls_graph *graph)
 
 bool ls_scope_is_open(const ls_graph *graph, uint64_t number)
 {
-    const ls_scope_frame *at = graph->scope;
+    const ls_scope_entry *at = graph->scope;
     while (at && at->number != number)
         at = at->below;
     return at || number == 0;

@@ -235,7 +235,7 @@ double ls_node_flops(const ls_tensor *node);
 
 /* ---- Graphs ---- */
 
-typedef struct ls_scope_frame ls_scope_frame;
+typedef struct ls_scope_entry ls_scope_entry;
 typedef struct ls_shared_weights ls_shared_weights;
 
 struct ls_graph {
@@ -260,7 +260,7 @@ struct ls_graph {
     bool reference;    /* run the reference kernels on the CPU */
     const char *layer; /* layer that is being traced, or NULL */
     int64_t origin;    /* node whose gradients are being built, or -1 */
-    ls_scope_frame *scope;
+    ls_scope_entry *scope;
     uint64_t scopes;       /* opened so far */
     ls_tensor *error;      /* first error tensor, or NULL */
     uint32_t random_count; /* layers that draw random numbers */

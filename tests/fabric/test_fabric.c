@@ -369,7 +369,7 @@ static void one_that_was_held_up_may_be_silent_for_longer(void **state)
 
 /* ---- Workers that do something else ---- */
 
-enum { OTHER_TAG, OTHER_BYTES, OTHER_MAGIC, GARBAGE, HALF_A_FRAME, BYTES_TOO_MANY };
+enum { OTHER_TAG, OTHER_BYTES, OTHER_MAGIC, GARBAGE, HALF_A_PACKET, BYTES_TOO_MANY };
 
 static int do_other(int rank, int size, void *user)
 {
@@ -382,19 +382,19 @@ static int do_other(int rank, int size, void *user)
     bool other = rank == 1;
     ls_piece piece = { 1, LS_ALL_WORKERS, data, other && how == OTHER_BYTES ? 1000 : sizeof(data) };
     if (other && how >= OTHER_MAGIC) {
-        ls_frame f = { .magic = LS_FRAME_MAGIC + (how == OTHER_MAGIC),
-                       .version = LS_FRAME_VERSION,
-                       .kind = LS_FRAME_PIECES,
-                       .from = 1,
-                       .generation = 1,
-                       .tag = 2,
-                       .sequence = 2,
-                       .bytes = how == BYTES_TOO_MANY ? UINT64_MAX : sizeof(data) };
+        ls_packet f = { .magic = LS_PACKET_MAGIC + (how == OTHER_MAGIC),
+                        .version = LS_PACKET_VERSION,
+                        .kind = LS_PACKET_PIECES,
+                        .from = 1,
+                        .generation = 1,
+                        .tag = 2,
+                        .sequence = 2,
+                        .bytes = how == BYTES_TOO_MANY ? UINT64_MAX : sizeof(data) };
         memset(f.what, 'x', sizeof(f.what)); /* without an end */
         if (how == GARBAGE)
             memset(&f, 0xa5, sizeof(f));
         size_t moved = 0;
-        struct iovec part = { &f, how == HALF_A_FRAME ? 60 : sizeof(f) };
+        struct iovec part = { &f, how == HALF_A_PACKET ? 60 : sizeof(f) };
         WANT(mesh->table->write(mesh->links[0].connection, &part, 1, &moved) == LS_OK && moved == part.iov_len);
         ls_mesh_free(mesh);
         return 0;
@@ -411,7 +411,7 @@ static int do_other(int rank, int size, void *user)
     return 0;
 }
 
-static void other_calls_and_wrong_frames_are_errors(void **state)
+static void other_calls_and_wrong_packets_are_errors(void **state)
 {
     (void)state;
     for (int how = OTHER_TAG; how <= BYTES_TOO_MANY; how++)
@@ -532,7 +532,7 @@ static int be_strange(int rank, int size, void *user)
         }
         if (count % 3 == 0)
             (void)!send(fd, nonsense, sizeof(nonsense), MSG_NOSIGNAL);
-        ls_frame f = { .magic = LS_FRAME_MAGIC, .version = 1, .kind = LS_FRAME_HELLO, .from = 1, .bytes = 1 << 30 };
+        ls_packet f = { .magic = LS_PACKET_MAGIC, .version = 1, .kind = LS_PACKET_HELLO, .from = 1, .bytes = 1 << 30 };
         if (count % 3 == 1)
             (void)!send(fd, &f, count % 2 ? sizeof(f) : 30, MSG_NOSIGNAL);
         kept[count++] = fd;
@@ -585,11 +585,11 @@ static int be_another_user(int rank, int size, void *user)
     ls_cluster_options o = options_of("user", 0, size - 1);
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     struct {
-        ls_frame head;
+        ls_packet head;
         char about[4];
-    } hello = { .head = { .magic = LS_FRAME_MAGIC,
-                          .version = LS_FRAME_VERSION,
-                          .kind = LS_FRAME_HELLO,
+    } hello = { .head = { .magic = LS_PACKET_MAGIC,
+                          .version = LS_PACKET_VERSION,
+                          .kind = LS_PACKET_HELLO,
                           .from = 1,
                           .number = (uint32_t)size - 1,
                           .bytes = 4 },
@@ -954,9 +954,9 @@ static void only_our_own_variables_count_by_themselves(void **state)
     CASE(pieces_of_all_sizes_pass, name), CASE(large_pieces_pass_each_other, name),                                    \
         CASE(what_is_posted_goes_beside_exchanges, name), CASE(many_pieces_go_in_one_exchange, name),                  \
         CASE(the_others_continue_when_one_is_killed, name), CASE(the_others_continue_when_one_leaves, name),           \
-        CASE(the_others_continue_without_a_stopped_one, name), CASE(other_calls_and_wrong_frames_are_errors, name),    \
+        CASE(the_others_continue_without_a_stopped_one, name), CASE(other_calls_and_wrong_packets_are_errors, name),   \
         CASE(one_that_was_held_up_may_be_silent_for_longer, name),                                                     \
-        CASE(other_calls_and_wrong_frames_are_errors, name),                                                           \
+        CASE(other_calls_and_wrong_packets_are_errors, name),                                                          \
         CASE(both_sides_report_differences_in_the_handshake, name),                                                    \
         CASE(unknown_peers_are_dropped_and_the_others_meet, name), CASE(other_users_are_not_let_in, name)
 

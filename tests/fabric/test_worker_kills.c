@@ -117,7 +117,7 @@ static struct {
     ls_status (*commit)(ls_peers *peers, const uint64_t hash[2], const char *what);
     atomic_int step;     /* read by the thread that saves, too */
     bool joining;        /* in the exchange of a new member's state */
-    atomic_int at, sent; /* at: which exchange of the step, waited for or posted; sent: frames of it, or COMMITs */
+    atomic_int at, sent; /* at: which exchange of the step, waited for or posted; sent: packets of it, or COMMITs */
     int synced;
 } me;
 
@@ -168,25 +168,25 @@ static ls_status send_half(ls_connection *line, const struct iovec *parts, int c
 
 /* Where another one is lost at the same time, the coordinator announces what is committed in place
  * of COMMIT. */
-static bool commits(ls_frame_kind kind)
+static bool commits(ls_packet_kind kind)
 {
-    return kind == LS_FRAME_COMMIT || kind == LS_FRAME_ANNOUNCE;
+    return kind == LS_PACKET_COMMIT || kind == LS_PACKET_ANNOUNCE;
 }
 
-static void before_frame(ls_frame_kind kind)
+static void before_packet(ls_packet_kind kind)
 {
-    if ((kind == LS_FRAME_PIECES && me.sent == 0 && is_at(BEFORE_SEND)) ||
+    if ((kind == LS_PACKET_PIECES && me.sent == 0 && is_at(BEFORE_SEND)) ||
         (commits(kind) && me.sent == 0 && is_at(AFTER_READY)))
         suffer();
 }
 
-static void after_frame(ls_frame_kind kind)
+static void after_packet(ls_packet_kind kind)
 {
-    bool pieces = kind == LS_FRAME_PIECES;
+    bool pieces = kind == LS_PACKET_PIECES;
     me.sent += pieces || commits(kind);
     if ((pieces && me.sent == 1 && is_at(BETWEEN_SENDS)) ||
         (pieces && me.sent == me.mesh->peers.count - 1 && is_at(AFTER_SEND)) ||
-        (commits(kind) && me.sent == 1 && is_at(HALF_COMMIT)) || (kind == LS_FRAME_READY && is_at(AFTER_READY)))
+        (commits(kind) && me.sent == 1 && is_at(HALF_COMMIT)) || (kind == LS_PACKET_READY && is_at(AFTER_READY)))
         suffer();
 }
 
@@ -195,16 +195,16 @@ static ls_status write_line(ls_connection *line, const struct iovec *parts, int 
     const ls_link *link = link_of(line);
     if (!link || link->out_count == 0)
         return me.given->write(line, parts, count, moved);
-    ls_frame_kind kind = (ls_frame_kind)link->out[0].kind;
-    uint64_t left = sizeof(ls_frame) - link->out_head + link->out_left;
+    ls_packet_kind kind = (ls_packet_kind)link->out[0].kind;
+    uint64_t left = sizeof(ls_packet) - link->out_head + link->out_left;
     if (link->out_head == 0)
-        before_frame(kind);
-    if (link->out_head == 0 && kind == LS_FRAME_PIECES &&
+        before_packet(kind);
+    if (link->out_head == 0 && kind == LS_PACKET_PIECES &&
         (is_at(HALF_SENT) || (me.joining && link->out_left > 0 && joins_at(JOIN_HALF))))
         return send_half(line, parts, count, moved);
     LS_TRY(me.given->write(line, parts, count, moved));
     if (*moved == left)
-        after_frame(kind);
+        after_packet(kind);
     return LS_OK;
 }
 

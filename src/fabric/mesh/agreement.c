@@ -44,28 +44,28 @@ static void hash_group(const ls_handshake *hs, uint64_t out[2])
     ls_hash_end(&hash, out);
 }
 
-static bool is_of_group(const ls_handshake *hs, const ls_frame *frame)
+static bool is_of_group(const ls_handshake *hs, const ls_packet *packet)
 {
-    return memcmp(frame->hash, hs->group, sizeof(hs->group)) == 0;
+    return memcmp(packet->hash, hs->group, sizeof(hs->group)) == 0;
 }
 
-static ls_frame make_group_frame(const ls_handshake *hs, ls_frame_kind kind)
+static ls_packet make_group_packet(const ls_handshake *hs, ls_packet_kind kind)
 {
-    ls_frame frame = ls_mesh_frame(hs->mesh, kind, "");
-    memcpy(frame.hash, hs->group, sizeof(hs->group));
-    return frame;
+    ls_packet packet = ls_mesh_packet(hs->mesh, kind, "");
+    memcpy(packet.hash, hs->group, sizeof(hs->group));
+    return packet;
 }
 
 /* Starts over with a new mark. Workers that have met this one receive LEFT and do the same. */
 static void meet_again(ls_handshake *hs)
 {
     ls_mesh *mesh = hs->mesh;
-    ls_frame leaves = ls_mesh_frame(mesh, LS_FRAME_LEFT, "it starts the handshake again");
+    ls_packet leaves = ls_mesh_packet(mesh, LS_PACKET_LEFT, "it starts the handshake again");
     for (int r = 0; r < hs->options->size; r++) {
         (void)ls_mesh_send(mesh, r, &leaves); /* the peer sees the connection end */
         ls_mesh_hang_up(mesh, r);
         mesh->lost[r] = ls_handshake_begins(hs, r) || r == hs->options->rank ? LS_NOT_LOST : LS_LOST_LEFT;
-        mesh->readies[r] = mesh->states[r] = (ls_frame){ 0 };
+        mesh->readies[r] = mesh->states[r] = (ls_packet){ 0 };
     }
     for (int i = 0; i < hs->hellos.call_count; i++)
         ls_hello_forget(&hs->hellos, &hs->hellos.calls[i]);
@@ -85,31 +85,31 @@ void ls_handshake_report_chief(ls_handshake *hs)
     ls_launcher_report_chief(hs->options);
 }
 
-static ls_status begin(ls_handshake *hs, ls_frame frame)
+static ls_status begin(ls_handshake *hs, ls_packet packet)
 {
     ls_mesh *mesh = hs->mesh;
     mesh->begun = true;
-    mesh->peers.job = frame.hash[0];
+    mesh->peers.job = packet.hash[0];
     ls_mesh_confirm_members(mesh);
     ls_handshake_report_chief(hs);
     for (int r = 0; r < mesh->peers.size; r++)
-        if (mesh->readies[r].kind == LS_FRAME_MET)
-            mesh->readies[r] = (ls_frame){ 0 };
+        if (mesh->readies[r].kind == LS_PACKET_MET)
+            mesh->readies[r] = (ls_packet){ 0 };
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->peers.members[i] != mesh->peers.rank)
-            LS_TRY(ls_mesh_forward(mesh, mesh->peers.members[i], frame));
+            LS_TRY(ls_mesh_forward(mesh, mesh->peers.members[i], packet));
     ls_mesh_push(mesh);
     return LS_OK;
 }
 
-void ls_handshake_handle(ls_handshake *hs, int rank, const ls_frame *frame)
+void ls_handshake_handle(ls_handshake *hs, int rank, const ls_packet *packet)
 {
     if (!hs || hs->mesh->begun || hs->joins)
         return;
-    if (frame->kind == LS_FRAME_MET)
-        hs->mesh->readies[rank] = *frame;
-    else if (hs->met && is_of_group(hs, frame) && hs->begin.kind == 0)
-        hs->begin = *frame;
+    if (packet->kind == LS_PACKET_MET)
+        hs->mesh->readies[rank] = *packet;
+    else if (hs->met && is_of_group(hs, packet) && hs->begin.kind == 0)
+        hs->begin = *packet;
 }
 
 /* *same: all have met the same processes. */
@@ -120,7 +120,7 @@ static bool all_have_met(const ls_handshake *hs, bool *same)
     *same = true;
     for (int i = 0; i < p->count; i++) {
         int r = p->members[i];
-        const ls_frame *met = &hs->mesh->readies[r];
+        const ls_packet *met = &hs->mesh->readies[r];
         all &= met->kind != 0 || r == p->rank || hs->mesh->lost[r];
         *same &= met->kind == 0 || is_of_group(hs, met);
     }
@@ -136,9 +136,9 @@ static ls_status send_met(ls_handshake *hs)
     }
     if (hs->met_sent_to == first_of(hs) || first_of(hs) == hs->options->rank)
         return LS_OK;
-    ls_frame frame = make_group_frame(hs, LS_FRAME_MET);
+    ls_packet packet = make_group_packet(hs, LS_PACKET_MET);
     hs->met_sent_to = first_of(hs);
-    LS_TRY(ls_mesh_send(hs->mesh, hs->met_sent_to, &frame));
+    LS_TRY(ls_mesh_send(hs->mesh, hs->met_sent_to, &packet));
     ls_mesh_push(hs->mesh);
     return LS_OK;
 }
@@ -176,7 +176,7 @@ static ls_status agree(ls_handshake *hs)
         snprintf(hs->why, sizeof(hs->why), "workers are connected to different processes of the same rank");
         meet_again(hs);
     } else if (all) {
-        return begin(hs, make_group_frame(hs, LS_FRAME_BEGIN));
+        return begin(hs, make_group_packet(hs, LS_PACKET_BEGIN));
     }
     return LS_OK;
 }

@@ -1,16 +1,16 @@
-/* An exchange: every worker sends one frame to every other. ls_mesh_exchange waits for it;
+/* An exchange: every worker sends one packet to every other. ls_mesh_exchange waits for it;
  * ls_mesh_post starts one, and ls_mesh_settle waits for it later. */
 #include "fabric/mesh/mesh.h"
 
 /* Either worker may be wrong, so none can continue. */
-static ls_status explain_difference(const ls_mesh *mesh, const ls_frame *own, int rank, const ls_frame *theirs)
+static ls_status explain_difference(const ls_mesh *mesh, const ls_packet *own, int rank, const ls_packet *theirs)
 {
-    char what[LS_FRAME_WHAT];
+    char what[LS_PACKET_WHAT];
     return ls_fail(LS_ERR_PEER,
                    "workers diverged: worker %d is at \"%s\" (exchange %llu, tag %016llx), worker %d at \"%s\" "
                    "(exchange %llu, tag %016llx)",
                    mesh->peers.rank, own->what, (unsigned long long)own->sequence, (unsigned long long)own->tag, rank,
-                   ls_frame_says(theirs, what), (unsigned long long)theirs->sequence, (unsigned long long)theirs->tag);
+                   ls_packet_says(theirs, what), (unsigned long long)theirs->sequence, (unsigned long long)theirs->tag);
 }
 
 static uint64_t bytes_between(const ls_exchange_at *at, int from, int to)
@@ -22,9 +22,9 @@ static uint64_t bytes_between(const ls_exchange_at *at, int from, int to)
     return bytes;
 }
 
-ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out)
+ls_status ls_mesh_classify_packet(ls_mesh *mesh, int rank, ls_reading *out)
 {
-    const ls_frame *h = &mesh->links[rank].in;
+    const ls_packet *h = &mesh->links[rank].in;
     if (h->generation != mesh->peers.generation || mesh->regroup) {
         /* Later generation: hold it; the announcement, sent before it, has arrived. */
         *out = h->generation > mesh->peers.generation ? LS_HOLDS : LS_SKIPS;
@@ -46,11 +46,11 @@ ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out)
 }
 
 /* A worker that is READY without having sent this exchange never will. */
-static ls_status check_readies(const ls_mesh *mesh, const ls_frame *head)
+static ls_status check_readies(const ls_mesh *mesh, const ls_packet *head)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
-        const ls_frame *ready = &mesh->readies[r];
+        const ls_packet *ready = &mesh->readies[r];
         if (r != mesh->peers.rank && ready->kind && mesh->links[r].taken < head->sequence &&
             ready->sequence < head->sequence)
             return explain_difference(mesh, head, r, ready);
@@ -65,7 +65,7 @@ static ls_status begin(ls_mesh *mesh, ls_exchange_at *at, uint64_t tag, const ch
         return ls_fail(LS_ERR_INTERNAL, "\"%s\" is posted before \"%s\" is settled", what, at->head.what);
     mesh->sequence++;
     *at = (ls_exchange_at){ .pieces = pieces, .count = count, .going = true };
-    at->head = ls_mesh_frame(mesh, LS_FRAME_PIECES, what);
+    at->head = ls_mesh_packet(mesh, LS_PACKET_PIECES, what);
     at->head.tag = tag;
     for (size_t i = 0; i < count; i++) {
         int from = pieces[i].from, to = pieces[i].to;
@@ -77,21 +77,21 @@ static ls_status begin(ls_mesh *mesh, ls_exchange_at *at, uint64_t tag, const ch
         int r = mesh->peers.members[i];
         if (r == mesh->peers.rank)
             continue;
-        ls_frame frame = at->head;
-        frame.bytes = bytes_between(at, mesh->peers.rank, r);
-        LS_TRY(ls_mesh_send(mesh, r, &frame));
+        ls_packet packet = at->head;
+        packet.bytes = bytes_between(at, mesh->peers.rank, r);
+        LS_TRY(ls_mesh_send(mesh, r, &packet));
     }
     ls_mesh_push(mesh);
     return ls_mesh_resume_held(mesh);
 }
 
-/* Frames are sent and received in order. */
+/* Packets are sent and received in order. */
 static bool is_done(const ls_link *link, uint64_t sequence)
 {
     if (link->taken < sequence)
         return false;
     for (int i = 0; !ls_mesh_is_sent(link) && i < link->out_count; i++)
-        if (link->out[i].kind == LS_FRAME_PIECES && link->out[i].sequence <= sequence)
+        if (link->out[i].kind == LS_PACKET_PIECES && link->out[i].sequence <= sequence)
             return false;
     return true;
 }

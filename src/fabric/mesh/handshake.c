@@ -82,7 +82,7 @@ static ls_status call_on_all(ls_handshake *hs)
     return LS_OK;
 }
 
-void ls_handshake_learn(ls_handshake *hs, const ls_frame *in)
+void ls_handshake_learn(ls_handshake *hs, const ls_packet *in)
 {
     bool first = !hs->joins; /* earlier connections are not to members */
     hs->joins = true;
@@ -95,7 +95,7 @@ void ls_handshake_learn(ls_handshake *hs, const ls_frame *in)
             ls_mesh_hang_up(hs->mesh, r);
 }
 
-static void learn(ls_handshake *hs, const ls_frame *in)
+static void learn(ls_handshake *hs, const ls_packet *in)
 {
     if (in->tag == 0 || in->tag > UINT32_MAX)
         return;

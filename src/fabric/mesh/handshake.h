@@ -40,7 +40,7 @@ struct ls_handshake {
     uint64_t group[2];                  /* hash of all ranks and marks */
     int met_sent_to;                    /* own rank: not sent */
     double lost_at;                     /* when a worker was lost after MET; 0: none */
-    ls_frame begin;                     /* kind 0: not received */
+    ls_packet begin;                    /* kind 0: not received */
 
     bool chief;                           /* the launcher knows that this is the chief */
     int launcher;                         /* descriptor with ranks that ended; -1: none */

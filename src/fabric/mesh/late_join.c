@@ -17,16 +17,16 @@
 
 static ls_status send_members(ls_mesh *mesh, int rank)
 {
-    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_MEMBERS, "");
-    ls_mesh_put_members(mesh, &frame);
-    frame.tag = mesh->peers.fit;
-    mesh->joins[rank] = (ls_frame){ 0 };
-    return ls_mesh_send(mesh, rank, &frame);
+    ls_packet packet = ls_mesh_packet(mesh, LS_PACKET_MEMBERS, "");
+    ls_mesh_put_members(mesh, &packet);
+    packet.tag = mesh->peers.fit;
+    mesh->joins[rank] = (ls_packet){ 0 };
+    return ls_mesh_send(mesh, rank, &packet);
 }
 
-static bool knows_members(const ls_mesh *mesh, const ls_frame *join)
+static bool knows_members(const ls_mesh *mesh, const ls_packet *join)
 {
-    ls_frame own = { 0 };
+    ls_packet own = { 0 };
     ls_mesh_put_members(mesh, &own);
     return join->generation == mesh->peers.generation && memcmp(own.members, join->members, sizeof(own.members)) == 0;
 }
@@ -34,7 +34,7 @@ static bool knows_members(const ls_mesh *mesh, const ls_frame *join)
 int ls_mesh_find_joining(ls_mesh *mesh)
 {
     for (int r = 0; r < mesh->peers.size; r++) {
-        const ls_frame *join = &mesh->joins[r];
+        const ls_packet *join = &mesh->joins[r];
         if (join->kind == 0 || !mesh->links[r].connection || ls_peers_has(&mesh->peers, r) ||
             join->tag > mesh->peers.fit)
             continue;
@@ -46,10 +46,10 @@ int ls_mesh_find_joining(ls_mesh *mesh)
     return -1;
 }
 
-void ls_mesh_handle_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
+void ls_mesh_handle_joining(ls_mesh *mesh, int rank, const ls_packet *packet)
 {
-    if (frame->kind == LS_FRAME_JOIN)
-        mesh->joins[rank] = *frame;
+    if (packet->kind == LS_PACKET_JOIN)
+        mesh->joins[rank] = *packet;
 }
 
 ls_status ls_mesh_welcome(ls_peers *peers)
@@ -74,25 +74,25 @@ void ls_mesh_start_joining(ls_mesh *mesh, const uint64_t *members, uint32_t gene
     ls_mesh_set_members(mesh, members);
 }
 
-void ls_mesh_handle_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame)
+void ls_mesh_handle_while_joining(ls_mesh *mesh, int rank, const ls_packet *packet)
 {
     ls_peers *p = &mesh->peers;
-    if (frame->kind == LS_FRAME_MEMBERS && frame->generation >= p->generation) {
-        mesh->their_fit = frame->tag;
+    if (packet->kind == LS_PACKET_MEMBERS && packet->generation >= p->generation) {
+        mesh->their_fit = packet->tag;
         mesh->asked = false;
         mesh->asked_at = mesh->table->now(mesh->transport);
-        mesh->announced = (ls_frame){ 0 };
-        p->generation = frame->generation;
-        ls_handshake_learn(mesh->handshake, frame);
-        ls_mesh_set_members(mesh, frame->members);
-    } else if (frame->kind == LS_FRAME_ANNOUNCE && frame->generation == p->generation + 1 &&
-               ls_has_bit(frame->members, p->rank)) {
+        mesh->announced = (ls_packet){ 0 };
+        p->generation = packet->generation;
+        ls_handshake_learn(mesh->handshake, packet);
+        ls_mesh_set_members(mesh, packet->members);
+    } else if (packet->kind == LS_PACKET_ANNOUNCE && packet->generation == p->generation + 1 &&
+               ls_has_bit(packet->members, p->rank)) {
         if (mesh->announced.kind == 0)
             memset(mesh->heard_from, 0, sizeof(mesh->heard_from));
-        mesh->announced = *frame;
+        mesh->announced = *packet;
         ls_set_bit(mesh->heard_from, rank);
-    } else if (frame->kind == LS_FRAME_STATE && frame->generation == p->generation + 1) {
-        mesh->states[rank] = *frame; /* for the generation that admits this worker */
+    } else if (packet->kind == LS_PACKET_STATE && packet->generation == p->generation + 1) {
+        mesh->states[rank] = *packet; /* for the generation that admits this worker */
     }
 }
 
@@ -111,19 +111,19 @@ static bool should_ask(ls_mesh *mesh, const uint64_t *members)
 
 static ls_status ask(ls_mesh *mesh)
 {
-    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_JOIN, "");
-    ls_mesh_put_members(mesh, &frame);
-    if (!should_ask(mesh, frame.members))
+    ls_packet packet = ls_mesh_packet(mesh, LS_PACKET_JOIN, "");
+    ls_mesh_put_members(mesh, &packet);
+    if (!should_ask(mesh, packet.members))
         return LS_OK;
-    ls_mesh_set_members(mesh, frame.members); /* sorts them again: `since` is known now */
-    memset(frame.members, 0, sizeof(frame.members));
+    ls_mesh_set_members(mesh, packet.members); /* sorts them again: `since` is known now */
+    memset(packet.members, 0, sizeof(packet.members));
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->links[mesh->peers.members[i]].connection)
-            ls_set_bit(frame.members, mesh->peers.members[i]);
-    frame.tag = mesh->peers.fit;
+            ls_set_bit(packet.members, mesh->peers.members[i]);
+    packet.tag = mesh->peers.fit;
     mesh->asked = true;
     for (int i = 0; i < mesh->peers.count; i++)
-        LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &frame));
+        LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &packet));
     ls_mesh_push(mesh);
     return LS_OK;
 }
@@ -148,15 +148,15 @@ static bool is_alone(const ls_mesh *mesh)
 
 static ls_status enter(ls_mesh *mesh)
 {
-    ls_frame frame = mesh->announced;
+    ls_packet packet = mesh->announced;
     int new_member;
-    mesh->number = frame.number;
+    mesh->number = packet.number;
     mesh->begun = true;
     mesh->leaves = mesh->slept = false;
     mesh->peers.joins = false;
-    memcpy(mesh->confirmed, frame.members, sizeof(mesh->confirmed));
+    memcpy(mesh->confirmed, packet.members, sizeof(mesh->confirmed));
     ls_clear_bit(mesh->confirmed, mesh->peers.rank);
-    return ls_mesh_begin_generation(mesh, &frame, &new_member);
+    return ls_mesh_begin_generation(mesh, &packet, &new_member);
 }
 
 static ls_status join(ls_mesh *mesh, ls_answer *answer)

@@ -61,7 +61,7 @@ ls_status ls_mesh_beat(ls_mesh *mesh)
     if (now - mesh->beat < LS_BEAT_EVERY)
         return LS_OK;
     mesh->beat = now;
-    ls_frame beat = ls_mesh_frame(mesh, LS_FRAME_BEAT, "");
+    ls_packet beat = ls_mesh_packet(mesh, LS_PACKET_BEAT, "");
     for (int r = 0; r < mesh->peers.size; r++)
         if (mesh->links[r].connection && mesh->links[r].out_count == 0)
             LS_TRY(ls_mesh_send(mesh, r, &beat));
@@ -137,14 +137,14 @@ ls_status ls_mesh_wait(ls_mesh *mesh)
 
 /* Every member forwards an announcement before anything else of that generation. So a STATE of a
  * later generation comes from a faster worker, and is kept until this one has caught up. */
-static void handle_state(ls_mesh *mesh, int rank, const ls_frame *frame)
+static void handle_state(ls_mesh *mesh, int rank, const ls_packet *packet)
 {
-    if (frame->generation < mesh->peers.generation)
+    if (packet->generation < mesh->peers.generation)
         return;
-    mesh->states[rank] = *frame;
-    if (frame->generation > mesh->peers.generation)
+    mesh->states[rank] = *packet;
+    if (packet->generation > mesh->peers.generation)
         return;
-    if (ls_has_bit(frame->members, mesh->peers.rank))
+    if (ls_has_bit(packet->members, mesh->peers.rank))
         ls_mesh_lose(mesh, rank, LS_LOST_SILENT, "it considers this worker lost");
     if (!mesh->regroup)
         snprintf(mesh->why, sizeof(mesh->why), "worker %d has lost another worker", rank);
@@ -158,45 +158,45 @@ void ls_mesh_confirm_members(ls_mesh *mesh)
         ls_set_bit(mesh->confirmed, mesh->peers.members[i]);
 }
 
-ls_status ls_mesh_handle(ls_mesh *mesh, int rank, const ls_frame *frame)
+ls_status ls_mesh_handle(ls_mesh *mesh, int rank, const ls_packet *packet)
 {
-    char why[LS_FRAME_WHAT];
-    bool current = frame->generation == mesh->peers.generation && frame->number == mesh->number;
-    if (mesh->peers.joins && frame->kind != LS_FRAME_OVER && frame->kind != LS_FRAME_LEFT) {
-        ls_mesh_handle_while_joining(mesh, rank, frame);
+    char why[LS_PACKET_WHAT];
+    bool current = packet->generation == mesh->peers.generation && packet->number == mesh->number;
+    if (mesh->peers.joins && packet->kind != LS_PACKET_OVER && packet->kind != LS_PACKET_LEFT) {
+        ls_mesh_handle_while_joining(mesh, rank, packet);
         return LS_OK;
     }
-    switch ((ls_frame_kind)frame->kind) {
-    case LS_FRAME_READY:
+    switch ((ls_packet_kind)packet->kind) {
+    case LS_PACKET_READY:
         if (current)
-            mesh->readies[rank] = *frame;
+            mesh->readies[rank] = *packet;
         return LS_OK;
-    case LS_FRAME_COMMIT:
+    case LS_PACKET_COMMIT:
         if (current && mesh->ready) {
             mesh->committed = true;
-            mesh->peers.granted |= frame->requests;
+            mesh->peers.granted |= packet->requests;
             ls_mesh_confirm_members(mesh);
         }
         return LS_OK;
-    case LS_FRAME_STATE:
-        handle_state(mesh, rank, frame);
+    case LS_PACKET_STATE:
+        handle_state(mesh, rank, packet);
         return LS_OK;
-    case LS_FRAME_ANNOUNCE:
-        if (frame->generation == mesh->peers.generation + 1) {
+    case LS_PACKET_ANNOUNCE:
+        if (packet->generation == mesh->peers.generation + 1) {
             if (!mesh->regroup)
                 snprintf(mesh->why, sizeof(mesh->why), "worker %d reports that the members have changed", rank);
-            mesh->announced = *frame;
+            mesh->announced = *packet;
             mesh->regroup = true;
         }
         return LS_OK;
-    case LS_FRAME_OVER:
-        return ls_fail(LS_ERR_PEER, "worker %d gave up: %s", rank, ls_frame_says(frame, why));
-    case LS_FRAME_LEFT:
-        ls_mesh_lose(mesh, rank, LS_LOST_LEFT, ls_frame_says(frame, why));
+    case LS_PACKET_OVER:
+        return ls_fail(LS_ERR_PEER, "worker %d gave up: %s", rank, ls_packet_says(packet, why));
+    case LS_PACKET_LEFT:
+        ls_mesh_lose(mesh, rank, LS_LOST_LEFT, ls_packet_says(packet, why));
         return LS_OK;
-    case LS_FRAME_MET:
-    case LS_FRAME_BEGIN:
-        ls_handshake_handle(mesh->handshake, rank, frame);
+    case LS_PACKET_MET:
+    case LS_PACKET_BEGIN:
+        ls_handshake_handle(mesh->handshake, rank, packet);
         return LS_OK;
     default:
         return LS_OK;
@@ -206,7 +206,7 @@ ls_status ls_mesh_handle(ls_mesh *mesh, int rank, const ls_frame *frame)
 /* ---- Commits ---- */
 
 /* Names the workers whose hash differs from the most common one. */
-static ls_status compare_hashes(const ls_mesh *mesh, const ls_frame *said, const char *what)
+static ls_status compare_hashes(const ls_mesh *mesh, const ls_packet *said, const char *what)
 {
     const ls_peers *p = &mesh->peers;
     int best = p->members[0], most = 0;
@@ -241,17 +241,17 @@ static ls_status check_ahead(const ls_mesh *mesh, const char *what)
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         const ls_link *link = &mesh->links[r];
-        char theirs[LS_FRAME_WHAT];
+        char theirs[LS_PACKET_WHAT];
         if (r == mesh->peers.rank || mesh->readies[r].kind || link->reading != LS_HOLDS ||
             link->in.generation != mesh->peers.generation)
             continue;
         return ls_fail(LS_ERR_PEER, "workers diverged: worker %d is at the end of \"%s\", worker %d at \"%s\"",
-                       mesh->peers.rank, what, r, ls_frame_says(&link->in, theirs));
+                       mesh->peers.rank, what, r, ls_packet_says(&link->in, theirs));
     }
     return LS_OK;
 }
 
-static bool all_said(ls_mesh *mesh, const ls_frame *said)
+static bool all_said(ls_mesh *mesh, const ls_packet *said)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
@@ -269,15 +269,15 @@ static ls_status commit_all(ls_mesh *mesh, const char *what)
     uint64_t requests = 0;
     LS_TRY(compare_hashes(mesh, mesh->readies, what));
     for (int i = 0; i < mesh->peers.count; i++) {
-        const ls_frame *ready = &mesh->readies[mesh->peers.members[i]];
+        const ls_packet *ready = &mesh->readies[mesh->peers.members[i]];
         requests |= ready->requests;
         mesh->seconds[mesh->peers.members[i]] += (double)ready->tag * 1e-9;
     }
-    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_COMMIT, what);
-    frame.requests = requests;
+    ls_packet packet = ls_mesh_packet(mesh, LS_PACKET_COMMIT, what);
+    packet.requests = requests;
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->peers.members[i] != mesh->peers.rank)
-            LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &frame));
+            LS_TRY(ls_mesh_send(mesh, mesh->peers.members[i], &packet));
     ls_mesh_push(mesh);
     mesh->committed = true;
     mesh->peers.granted |= requests;
@@ -295,24 +295,24 @@ static void end_collective(ls_mesh *mesh)
     memset(mesh->readies, 0, (size_t)mesh->peers.size * sizeof(*mesh->readies));
 }
 
-static ls_frame ready_frame(const ls_mesh *mesh, const char *what)
+static ls_packet ready_packet(const ls_mesh *mesh, const char *what)
 {
-    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_READY, what);
-    memcpy(frame.hash, mesh->hash, sizeof(frame.hash));
-    frame.requests = mesh->peers.requests;
-    frame.tag = (uint64_t)(mesh->own_work * 1e9);
-    return frame;
+    ls_packet packet = ls_mesh_packet(mesh, LS_PACKET_READY, what);
+    memcpy(packet.hash, mesh->hash, sizeof(packet.hash));
+    packet.requests = mesh->peers.requests;
+    packet.tag = (uint64_t)(mesh->own_work * 1e9);
+    return packet;
 }
 
 /* Admits a joining worker in place of a commit. */
-static bool takes_in(ls_mesh *mesh, ls_frame *announcement)
+static bool takes_in(ls_mesh *mesh, ls_packet *announcement)
 {
     if (mesh->waits_until == 0)
         return false;
     int new_member = ls_mesh_find_joining(mesh);
     if (new_member < 0)
         return false;
-    *announcement = ls_mesh_frame(mesh, LS_FRAME_ANNOUNCE, "");
+    *announcement = ls_mesh_packet(mesh, LS_PACKET_ANNOUNCE, "");
     ls_mesh_put_members(mesh, announcement);
     ls_set_bit(announcement->members, new_member);
     announcement->generation++;
@@ -328,7 +328,7 @@ static bool is_too_few(const ls_mesh *mesh)
 /* *decided: false while the coordinator waits for joining workers. */
 static ls_status decide(ls_mesh *mesh, const char *what, bool *decided)
 {
-    ls_frame announcement;
+    ls_packet announcement;
     *decided = true;
     if (takes_in(mesh, &announcement)) {
         for (int i = 1; i < mesh->peers.count; i++)
@@ -371,13 +371,13 @@ ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const
 {
     int coordinator = mesh->peers.members[0];
     LS_TRY(ls_handshake_visit(mesh->handshake));
-    if (mesh->peers.count == 1) /* no wait will read the frames of joining workers */
+    if (mesh->peers.count == 1) /* no wait will read the packets of joining workers */
         LS_TRY(ls_mesh_turn(mesh, 0));
     if (coordinator == mesh->peers.rank && ls_mesh_find_joining(mesh) >= 0)
         mesh->peers.requests |= LS_REQUEST_WELCOME;
     memcpy(mesh->hash, hash, sizeof(mesh->hash));
     mesh->ready = true;
-    mesh->readies[mesh->peers.rank] = ready_frame(mesh, what);
+    mesh->readies[mesh->peers.rank] = ready_packet(mesh, what);
     if (coordinator != mesh->peers.rank)
         LS_TRY(ls_mesh_send(mesh, coordinator, &mesh->readies[mesh->peers.rank]));
     ls_mesh_push(mesh);
@@ -430,30 +430,30 @@ static int first_left(const ls_mesh *mesh)
     return mesh->peers.rank;
 }
 
-static ls_frame state_frame(const ls_mesh *mesh)
+static ls_packet state_packet(const ls_mesh *mesh)
 {
-    ls_frame frame = ready_frame(mesh, "");
-    frame.kind = LS_FRAME_STATE;
-    frame.sequence = mesh->ready;
-    frame.tag = mesh->peers.granted;
-    memset(frame.members, 0, sizeof(frame.members));
+    ls_packet packet = ready_packet(mesh, "");
+    packet.kind = LS_PACKET_STATE;
+    packet.sequence = mesh->ready;
+    packet.tag = mesh->peers.granted;
+    memset(packet.members, 0, sizeof(packet.members));
     for (int i = 0; i < mesh->peers.count; i++)
         if (mesh->lost[mesh->peers.members[i]])
-            ls_set_bit(frame.members, mesh->peers.members[i]);
-    return frame;
+            ls_set_bit(packet.members, mesh->peers.members[i]);
+    return packet;
 }
 
 /* Silent members get it, too. Replaces an older STATE that is still unsent. */
 static ls_status send_state(ls_mesh *mesh)
 {
-    ls_frame state = state_frame(mesh);
+    ls_packet state = state_packet(mesh);
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
         ls_link *link = &mesh->links[r];
         int last = link->out_count - 1;
         if (r == mesh->peers.rank)
             continue;
-        if (last > 0 && link->out[last].kind == LS_FRAME_STATE)
+        if (last > 0 && link->out[last].kind == LS_PACKET_STATE)
             link->out[last] = state;
         else
             LS_TRY(ls_mesh_send(mesh, r, &state));
@@ -610,33 +610,33 @@ static ls_status announce(ls_mesh *mesh)
     const ls_peers *p = &mesh->peers;
     uint64_t number = mesh->number, requests = 0, granted = p->granted;
     bool all_ready = true;
-    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_ANNOUNCE, "");
+    ls_packet packet = ls_mesh_packet(mesh, LS_PACKET_ANNOUNCE, "");
     part_enemies(mesh);
-    mesh->states[p->rank] = state_frame(mesh);
-    memset(frame.members, 0, sizeof(frame.members));
+    mesh->states[p->rank] = state_packet(mesh);
+    memset(packet.members, 0, sizeof(packet.members));
     for (int i = 0; i < p->count; i++) {
         int r = p->members[i];
         if (mesh->lost[r])
             continue;
-        const ls_frame *s = &mesh->states[r];
-        ls_set_bit(frame.members, r);
+        const ls_packet *s = &mesh->states[r];
+        ls_set_bit(packet.members, r);
         if (s->number > number)
             granted = s->tag;
         number = s->number > number ? s->number : number;
         all_ready = all_ready && s->sequence && s->number == mesh->number;
         requests |= s->requests;
     }
-    frame.generation++;
-    frame.number = all_ready ? number + 1 : number;
-    frame.requests = all_ready ? requests : granted;
-    mesh->announced = frame;
+    packet.generation++;
+    packet.number = all_ready ? number + 1 : number;
+    packet.requests = all_ready ? requests : granted;
+    mesh->announced = packet;
     for (int i = 0; i < p->count; i++) /* silent workers may hear it, too */
         if (p->members[i] != p->rank)
-            LS_TRY(ls_mesh_send(mesh, p->members[i], &frame));
+            LS_TRY(ls_mesh_send(mesh, p->members[i], &packet));
     return LS_OK;
 }
 
-static void report(const ls_mesh *mesh, const ls_frame *frame, int new_member, int before)
+static void report(const ls_mesh *mesh, const ls_packet *packet, int new_member, int before)
 {
     const ls_peers *p = &mesh->peers;
     if (mesh->log && new_member < 0 && p->count == before)
@@ -646,61 +646,61 @@ static void report(const ls_mesh *mesh, const ls_frame *frame, int new_member, i
         ls_log_always(mesh->log, "worker %d joins; %d of %d go on", new_member, p->count, p->size);
     else if (mesh->log && new_member < 0)
         ls_log_write(mesh->log, LS_LOG_WARNING, "%s; %d of %d go on%s", mesh->why, p->count, p->size,
-                     frame->number > mesh->number ? "" : ", and repeat the unfinished step");
+                     packet->number > mesh->number ? "" : ", and repeat the unfinished step");
 }
 
-ls_status ls_mesh_forward(ls_mesh *mesh, int rank, ls_frame frame)
+ls_status ls_mesh_forward(ls_mesh *mesh, int rank, ls_packet packet)
 {
-    frame.from = (uint32_t)mesh->peers.rank;
-    return ls_mesh_send(mesh, rank, &frame);
+    packet.from = (uint32_t)mesh->peers.rank;
+    return ls_mesh_send(mesh, rank, &packet);
 }
 
 /* Informs workers that are not members any more, and disconnects. */
-static ls_status part_from_others(ls_mesh *mesh, const ls_frame *frame)
+static ls_status part_from_others(ls_mesh *mesh, const ls_packet *packet)
 {
     for (int i = 0; i < mesh->peers.count; i++) {
         int r = mesh->peers.members[i];
-        if (ls_has_bit(frame->members, r))
+        if (ls_has_bit(packet->members, r))
             continue;
         mesh->lost[r] = mesh->lost[r] ? mesh->lost[r] : LS_LOST_SILENT;
-        LS_TRY(ls_mesh_forward(mesh, r, *frame));
+        LS_TRY(ls_mesh_forward(mesh, r, *packet));
         ls_mesh_hang_up(mesh, r);
     }
     return LS_OK;
 }
 
-static int find_new(const ls_mesh *mesh, const ls_frame *frame)
+static int find_new(const ls_mesh *mesh, const ls_packet *packet)
 {
     for (int r = 0; r < mesh->peers.size; r++)
-        if (ls_has_bit(frame->members, r) && !ls_peers_has(&mesh->peers, r))
+        if (ls_has_bit(packet->members, r) && !ls_peers_has(&mesh->peers, r))
             return r;
     return -1;
 }
 
-ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *frame, int *new_member)
+ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_packet *packet, int *new_member)
 {
     ls_peers *p = &mesh->peers;
-    p->generation = frame->generation;
+    p->generation = packet->generation;
     mesh->sequence = 0;
     for (int r = 0; r < p->size; r++)
         mesh->links[r].taken = 0;
     mesh->regroup = false;
-    mesh->announced = (ls_frame){ 0 };
-    *new_member = find_new(mesh, frame);
+    mesh->announced = (ls_packet){ 0 };
+    *new_member = find_new(mesh, packet);
     if (*new_member >= 0) {
-        mesh->since[*new_member] = frame->generation;
+        mesh->since[*new_member] = packet->generation;
         p->new_member = *new_member;
     }
-    LS_TRY(part_from_others(mesh, frame));
-    ls_mesh_set_members(mesh, frame->members);
+    LS_TRY(part_from_others(mesh, packet));
+    ls_mesh_set_members(mesh, packet->members);
     ls_handshake_report_chief(mesh->handshake);
     if (p->new_member >= 0 && !ls_peers_has(p, p->new_member))
         p->new_member = -1;
     for (int i = 0; i < p->count; i++) {
         int r = p->members[i];
         mesh->regroup |= mesh->lost[r] || (mesh->states[r].kind && mesh->states[r].generation == p->generation);
-        if (r != p->rank && (frame->from != (uint32_t)p->rank || r == *new_member))
-            LS_TRY(ls_mesh_forward(mesh, r, *frame));
+        if (r != p->rank && (packet->from != (uint32_t)p->rank || r == *new_member))
+            LS_TRY(ls_mesh_forward(mesh, r, *packet));
     }
     ls_mesh_push(mesh);
     memset(mesh->readies, 0, (size_t)p->size * sizeof(*mesh->readies));
@@ -711,23 +711,24 @@ ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *frame, int *ne
 static ls_status adopt(ls_mesh *mesh)
 {
     int new_member;
-    ls_frame frame = mesh->announced;
+    ls_packet packet = mesh->announced;
     ls_peers *p = &mesh->peers;
-    mesh->leaves = !ls_has_bit(frame.members, p->rank);
+    mesh->leaves = !ls_has_bit(packet.members, p->rank);
     if (mesh->leaves) {
         ls_peers_depose(p);
         return ls_fail(LS_ERR_PEER,
                        "the other workers go on without worker %d of %d: they did not hear from it for a while",
                        p->rank, p->size);
     }
-    if (frame.number > mesh->number + 1 || (frame.number > mesh->number && !mesh->ready) || frame.number < mesh->number)
-        return ls_fail(LS_ERR_PEER, "worker %d announced collective %llu, but worker %d is at %llu", frame.from,
-                       (unsigned long long)frame.number, p->rank, (unsigned long long)mesh->number);
+    if (packet.number > mesh->number + 1 || (packet.number > mesh->number && !mesh->ready) ||
+        packet.number < mesh->number)
+        return ls_fail(LS_ERR_PEER, "worker %d announced collective %llu, but worker %d is at %llu", packet.from,
+                       (unsigned long long)packet.number, p->rank, (unsigned long long)mesh->number);
     int before = p->count;
-    LS_TRY(ls_mesh_begin_generation(mesh, &frame, &new_member));
-    report(mesh, &frame, new_member, before);
-    if (frame.number > mesh->number) {
-        p->granted |= frame.requests;
+    LS_TRY(ls_mesh_begin_generation(mesh, &packet, &new_member));
+    report(mesh, &packet, new_member, before);
+    if (packet.number > mesh->number) {
+        p->granted |= packet.requests;
         mesh->committed = true;
         return LS_OK;
     }

@@ -1,4 +1,4 @@
-/* Sends and receives frames. A waiting thread serves all connections at once, so frames of any size
+/* Sends and receives packets. A waiting thread serves all connections at once, so packets of any size
  * pass each other without deadlock, and nothing is allocated. */
 #include "fabric/mesh/mesh.h"
 
@@ -105,31 +105,31 @@ void ls_mesh_free(ls_mesh *mesh)
     free(mesh);
 }
 
-ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what)
+ls_packet ls_mesh_packet(const ls_mesh *mesh, ls_packet_kind kind, const char *what)
 {
-    ls_frame frame = { .magic = LS_FRAME_MAGIC,
-                       .version = LS_FRAME_VERSION,
-                       .kind = (uint16_t)kind,
-                       .from = (uint32_t)mesh->peers.rank,
-                       .generation = mesh->peers.generation,
-                       .number = mesh->number,
-                       .sequence = mesh->sequence };
-    snprintf(frame.what, sizeof(frame.what), "%s", what);
-    return frame;
+    ls_packet packet = { .magic = LS_PACKET_MAGIC,
+                         .version = LS_PACKET_VERSION,
+                         .kind = (uint16_t)kind,
+                         .from = (uint32_t)mesh->peers.rank,
+                         .generation = mesh->peers.generation,
+                         .number = mesh->number,
+                         .sequence = mesh->sequence };
+    snprintf(packet.what, sizeof(packet.what), "%s", what);
+    return packet;
 }
 
-const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT])
+const char *ls_packet_says(const ls_packet *packet, char text[LS_PACKET_WHAT])
 {
-    snprintf(text, LS_FRAME_WHAT, "%.*s", LS_FRAME_WHAT - 1, frame->what);
+    snprintf(text, LS_PACKET_WHAT, "%.*s", LS_PACKET_WHAT - 1, packet->what);
     ls_make_printable(text, strlen(text));
     return text;
 }
 
-void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame)
+void ls_mesh_put_members(const ls_mesh *mesh, ls_packet *packet)
 {
-    memset(frame->members, 0, sizeof(frame->members));
+    memset(packet->members, 0, sizeof(packet->members));
     for (int i = 0; i < mesh->peers.count; i++)
-        ls_set_bit(frame->members, mesh->peers.members[i]);
+        ls_set_bit(packet->members, mesh->peers.members[i]);
 }
 
 void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *connection)
@@ -140,7 +140,7 @@ void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *connection)
                                    .heard = mesh->table->now(mesh->transport) };
     mesh->lost[rank] = LS_NOT_LOST;
     mesh->changes++;
-    mesh->readies[rank] = mesh->states[rank] = mesh->joins[rank] = (ls_frame){ 0 };
+    mesh->readies[rank] = mesh->states[rank] = mesh->joins[rank] = (ls_packet){ 0 };
 }
 
 void ls_mesh_add_heartbeat(ls_mesh *mesh, int rank, ls_connection *connection)
@@ -154,7 +154,7 @@ void ls_mesh_add_heartbeat(ls_mesh *mesh, int rank, ls_connection *connection)
 
 /* ---- Sending ---- */
 
-static void begin_frame(ls_link *link)
+static void begin_packet(ls_link *link)
 {
     link->out_head = 0;
     link->out_piece = link->out_from = 0;
@@ -162,16 +162,16 @@ static void begin_frame(ls_link *link)
     link->out_left = link->out_count > 0 ? link->out[0].bytes : 0;
 }
 
-ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame)
+ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_packet *packet)
 {
     ls_link *link = &mesh->links[rank];
     if (!link->connection || link->write_failed)
         return LS_OK; /* reading will find the end of the connection */
     if (link->out_count == LS_MOST_QUEUED)
-        return ls_fail(LS_ERR_INTERNAL, "%d frames wait for worker %d", link->out_count, rank);
-    link->out[link->out_count++] = *frame;
+        return ls_fail(LS_ERR_INTERNAL, "%d packets wait for worker %d", link->out_count, rank);
+    link->out[link->out_count++] = *packet;
     if (link->out_count == 1)
-        begin_frame(link);
+        begin_packet(link);
     return LS_OK;
 }
 
@@ -180,10 +180,10 @@ bool ls_mesh_is_sent(const ls_link *link)
     return !link->connection || link->write_failed || link->out_count == 0;
 }
 
-const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *frame)
+const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_packet *packet)
 {
     for (int i = 0; i < LS_MOST_UNDER_WAY; i++)
-        if (mesh->at[i].going && mesh->at[i].head.sequence == frame->sequence)
+        if (mesh->at[i].going && mesh->at[i].head.sequence == packet->sequence)
             return &mesh->at[i];
     return NULL;
 }
@@ -225,18 +225,18 @@ static int list_zeros(uint64_t bytes, struct iovec *parts, int n)
     return n;
 }
 
-static void next_frame(ls_link *link)
+static void next_packet(ls_link *link)
 {
     memmove(link->out, link->out + 1, (size_t)--link->out_count * sizeof(*link->out));
-    begin_frame(link);
+    begin_packet(link);
 }
 
 static int list_out(const ls_mesh *mesh, int rank, struct iovec *parts)
 {
     const ls_link *link = &mesh->links[rank];
     int n = 0;
-    if (link->out_head < sizeof(ls_frame))
-        parts[n++] = (struct iovec){ (char *)link->out + link->out_head, sizeof(ls_frame) - link->out_head };
+    if (link->out_head < sizeof(ls_packet))
+        parts[n++] = (struct iovec){ (char *)link->out + link->out_head, sizeof(ls_packet) - link->out_head };
     if (link->padding)
         return list_zeros(link->out_left, parts, n);
     return link->out_left > 0 ? list_pieces(ls_mesh_exchange_of(mesh, &link->out[0]), mesh->peers.rank, rank,
@@ -254,7 +254,7 @@ static void write_some(ls_mesh *mesh, int rank)
         link->write_failed = mesh->table->write(link->connection, parts, list_out(mesh, rank, parts), &moved) != LS_OK;
         if (link->write_failed || moved == 0)
             return;
-        size_t head = sizeof(ls_frame) - link->out_head;
+        size_t head = sizeof(ls_packet) - link->out_head;
         head = head < moved ? head : moved;
         link->out_head += head;
         moved -= head;
@@ -262,8 +262,8 @@ static void write_some(ls_mesh *mesh, int rank)
         if (!link->padding && moved > 0)
             advance(ls_mesh_exchange_of(mesh, &link->out[0]), mesh->peers.rank, rank, &link->out_piece, &link->out_from,
                     moved);
-        if (link->out_head == sizeof(ls_frame) && link->out_left == 0)
-            next_frame(link);
+        if (link->out_head == sizeof(ls_packet) && link->out_left == 0)
+            next_packet(link);
     }
 }
 
@@ -284,7 +284,7 @@ void ls_mesh_hang_up(ls_mesh *mesh, int rank)
     }
     if (!link->connection)
         return;
-    write_some(mesh, rank); /* frames still in the queue */
+    write_some(mesh, rank); /* packets still in the queue */
     mesh->table->hang_up(link->connection);
     link->connection = NULL;
 }
@@ -293,9 +293,9 @@ void ls_mesh_hang_up(ls_mesh *mesh, int rank)
 
 static ls_status check_head(const ls_mesh *mesh, int rank)
 {
-    const ls_frame *h = &mesh->links[rank].in;
-    const unsigned kinds = (1u << LS_FRAME_MESSAGE) - (1u << LS_FRAME_PIECES);
-    return ls_frame_check(h, rank, kinds, h->kind == LS_FRAME_PIECES ? UINT64_MAX : 0);
+    const ls_packet *h = &mesh->links[rank].in;
+    const unsigned kinds = (1u << LS_PACKET_MESSAGE) - (1u << LS_PACKET_PIECES);
+    return ls_packet_check(h, rank, kinds, h->kind == LS_PACKET_PIECES ? UINT64_MAX : 0);
 }
 
 static void expect_head(ls_link *link)
@@ -314,7 +314,7 @@ static void end_body(ls_link *link)
 static ls_status begin_body(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
-    LS_TRY(ls_mesh_classify_frame(mesh, rank, &link->reading));
+    LS_TRY(ls_mesh_classify_packet(mesh, rank, &link->reading));
     link->in_left = link->in.bytes;
     link->in_piece = link->in_from = 0;
     if (link->in_left == 0 && link->reading != LS_HOLDS)
@@ -326,7 +326,7 @@ static ls_status begin_body(ls_mesh *mesh, int rank)
 static void take_joining_head(ls_mesh *mesh, int rank)
 {
     ls_link *link = &mesh->links[rank];
-    bool asks = link->in.kind == LS_FRAME_JOIN || link->in.kind == LS_FRAME_BEAT;
+    bool asks = link->in.kind == LS_PACKET_JOIN || link->in.kind == LS_PACKET_BEAT;
     expect_head(link);
     if (check_head(mesh, rank) == LS_OK && asks) {
         ls_mesh_handle_joining(mesh, rank, &link->in);
@@ -344,7 +344,7 @@ static ls_status take_head(ls_mesh *mesh, int rank)
         return LS_OK;
     }
     LS_TRY(check_head(mesh, rank));
-    if (link->in.kind == LS_FRAME_PIECES)
+    if (link->in.kind == LS_PACKET_PIECES)
         return begin_body(mesh, rank);
     expect_head(link);
     return ls_mesh_handle(mesh, rank, &link->in);
@@ -354,7 +354,7 @@ static int list_in(const ls_mesh *mesh, int rank, char *sink, size_t room, struc
 {
     ls_link *link = &mesh->links[rank];
     if (link->reading == LS_READS_HEAD) {
-        parts[0] = (struct iovec){ (char *)&link->in + link->in_head, sizeof(ls_frame) - link->in_head };
+        parts[0] = (struct iovec){ (char *)&link->in + link->in_head, sizeof(ls_packet) - link->in_head };
         return 1;
     }
     if (link->reading == LS_TAKES)
@@ -386,7 +386,7 @@ static ls_status read_part(ls_mesh *mesh, int rank, bool *more)
         link->heard = mesh->table->now(mesh->transport);
     if (link->reading == LS_READS_HEAD) {
         link->in_head += moved;
-        return link->in_head == sizeof(ls_frame) ? take_head(mesh, rank) : LS_OK;
+        return link->in_head == sizeof(ls_packet) ? take_head(mesh, rank) : LS_OK;
     }
     link->in_left -= moved;
     if (link->reading == LS_TAKES)
@@ -440,19 +440,19 @@ ls_status ls_mesh_resume_held(ls_mesh *mesh)
     return LS_OK;
 }
 
-/* Keeps frames that are partly sent. */
+/* Keeps packets that are partly sent. */
 static void abandon_out(ls_link *link)
 {
     bool begun = link->out_head > 0;
     int kept = 0;
     for (int i = 0; i < link->out_count; i++)
-        if (link->out[i].kind != LS_FRAME_PIECES || (begun && i == 0))
+        if (link->out[i].kind != LS_PACKET_PIECES || (begun && i == 0))
             link->out[kept++] = link->out[i];
     link->out_count = kept;
     if (begun)
-        link->padding = link->out[0].kind == LS_FRAME_PIECES;
+        link->padding = link->out[0].kind == LS_PACKET_PIECES;
     else
-        begin_frame(link);
+        begin_packet(link);
 }
 
 void ls_mesh_abandon(ls_mesh *mesh)
@@ -470,15 +470,15 @@ void ls_mesh_abandon(ls_mesh *mesh)
 
 /* ---- The end ---- */
 
-/* A worker with unsent frames may not get it. */
-static void send_last_frame(ls_mesh *mesh, const ls_frame *frame)
+/* A worker with unsent packets may not get it. */
+static void send_last_packet(ls_mesh *mesh, const ls_packet *packet)
 {
     ls_mesh_abandon(mesh);
     for (int r = 0; r < mesh->peers.size; r++) {
         ls_link *link = &mesh->links[r];
         if (!link->connection)
             continue;
-        (void)ls_mesh_send(mesh, r, frame); /* the peer sees the connection end */
+        (void)ls_mesh_send(mesh, r, packet); /* the peer sees the connection end */
         ls_mesh_hang_up(mesh, r);
     }
 }
@@ -501,8 +501,8 @@ ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
 {
     if (status != LS_OK && !mesh->peers.again && mesh->over.status == LS_OK) {
         ls_error_keep(&mesh->over, status);
-        ls_frame frame = ls_mesh_frame(mesh, mesh->leaves ? LS_FRAME_LEFT : LS_FRAME_OVER, ls_last_error());
-        send_last_frame(mesh, &frame);
+        ls_packet packet = ls_mesh_packet(mesh, mesh->leaves ? LS_PACKET_LEFT : LS_PACKET_OVER, ls_last_error());
+        send_last_packet(mesh, &packet);
     }
     if (mesh->over.status != LS_OK)
         status = ls_error_give(&mesh->over);
@@ -514,14 +514,14 @@ ls_status ls_mesh_exit(ls_mesh *mesh, ls_status status)
 
 void ls_mesh_leave(ls_mesh *mesh, const char *why)
 {
-    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_LEFT, why);
-    send_last_frame(mesh, &frame);
+    ls_packet packet = ls_mesh_packet(mesh, LS_PACKET_LEFT, why);
+    send_last_packet(mesh, &packet);
 }
 
 void ls_mesh_end(ls_mesh *mesh, const char *why)
 {
-    ls_frame frame = ls_mesh_frame(mesh, LS_FRAME_OVER, why);
-    send_last_frame(mesh, &frame);
+    ls_packet packet = ls_mesh_packet(mesh, LS_PACKET_OVER, why);
+    send_last_packet(mesh, &packet);
 }
 
 void ls_mesh_close(ls_mesh *mesh)

@@ -2,14 +2,14 @@
  *
  *   handshake.c   connecting, HELLO, reconnecting
  *   agreement.c   agreement to begin
- *   mesh.c        frames over the connections of a transport
+ *   mesh.c        packets over the connections of a transport
  *   collective.c  exchanges of pieces
  *   membership.c  commits, lost workers, quorum
  *   late_join.c   workers that join while the job runs
  *   heartbeat.h   heartbeats over connections of their own
  *
- * A connection carries frames (frame.h). In an exchange each worker sends one PIECES frame to every
- * other worker, even without data, so both sides notice at once if workers diverged. Frames of an
+ * A connection carries packets (packet.h). In an exchange each worker sends one PIECES packet to every
+ * other worker, even without data, so both sides notice at once if workers diverged. Packets of an
  * older generation are dropped. */
 #ifndef LS_FABRIC_MESH_MESH_H
 #define LS_FABRIC_MESH_MESH_H
@@ -24,7 +24,7 @@
 
 #define LS_BEAT_EVERY 0.1 /* seconds between heartbeats of a waiting worker */
 
-#define LS_MOST_QUEUED 8 /* frames for one worker */
+#define LS_MOST_QUEUED 8 /* packets for one worker */
 
 typedef enum ls_reading { LS_READS_HEAD, LS_HOLDS, LS_TAKES, LS_SKIPS } ls_reading;
 
@@ -51,13 +51,13 @@ typedef struct ls_link {
 
     /* HOLDS: the body of `in` must wait. TAKES: it goes to the pieces. SKIPS: it is dropped. */
     ls_reading reading;
-    ls_frame in;
+    ls_packet in;
     size_t in_head; /* bytes of `in` received */
     uint64_t in_left;
     size_t in_piece, in_from; /* where the next bytes go */
     uint64_t taken;           /* last exchange of this generation */
 
-    ls_frame out[LS_MOST_QUEUED]; /* the first is being sent */
+    ls_packet out[LS_MOST_QUEUED]; /* the first is being sent */
     int out_count;
     size_t out_head;
     uint64_t out_left;
@@ -70,7 +70,7 @@ typedef struct ls_exchange_at {
     const ls_piece *pieces; /* NULL and count 0 between exchanges */
     size_t count;
     bool going;
-    ls_frame head;
+    ls_packet head;
 } ls_exchange_at;
 
 /* Exchanges in progress: the one that the caller waits for, and a posted one, sent in order. */
@@ -88,7 +88,7 @@ typedef struct ls_mesh {
     ls_link *links; /* by rank */
     ls_want *wants;
     ls_connection **heartbeats; /* by rank: heartbeat connections */
-    ls_heartbeat *heartbeat;    /* NULL: waiting workers send BEAT frames */
+    ls_heartbeat *heartbeat;    /* NULL: waiting workers send BEAT packets */
     ls_handshake *handshake;
     bool begun;        /* this worker is a member */
     int *members;      /* earliest first, then lowest rank */
@@ -106,11 +106,11 @@ typedef struct ls_mesh {
     bool ready;      /* it has all its data */
     bool committed;  /* all members were READY */
     uint64_t hash[2];
-    ls_frame *readies;  /* by rank: last READY or MET; kind 0: none */
-    ls_frame *states;   /* by rank: last STATE */
-    ls_frame announced; /* kind 0: none */
-    ls_absence *lost;   /* by rank */
-    unsigned changes;   /* counts changes of `lost` */
+    ls_packet *readies;  /* by rank: last READY or MET; kind 0: none */
+    ls_packet *states;   /* by rank: last STATE */
+    ls_packet announced; /* kind 0: none */
+    ls_absence *lost;    /* by rank */
+    unsigned changes;    /* counts changes of `lost` */
     ls_process_id *processes;
     /* Members of the last generation with a commit. Until the present one has one, a side needs a
      * quorum of both: the announcement may have reached this side only. */
@@ -119,7 +119,7 @@ typedef struct ls_mesh {
     bool reconnects; /* a broken connection may come back */
     /* When regrouping began. Broken connections have the silence limit to come back. */
     double regroups_since;
-    ls_frame *joins;    /* by rank: its JOIN */
+    ls_packet *joins;   /* by rank: its JOIN */
     double waits_until; /* deadline for joining workers; 0: none */
     bool asked;         /* joining worker: JOIN is sent */
     /* Joining worker: when it last sent JOIN or received MEMBERS. */
@@ -148,11 +148,11 @@ void ls_mesh_close(ls_mesh *mesh); /* sends LEFT to the others */
 /* Advances all handshakes. */
 ls_status ls_handshake_visit(ls_handshake *handshake);
 /* Sets the members that a joining worker knows; disconnects from others. */
-void ls_handshake_learn(ls_handshake *handshake, const ls_frame *members);
+void ls_handshake_learn(ls_handshake *handshake, const ls_packet *members);
 bool ls_handshake_has_met(const ls_handshake *handshake, const uint64_t *members);
 bool ls_handshake_launcher_saw_end(const ls_handshake *handshake, int rank);
 /* Handles MET or BEGIN. */
-void ls_handshake_handle(ls_handshake *handshake, int rank, const ls_frame *frame);
+void ls_handshake_handle(ls_handshake *handshake, int rank, const ls_packet *packet);
 /* Tells the launcher once that this worker is the chief. */
 void ls_handshake_report_chief(ls_handshake *handshake);
 void ls_handshake_close(ls_handshake *handshake);
@@ -163,37 +163,37 @@ void ls_handshake_close(ls_handshake *handshake);
 ls_status ls_mesh_create(const ls_cluster_options *options, ls_mesh **out);
 void ls_mesh_free(ls_mesh *mesh);
 
-ls_frame ls_mesh_frame(const ls_mesh *mesh, ls_frame_kind kind, const char *what);
-void ls_mesh_put_members(const ls_mesh *mesh, ls_frame *frame);
+ls_packet ls_mesh_packet(const ls_mesh *mesh, ls_packet_kind kind, const char *what);
+void ls_mesh_put_members(const ls_mesh *mesh, ls_packet *packet);
 
 /* Install the data or the heartbeat connection to a worker. */
 void ls_mesh_meet(ls_mesh *mesh, int rank, ls_connection *connection);
 void ls_mesh_add_heartbeat(ls_mesh *mesh, int rank, ls_connection *connection);
 
-/* Copies frame->what, made printable. */
-const char *ls_frame_says(const ls_frame *frame, char text[LS_FRAME_WHAT]);
+/* Copies packet->what, made printable. */
+const char *ls_packet_says(const ls_packet *packet, char text[LS_PACKET_WHAT]);
 
-/* Queues a frame; does nothing if the worker is not connected. */
-ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_frame *frame);
+/* Queues a packet; does nothing if the worker is not connected. */
+ls_status ls_mesh_send(ls_mesh *mesh, int rank, const ls_packet *packet);
 
 void ls_mesh_push(ls_mesh *mesh);
 
 /* Moves bytes; waits at most `seconds` until some can be moved. */
 ls_status ls_mesh_turn(ls_mesh *mesh, double seconds);
 
-/* Ends the exchanges in progress: pads partly sent frames, skips incoming ones. */
+/* Ends the exchanges in progress: pads partly sent packets, skips incoming ones. */
 void ls_mesh_abandon(ls_mesh *mesh);
 
-/* Resumes frames held for the exchange that has begun. */
+/* Resumes packets held for the exchange that has begun. */
 ls_status ls_mesh_resume_held(ls_mesh *mesh);
 
 /* Closes the connection after writing what it accepts at once. */
 void ls_mesh_hang_up(ls_mesh *mesh, int rank);
 
-/* Returns whether all frames are sent, or cannot be. */
+/* Returns whether all packets are sent, or cannot be. */
 bool ls_mesh_is_sent(const ls_link *link);
 
-const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_frame *frame);
+const ls_exchange_at *ls_mesh_exchange_of(const ls_mesh *mesh, const ls_packet *packet);
 
 /* Begin and end every call of a run, with the mutex. A failure without peers.again ends the mesh:
  * ls_mesh_exit sends the reason to all, and later calls fail with it. */
@@ -217,8 +217,8 @@ static inline bool ls_piece_goes(const ls_piece *piece, int from, int to)
     return piece->from == from && (piece->to == LS_ALL_WORKERS || piece->to == to);
 }
 
-/* Decides what to do with the body of a PIECES frame. */
-ls_status ls_mesh_classify_frame(ls_mesh *mesh, int rank, ls_reading *out);
+/* Decides what to do with the body of a PIECES packet. */
+ls_status ls_mesh_classify_packet(ls_mesh *mesh, int rank, ls_reading *out);
 
 /* ---- membership.c ---- */
 
@@ -233,13 +233,13 @@ void ls_mesh_confirm_members(ls_mesh *mesh);
 /* The coordinator waits until all are READY, then commits or admits a joining worker. */
 ls_status ls_mesh_commit_or_welcome(ls_mesh *mesh, const uint64_t hash[2], const char *what);
 
-ls_status ls_mesh_forward(ls_mesh *mesh, int rank, ls_frame frame);
+ls_status ls_mesh_forward(ls_mesh *mesh, int rank, ls_packet packet);
 
 /* Puts an announcement into effect and forwards it. *new_member: its rank, or -1. */
-ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_frame *announcement, int *new_member);
+ls_status ls_mesh_begin_generation(ls_mesh *mesh, const ls_packet *announcement, int *new_member);
 
-/* Handles a frame without a body. */
-ls_status ls_mesh_handle(ls_mesh *mesh, int rank, const ls_frame *frame);
+/* Handles a packet without a body. */
+ls_status ls_mesh_handle(ls_mesh *mesh, int rank, const ls_packet *packet);
 
 /* Keeps the connection. The loss of a member makes the others regroup. */
 void ls_mesh_lose(ls_mesh *mesh, int rank, ls_absence how, const char *why);
@@ -269,8 +269,8 @@ ls_status ls_mesh_welcome(ls_peers *peers);
 /* Returns a worker that the coordinator can admit, or -1. Sends MEMBERS if a JOIN is outdated. */
 int ls_mesh_find_joining(ls_mesh *mesh);
 
-/* Handle a frame of a joining worker; as a joining worker, of a member. */
-void ls_mesh_handle_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
-void ls_mesh_handle_while_joining(ls_mesh *mesh, int rank, const ls_frame *frame);
+/* Handle a packet of a joining worker; as a joining worker, of a member. */
+void ls_mesh_handle_joining(ls_mesh *mesh, int rank, const ls_packet *packet);
+void ls_mesh_handle_while_joining(ls_mesh *mesh, int rank, const ls_packet *packet);
 
 #endif

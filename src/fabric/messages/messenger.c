@@ -25,7 +25,7 @@
 
 typedef struct item {
     struct item *next;
-    ls_frame frame;     /* to send */
+    ls_packet packet;   /* to send */
     ls_message message; /* to send: its body only */
 } item;
 
@@ -37,7 +37,7 @@ typedef struct queue {
 typedef struct peer {
     ls_connection *at;  /* NULL: none */
     double heard, said; /* when bytes last moved */
-    ls_frame in;
+    ls_packet in;
     size_t in_done;
     ls_payload *body;
     item *out; /* being sent */
@@ -118,16 +118,16 @@ static double now(const ls_messenger *m)
 
 /* ---- Sending ---- */
 
-static ls_status make_item(const ls_messenger *m, ls_frame_kind kind, ls_payload *body, item **out)
+static ls_status make_item(const ls_messenger *m, ls_packet_kind kind, ls_payload *body, item **out)
 {
     item *i = calloc(1, sizeof(*i));
     if (!i)
         return ls_fail(LS_ERR_MEMORY, "no memory for a message");
-    i->frame = (ls_frame){ .magic = LS_FRAME_MAGIC,
-                           .version = LS_FRAME_VERSION,
-                           .kind = (uint16_t)kind,
-                           .from = (uint32_t)m->cluster.rank,
-                           .bytes = body ? ls_payload_size(body) : 0 };
+    i->packet = (ls_packet){ .magic = LS_PACKET_MAGIC,
+                             .version = LS_PACKET_VERSION,
+                             .kind = (uint16_t)kind,
+                             .from = (uint32_t)m->cluster.rank,
+                             .bytes = body ? ls_payload_size(body) : 0 };
     i->message.body = ls_payload_keep(body);
     *out = i;
     return LS_OK;
@@ -139,9 +139,9 @@ ls_status ls_messenger_send(ls_messenger *m, const ls_message *message)
     if (message->rank < 0 || message->rank >= m->cluster.size)
         return ls_fail(LS_ERR_INTERNAL, "a message to process %d of %d, which does not exist", message->rank,
                        m->cluster.size);
-    LS_TRY(make_item(m, LS_FRAME_MESSAGE, message->body, &i));
-    i->frame.tag = (uint64_t)message->kind;
-    memcpy(i->frame.numbers, message->numbers, sizeof(i->frame.numbers));
+    LS_TRY(make_item(m, LS_PACKET_MESSAGE, message->body, &i));
+    i->packet.tag = (uint64_t)message->kind;
+    memcpy(i->packet.numbers, message->numbers, sizeof(i->packet.numbers));
     pthread_mutex_lock(&m->mutex);
     bool reachable = m->reachable[message->rank];
     if (reachable)
@@ -159,7 +159,7 @@ static item *next_out(ls_messenger *m, const peer *p, int rank)
     pthread_mutex_lock(&m->mutex);
     item *i = take(&m->out[rank]);
     pthread_mutex_unlock(&m->mutex);
-    if (!i && now(m) - p->said > m->beat && make_item(m, LS_FRAME_BEAT, NULL, &i) != LS_OK)
+    if (!i && now(m) - p->said > m->beat && make_item(m, LS_PACKET_BEAT, NULL, &i) != LS_OK)
         ls_clear_error();
     return i;
 }
@@ -174,11 +174,11 @@ static ls_status push(ls_messenger *m, int rank)
             return LS_OK;
         size_t before = p->out_done;
         const void *body = p->out->message.body ? ls_payload_bytes(p->out->message.body) : NULL;
-        LS_TRY(ls_frame_write(m->table, p->at, &p->out->frame, body, &p->out_done));
+        LS_TRY(ls_packet_write(m->table, p->at, &p->out->packet, body, &p->out_done));
         if (p->out_done == before)
             return LS_OK;
         p->said = now(m);
-        if (p->out_done == sizeof(ls_frame) + p->out->frame.bytes) {
+        if (p->out_done == sizeof(ls_packet) + p->out->packet.bytes) {
             free_item(p->out);
             p->out = NULL;
             p->out_done = 0;
@@ -233,27 +233,27 @@ static ls_status pull(ls_messenger *m, int rank, bool *whole)
     *whole = false;
     while (!*whole) {
         size_t before = p->in_done;
-        LS_TRY(ls_frame_read(m->table, p->at, &p->in, p->body ? ls_payload_bytes(p->body) : NULL, &p->in_done));
+        LS_TRY(ls_packet_read(m->table, p->at, &p->in, p->body ? ls_payload_bytes(p->body) : NULL, &p->in_done));
         if (p->in_done == before)
             return LS_OK;
         p->heard = now(m);
-        if (p->in_done == sizeof(ls_frame)) {
-            bool beat = p->in.kind == LS_FRAME_BEAT;
-            LS_TRY(
-                ls_frame_check(&p->in, rank, 1u << LS_FRAME_BEAT | 1u << LS_FRAME_MESSAGE, beat ? 0 : m->options.most));
+        if (p->in_done == sizeof(ls_packet)) {
+            bool beat = p->in.kind == LS_PACKET_BEAT;
+            LS_TRY(ls_packet_check(&p->in, rank, 1u << LS_PACKET_BEAT | 1u << LS_PACKET_MESSAGE,
+                                   beat ? 0 : m->options.most));
             if (p->in.bytes > 0)
                 LS_TRY(ls_payload_make((size_t)p->in.bytes, &p->body));
         }
-        *whole = p->in_done >= sizeof(ls_frame) && p->in_done == sizeof(ls_frame) + p->in.bytes;
+        *whole = p->in_done >= sizeof(ls_packet) && p->in_done == sizeof(ls_packet) + p->in.bytes;
     }
     return LS_OK;
 }
 
-static void handle_frame(ls_messenger *m, int rank)
+static void handle_packet(ls_messenger *m, int rank)
 {
     peer *p = &m->peers[rank];
     p->in_done = 0;
-    if (p->in.kind == LS_FRAME_MESSAGE && p->in.tag >= LS_MESSAGE_FIRST && p->in.tag <= INT_MAX) {
+    if (p->in.kind == LS_PACKET_MESSAGE && p->in.tag >= LS_MESSAGE_FIRST && p->in.tag <= INT_MAX) {
         deliver(m, rank, (int)p->in.tag, p->in.numbers, p->body, NULL);
         pthread_mutex_lock(&m->mutex);
         m->waiting[rank]++;
@@ -282,7 +282,7 @@ static void move_peer(ls_messenger *m, int rank)
     for (bool whole = true; status == LS_OK && whole && is_heard(m, rank);) {
         status = pull(m, rank, &whole);
         if (status == LS_OK && whole)
-            handle_frame(m, rank);
+            handle_packet(m, rank);
     }
     if (status == LS_OK)
         status = ls_error_give(&ended);
@@ -535,7 +535,7 @@ static ls_status start(ls_messenger *m)
                           "the processes belong to different jobs"));
     LS_TRY(m->table->open(&m->cluster, m->options.number, &m->transport));
     m->hellos.transport = m->transport;
-    memcpy(m->hellos.frame.numbers, m->options.hello, sizeof(m->options.hello));
+    memcpy(m->hellos.packet.numbers, m->options.hello, sizeof(m->options.hello));
     if (ls_thread_start(&m->thread, run, m) != 0)
         return ls_fail(LS_ERR_MEMORY, "cannot start a thread to send messages");
     m->started = true;

@@ -2,7 +2,7 @@
  * requests and replies, each at its own pace, and come and go. A thread of the messenger sends and
  * receives the messages and heartbeats while the process computes.
  *
- * A message is a frame with a kind and some numbers, and optionally a body (a payload). On a new
+ * A message is a packet with a kind and some numbers, and optionally a body (a payload). On a new
  * connection both sides first send HELLO (hello.h) with a text that identifies the job and must be
  * equal. Sizes are never trusted: a body larger than options.most ends the connection.
  *
@@ -24,7 +24,7 @@
 
 /* ---- Messages ---- */
 
-#define LS_MESSAGE_NUMBERS LS_FRAME_NUMBERS
+#define LS_MESSAGE_NUMBERS LS_PACKET_NUMBERS
 
 typedef enum ls_message_kind {
     LS_MESSAGE_NONE = 0,

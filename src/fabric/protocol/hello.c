@@ -10,12 +10,12 @@ ls_status ls_hellos_open(ls_hellos *all, const ls_transport_table *table, const 
     *all = (ls_hellos){ .table = table,
                         .difference = difference,
                         .call_count = call_count,
-                        .frame = { .magic = LS_FRAME_MAGIC,
-                                   .version = LS_FRAME_VERSION,
-                                   .kind = LS_FRAME_HELLO,
-                                   .from = (uint32_t)options->rank,
-                                   .number = (uint64_t)options->size,
-                                   .bytes = strlen(text) } };
+                        .packet = { .magic = LS_PACKET_MAGIC,
+                                    .version = LS_PACKET_VERSION,
+                                    .kind = LS_PACKET_HELLO,
+                                    .from = (uint32_t)options->rank,
+                                    .number = (uint64_t)options->size,
+                                    .bytes = strlen(text) } };
     if (strlen(text) > LS_HELLO_TEXT)
         return ls_fail(LS_ERR_INTERNAL, "the text of a handshake has %zu bytes; the limit is %d", strlen(text),
                        LS_HELLO_TEXT);
@@ -86,7 +86,7 @@ void ls_hello_drop_caller(ls_hellos *all, int index)
 void ls_hello_say(const ls_hellos *all, ls_hello *hello)
 {
     hello->speaks = true;
-    hello->out = all->frame;
+    hello->out = all->packet;
 }
 
 static bool is_sent(const ls_hello *hello)
@@ -97,13 +97,13 @@ static bool is_sent(const ls_hello *hello)
 bool ls_hello_send(const ls_hellos *all, ls_hello *hello)
 {
     if (hello->speaks && !is_sent(hello))
-        (void)ls_frame_write(all->table, hello->at, &hello->out, all->text, &hello->sent);
+        (void)ls_packet_write(all->table, hello->at, &hello->out, all->text, &hello->sent);
     return is_sent(hello);
 }
 
-static bool is_hello(const ls_frame *head)
+static bool is_hello(const ls_packet *head)
 {
-    return head->magic == LS_FRAME_MAGIC && head->kind == LS_FRAME_HELLO && head->bytes <= LS_HELLO_TEXT &&
+    return head->magic == LS_PACKET_MAGIC && head->kind == LS_PACKET_HELLO && head->bytes <= LS_HELLO_TEXT &&
            head->from < LS_MAX_CLUSTER && head->number <= LS_MAX_CLUSTER;
 }
 
@@ -113,7 +113,7 @@ ls_status ls_hello_hear(const ls_hellos *all, ls_hello *hello, bool *heard)
     *heard = hello->got >= head && hello->got == head + hello->in.bytes;
     while (!*heard) {
         size_t before = hello->got;
-        LS_TRY(ls_frame_read(all->table, hello->at, &hello->in, hello->text, &hello->got));
+        LS_TRY(ls_packet_read(all->table, hello->at, &hello->in, hello->text, &hello->got));
         if (hello->got == before)
             return LS_OK;
         if (hello->got == head && !is_hello(&hello->in))
@@ -138,15 +138,15 @@ ls_status ls_hello_continue(const ls_hellos *all, ls_hello *call, int rank, bool
 ls_status ls_hello_compare(const ls_hellos *all, const ls_hello *hello)
 {
     char text[LS_HELLO_TEXT + 1];
-    uint32_t from = hello->in.from, own = all->frame.from;
-    if (hello->in.version != LS_FRAME_VERSION)
+    uint32_t from = hello->in.from, own = all->packet.from;
+    if (hello->in.version != LS_PACKET_VERSION)
         return ls_fail(LS_ERR_PEER,
                        "worker %u uses version %u of the protocol, worker %u (this one) version %d; start all workers "
                        "with the same version of the library",
-                       from, hello->in.version, own, LS_FRAME_VERSION);
-    if (hello->in.number != all->frame.number)
+                       from, hello->in.version, own, LS_PACKET_VERSION);
+    if (hello->in.number != all->packet.number)
         return ls_fail(LS_ERR_PEER, "worker %u is one of %llu, worker %u (this one) is one of %llu", from,
-                       (unsigned long long)hello->in.number, own, (unsigned long long)all->frame.number);
+                       (unsigned long long)hello->in.number, own, (unsigned long long)all->packet.number);
     memcpy(text, hello->text, sizeof(text));
     ls_make_printable(text, strlen(text));
     if (strcmp(hello->text, all->text) != 0)

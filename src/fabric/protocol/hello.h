@@ -1,11 +1,11 @@
-/* HELLOs, by which two processes identify each other. Each side sends one frame with its rank, the
+/* HELLOs, by which two processes identify each other. Each side sends one packet with its rank, the
  * version of the protocol and the size of the cluster, then a text that must be equal on both. The
  * side that was called replies even when it refuses, so that both can report the difference. The
  * user of these functions decides whom to call and whom to accept. */
 #ifndef LS_FABRIC_PROTOCOL_HELLO_H
 #define LS_FABRIC_PROTOCOL_HELLO_H
 
-#include "fabric/protocol/frame.h"
+#include "fabric/protocol/packet.h"
 
 #define LS_HELLO_TEXT   4096 /* most bytes of the text */
 #define LS_MOST_CALLERS 64   /* callers; above it the oldest is dropped */
@@ -21,7 +21,7 @@ typedef struct ls_hello {
     ls_connection *at; /* NULL: none */
     double since;      /* when it was made */
     bool speaks;       /* `out` is set and is being sent */
-    ls_frame out, in;
+    ls_packet out, in;
     size_t sent, got;
     char text[LS_HELLO_TEXT + 1]; /* text that the other side sent */
 } ls_hello;
@@ -32,7 +32,7 @@ typedef struct ls_hellos {
     ls_transport *transport;
     /* Explains a different text in messages. */
     const char *difference;
-    ls_frame frame; /* HELLO of this process; its user may add to it */
+    ls_packet packet; /* HELLO of this process; its user may add to it */
     char text[LS_HELLO_TEXT + 1];
     ls_hello *calls; /* outgoing, in an order of the user's */
     int call_count;
@@ -52,7 +52,7 @@ ls_status ls_hello_answer(ls_hellos *all);
 void ls_hello_forget(const ls_hellos *all, ls_hello *hello);
 void ls_hello_drop_caller(ls_hellos *all, int index);
 
-/* Begins to send all->frame; hello->out may still be changed. */
+/* Begins to send all->packet; hello->out may still be changed. */
 void ls_hello_say(const ls_hellos *all, ls_hello *hello);
 /* Continue without waiting. ls_hello_send returns whether all is sent. ls_hello_hear fails if the
  * connection has ended or the bytes are not a HELLO (of any version); *heard: it is complete.

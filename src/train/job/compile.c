@@ -29,7 +29,7 @@ static void destroy(void *user)
 static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
 {
     ls_graph *graph = ls_model_graph(model);
-    if (graph->scope != (model->job ? model->job->frame : NULL))
+    if (graph->scope != (model->job ? model->job->scope_entry : NULL))
         return ls_fail(LS_ERR_STATE,
                        "%s: a scope is open in the graph of model \"%s\" and would end what is compiled now; close the "
                        "scope first",
@@ -42,7 +42,7 @@ static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
     job->model = model;
     job->rate = NAN;
     job->scope = ls_scope_open(graph);
-    job->frame = graph->scope;
+    job->scope_entry = graph->scope;
     model->job = *out = job;
     model->drop_job = destroy;
     return LS_OK;

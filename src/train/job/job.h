@@ -105,7 +105,7 @@ struct ls_job {
 
     ls_scope scope; /* owns everything traced */
     /* no other scope may be open when tracing */
-    const ls_scope_frame *frame;
+    const ls_scope_entry *scope_entry;
     ls_function functions[LS_MAX_FUNCTIONS];
     int function_count;
 

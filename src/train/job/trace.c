@@ -290,7 +290,7 @@ ls_status ls_job_function(ls_job *job, ls_function_kind kind, const ls_element_s
             LS_ERR_UNSUPPORTED,
             "model \"%s\" was used with more than %d kinds of data (shapes, types, weights); call ls_compile again",
             ls_model_name(job->model), LS_MAX_FUNCTIONS);
-    if (ls_model_graph(job->model)->scope != job->frame)
+    if (ls_model_graph(job->model)->scope != job->scope_entry)
         return ls_fail(
             LS_ERR_STATE,
             "%s: a scope is open in the graph of model \"%s\" and would end what is traced for this data; close "

@@ -200,7 +200,7 @@ ls_status ls_state_shards_make(ls_job *job, ls_function *function, int servers, 
 {
     if (servers < 1 || servers > LS_MAX_SERVERS)
         return ls_fail(LS_ERR_INVALID, "%d parameter servers: there must be 1 to %d", servers, LS_MAX_SERVERS);
-    if (ls_model_graph(job->model)->scope != job->frame)
+    if (ls_model_graph(job->model)->scope != job->scope_entry)
         return ls_fail(LS_ERR_STATE, "a scope is open in the graph of model \"%s\": close it first",
                        ls_model_name(job->model));
     ls_state_shards *p = calloc(1, sizeof(*p));

@@ -1,4 +1,4 @@
-/* Frames from other workers: one worker of three, whose connections deliver what the input says:
+/* Packets from other workers: one worker of three, whose connections deliver what the input says:
  * heads that are nearly right, bodies of any length, single bytes changed, an end anywhere. Every
  * call must end with a status and write only to the pieces. */
 #include "fabric/mesh/mesh.h"
@@ -85,28 +85,28 @@ static void add_bytes(stream *s, const void *data, size_t bytes)
     s->bytes += bytes;
 }
 
-static void add_frame(fuzz_input *in, int from)
+static void add_packet(fuzz_input *in, int from)
 {
     static const char zeros[512];
     static const uint64_t large[] = { 0, BYTES, 2 * BYTES, 511, UINT64_MAX, (uint64_t)1 << 40, 1, BYTES - 1 };
     stream *s = &streams[from];
-    ls_frame frame = { .magic = LS_FRAME_MAGIC, .version = LS_FRAME_VERSION, .from = (uint32_t)from };
+    ls_packet packet = { .magic = LS_PACKET_MAGIC, .version = LS_PACKET_VERSION, .from = (uint32_t)from };
     size_t begin = s->bytes;
-    frame.kind = (uint16_t)fuzz_take(in, LS_FRAME_KINDS + 1);
-    frame.generation = 1 + fuzz_take(in, 3);
-    frame.number = fuzz_take(in, 3);
-    frame.sequence = fuzz_take(in, 4);
-    frame.tag = fuzz_take(in, 3);
-    frame.hash[0] = fuzz_take(in, 2);
-    frame.bytes = frame.kind == LS_FRAME_PIECES ? large[fuzz_take(in, 8)] : 0;
-    if (frame.kind == LS_FRAME_ANNOUNCE)
-        frame.members[0] = fuzz_take(in, 16);
+    packet.kind = (uint16_t)fuzz_take(in, LS_PACKET_KINDS + 1);
+    packet.generation = 1 + fuzz_take(in, 3);
+    packet.number = fuzz_take(in, 3);
+    packet.sequence = fuzz_take(in, 4);
+    packet.tag = fuzz_take(in, 3);
+    packet.hash[0] = fuzz_take(in, 2);
+    packet.bytes = packet.kind == LS_PACKET_PIECES ? large[fuzz_take(in, 8)] : 0;
+    if (packet.kind == LS_PACKET_ANNOUNCE)
+        packet.members[0] = fuzz_take(in, 16);
     else
-        memset(frame.what, 'w', fuzz_take(in, LS_FRAME_WHAT + 1));
-    add_bytes(s, &frame, sizeof(frame));
-    add_bytes(s, zeros, frame.bytes < sizeof(zeros) ? (size_t)frame.bytes : sizeof(zeros));
+        memset(packet.what, 'w', fuzz_take(in, LS_PACKET_WHAT + 1));
+    add_bytes(s, &packet, sizeof(packet));
+    add_bytes(s, zeros, packet.bytes < sizeof(zeros) ? (size_t)packet.bytes : sizeof(zeros));
     unsigned place = fuzz_take(in, 255); /* mostly none */
-    if (place < sizeof(frame) && begin + place < s->bytes)
+    if (place < sizeof(packet) && begin + place < s->bytes)
         s->data[begin + place] = (unsigned char)fuzz_take(in, 255);
 }
 
@@ -131,7 +131,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     seconds = waits = 0;
     options.rank = (int)fuzz_take(&in, WORKERS);
     while (in.left > 0)
-        add_frame(&in, (int)fuzz_take(&in, WORKERS));
+        add_packet(&in, (int)fuzz_take(&in, WORKERS));
     FUZZ_CHECK(ls_mesh_create(&options, &mesh) == LS_OK, "%s", ls_last_error());
     mesh->table = &fake;
     mesh->begun = true;
