@@ -69,7 +69,7 @@ static ls_status fit(const play *p)
 static void learn(play *p)
 {
     ls_unix_listener door = { .kind = "unix", .options = process_of(p, 0), .fd = -1 };
-    ls_frame head;
+    ls_packet head;
     int fd = -1;
     double end = ls_clock_now() + LIMIT;
     OK(ls_unix_listener_open(&door));
@@ -79,7 +79,7 @@ static void learn(play *p)
         ssize_t more = fd < 0 ? 0 : read(fd, (char *)&head + got, sizeof(head) - got);
         got += more > 0 ? (size_t)more : 0;
     }
-    assert_true(fd >= 0 && head.kind == LS_FRAME_HELLO && head.bytes < sizeof(p->about));
+    assert_true(fd >= 0 && head.kind == LS_PACKET_HELLO && head.bytes < sizeof(p->about));
     for (size_t got = 0; ls_clock_now() < end && got < head.bytes;) {
         ssize_t more = read(fd, p->about + got, head.bytes - got);
         got += more > 0 ? (size_t)more : 0;
