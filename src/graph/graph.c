@@ -193,6 +193,12 @@ void ls_scope_close(ls_scope *scope)
     ls_arena_restore(&graph->arena, frame.mark);
 }
 
+void ls_scope_keep(ls_scope *scope)
+{
+    scope->graph->scope = scope->graph->scope->below;
+    scope->open = false;
+}
+
 uint64_t ls_scope_number(const ls_graph *graph)
 {
     return graph->scope ? graph->scope->number : 0;

@@ -276,6 +276,7 @@ static void op_calls(void **state)
     CALL(ls_op_one_hot(NULL, LS_F32, 1));
     CALL(ls_op_matmul_with(NULL, (ls_matmul_op){ .ls_first = 0 }));
     CALL(ls_op_attention_with(NULL, (ls_attention_op){ .ls_first = 0 }));
+    CALL(ls_op_custom_with(NULL, (ls_custom_op){ .ls_first = 0 }));
     CALL(ls_op_reduce_sum(NULL, LS_AXES(0), false));
     CALL(ls_op_reduce_mean(NULL, LS_AXES(0), false));
     CALL(ls_op_reduce_max(NULL, LS_AXES(0), false));
@@ -783,6 +784,8 @@ static void option_calls(void **state)
     CALL(ls_op_conv2d(t.x, NULL));
     CALL(ls_op_matmul(t.x, NULL));
     CALL(ls_op_attention(t.x, NULL, NULL, .heads = 1));
+    CALL(ls_op_custom("own", .inputs = { t.x }));
+    CALL(ls_op_custom(NULL, .inputs = { t.x, NULL, t.x }));
     CALL(ls_op_concat((ls_tensor *[]){ NULL, NULL }, 2, 0));
     CALL(ls_op_group((ls_tensor *[]){ NULL }, 1));
     CALL(ls_op_apply(t.w, t.w, .rule = LS_APPLY_ADAM));
