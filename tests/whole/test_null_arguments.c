@@ -587,6 +587,8 @@ static void nn_calls(void **state)
     CALL(ls_call_is_training(NULL));
     CALL(ls_model_trainable_variables(NULL, &t.count));
     CALL(ls_model_trainable_variables(t.model, NULL));
+    REFUSED(ls_model_join(NULL, t.model));
+    REFUSED(ls_model_join(t.model, NULL));
     CALL(ls_model_apply(NULL, t.x, false));
     CALL(ls_model_apply(t.model, NULL, false));
     CALL(ls_average_loss(NULL, 4));
@@ -680,6 +682,8 @@ static void nn_calls(void **state)
     CALL(ls_apply_gradients(ls_sgd(), t.list, NULL, 1, t.rate));
     CALL(ls_apply_gradients(ls_sgd(), t.variables, t.variables, 1, NULL));
     CALL(ls_minimize(ls_sgd(), NULL, "name"));
+    CALL(ls_model_minimize(NULL, ls_sgd(), t.x));
+    CALL(ls_model_minimize(t.model, ls_sgd(), NULL));
     CALL(ls_minimize(ls_sgd(), t.x, NULL));
     CALL(ls_loss_name(NULL));
     CALL(ls_loss_per_sample(ls_mean_squared_error(), NULL, t.x));
