@@ -81,6 +81,7 @@ LS_CALL_(ls_status, ls_graph_create, (ls_context *ctx, ls_graph **out), ls_graph
 #undef ls_op_apply
 #undef ls_op_matmul
 #undef ls_op_attention
+#undef ls_op_custom
 #undef ls_op_conv2d
 #undef ls_op_max_pool2d
 #undef ls_op_average_pool2d
@@ -95,6 +96,7 @@ LS_CALL_SET_(ls_tensor *, ls_op_matmul, (ls_tensor *a, ls_tensor *b), ls_matmul_
 LS_CALL_SET_(ls_tensor *, ls_op_attention, (ls_tensor *q, ls_tensor *k, ls_tensor *v), ls_attention_op, (options.k = k, options.v = v),
              (q, options))
 LS_CALL_SET_(ls_tensor *, ls_op_conv2d, (ls_tensor *x, ls_tensor *kernel), ls_conv2d_op, (options.kernel = kernel), (x, options))
+LS_CALL_(ls_tensor *, ls_op_custom, (const char *name), ls_custom_op, (name, options))
 LS_CALL_(ls_tensor *, ls_op_max_pool2d, (ls_tensor *x), ls_pool2d_op, (x, options))
 LS_CALL_(ls_tensor *, ls_op_average_pool2d, (ls_tensor *x), ls_pool2d_op, (x, options))
 LS_CALL_SET_(ls_tensor *, ls_op_warp, (ls_tensor *x, ls_tensor *matrix), ls_warp_op, (options.matrix = matrix), (x, options))

@@ -556,6 +556,53 @@ LS_API ls_tensor *ls_op_mean_squared_error(ls_tensor *targets, ls_tensor *predic
 LS_API ls_tensor *ls_op_mean_absolute_error(ls_tensor *targets, ls_tensor *predictions);
 LS_API ls_tensor *ls_op_huber(ls_tensor *targets, ls_tensor *predictions, double delta);
 
+/* ---- An op of one's own ---- */
+
+#define LS_MAX_CUSTOM_INPUTS    8
+#define LS_CUSTOM_MESSAGE_BYTES 256
+
+/* What the functions of a custom op get: one sample of each input that has a batch axis, and the
+ * whole of every other input, dense and row-major. Shapes have no batch axis. */
+typedef struct ls_custom_sample {
+    int input_count;
+    const void *const *inputs; /* NULL in the function `shape` */
+    const ls_dtype *dtypes;
+    const ls_shape *shapes;
+    ls_shape output; /* shape of the output; not set in the function `shape` */
+    int64_t index;   /* number of the sample in the batch */
+    char *message;   /* what is wrong, if the function fails: LS_CUSTOM_MESSAGE_BYTES bytes, "" before */
+} ls_custom_sample;
+
+/* Sets type and shape of the output of a sample, which are those of input 0 before. Called when
+ * the op is built. */
+typedef ls_status (*ls_custom_shape)(const ls_custom_sample *sample, ls_dtype *dtype, ls_shape *shape, void *user);
+/* Computes the output of a sample. */
+typedef ls_status (*ls_custom_forward)(const ls_custom_sample *sample, void *output, void *user);
+/* Computes what a sample contributes to the gradient of input number `input`, in that input's
+ * type and shape, from the gradient of its output. */
+typedef ls_status (*ls_custom_gradient)(const ls_custom_sample *sample, const void *output_gradient, int input,
+                                        void *input_gradient, void *user);
+
+typedef struct ls_custom_op {
+    int ls_first;
+    ls_tensor *inputs[LS_MAX_CUSTOM_INPUTS]; /* at least one; those after the last are NULL */
+    ls_custom_forward forward;
+    ls_custom_gradient gradient; /* default NULL: a gradient through the op is an error */
+    ls_custom_shape shape;       /* default NULL: the output is like input 0 */
+    void *user;                  /* passed to the functions; must stay valid as long as the graph */
+    double flops;                /* floating-point operations of a sample (default: one an element) */
+} ls_custom_op;
+/* Returns an op whose values and gradients C functions compute, sample by sample, on the CPU:
+ *     ls_op_custom("swish", .inputs = { x }, .forward = swish, .gradient = swish_gradient)
+ * It is planned like any other op, and its results have the same bits on any devices if the
+ * functions are pure: they depend on their arguments alone. Several threads call them at once, in
+ * the library's floating-point mode; they must not use the graph. Outputs are 0 before each call.
+ * A function that fails stops the run, which changes nothing. The gradient of an input without a
+ * batch axis is the sum over the samples. Integer and bool inputs have no gradient; there are no
+ * second derivatives. The name may have letters, digits and underscores. docs/own-op.md */
+#define ls_op_custom(name, ...) ls_op_custom_with(name, (ls_custom_op){ .ls_first = 0, __VA_ARGS__ })
+LS_API ls_tensor *ls_op_custom_with(const char *name, ls_custom_op options);
+
 #ifdef __cplusplus
 }
 #endif

@@ -273,6 +273,27 @@ LS_API ls_status ls_model_trace(ls_model *model, ls_tensor *const *inputs, bool 
  * Outside a step they would be lost: use ls_model_trace for training there. */
 LS_API ls_tensor *ls_model_apply(ls_model *model, ls_tensor *x, bool training);
 
+/* clang-format off */
+/* Moves a model to the graph of another, so that one step can use both, as a GAN needs:
+ *     ls_model_join(discriminator, generator);
+ *     static void train_step(ls_tensor *const *inputs, ls_tensor **outputs, void *user)
+ *     {
+ *         ls_tensor *fake = ls_model_apply(generator, noise, true);
+ *         ls_tensor *on_real = ls_model_apply(discriminator, inputs[0], true);
+ *         ls_tensor *on_fake = ls_model_apply(discriminator, fake, true);
+ *         ...
+ *         ls_model_minimize(discriminator, ls_adam(), d_loss);
+ *         ls_model_minimize(generator, ls_adam(), g_loss);
+ *     }
+ * Both remain models of their own: layers, names and files of weights do not change. In the graph
+ * the names of the first model's variables begin with its name ("discriminator/dense/kernel").
+ * ls_model_graph of both returns the graph of `other`, which also has the strategy, the seed and
+ * the number of steps. Both can predict; one of them can be compiled, and then the other cannot
+ * predict. Trace steps before that. Call it before the model is traced or compiled. The models may
+ * be destroyed in any order; the graph ends with the last. */
+/* clang-format on */
+LS_API ls_status ls_model_join(ls_model *model, ls_model *other);
+
 /* Returns Keras's summary, followed by the FLOPs and activation bytes of a sample.
  * The caller frees the text. */
 LS_API ls_status ls_model_summary(ls_model *model, char **out);
@@ -516,6 +537,9 @@ LS_API ls_tensor *ls_apply_gradients(ls_optimizer optimizer, ls_tensor *const *g
 /* Returns an update of every trainable variable of the graph that the loss depends on, from its
  * gradient. name: name of the tensor, or NULL. */
 LS_API ls_tensor *ls_minimize(ls_optimizer optimizer, ls_tensor *loss, const char *name);
+/* The same for the trainable variables of one model: others stay as they are, also if the loss
+ * depends on them, and gradients flow through them. */
+LS_API ls_tensor *ls_model_minimize(ls_model *model, ls_optimizer optimizer, ls_tensor *loss);
 
 /* ---- Losses: one value per sample, and a reduction ---- */
 

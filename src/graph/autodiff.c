@@ -43,7 +43,7 @@ static ls_status step_back(walk *w, ls_tensor *y, ls_tensor *dy)
         return LS_OK;
     if (info->gradient == ls_grad_missing)
         return ls_fail(LS_ERR_UNSUPPORTED, "ls_gradients: there is no gradient rule for the op %s (tensor %s)",
-                       info->name, ls_node_label(y, label));
+                       ls_tensor_op(y), ls_node_label(y, label));
     if (y->input_count > 8 && !(dx = calloc((size_t)y->input_count, sizeof(*dx))))
         return ls_fail(LS_ERR_MEMORY, "ls_gradients: no memory for %d gradients", y->input_count);
     y->graph->device = y->device; /* inherited by gradient nodes */

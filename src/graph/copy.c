@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "graph/custom.h"
+
 void ls_graph_copy_free(ls_graph_copy *copy)
 {
     free(copy->copies);
@@ -27,6 +29,12 @@ static ls_tensor *copy_node(ls_graph_copy *c, const ls_tensor *node, ls_tensor *
         return copy_variable(c, node, to);
     if (node->op == LS_OP_constant)
         return ls_op_constant(to, node->dtype, node->shape, node->attr.data.data.bytes);
+    ls_attrs attr = node->attr;
+    if (ls_node_is(node, LS_TRAIT_CUSTOM)) {
+        ls_status status = ls_custom_functions_copy(to, node->attr.custom.functions, &attr.custom.functions);
+        if (status != LS_OK)
+            return ls_node_error(to, status, "custom");
+    }
     for (int i = 0; i < node->input_count; i++)
         in[i] = c->copies[node->in[i]->id];
     return ls_node_make(to, &(ls_node_spec){ .op = node->op,
@@ -35,7 +43,7 @@ static ls_tensor *copy_node(ls_graph_copy *c, const ls_tensor *node, ls_tensor *
                                              .dtype = node->dtype,
                                              .shape = node->shape,
                                              .per_sample = node->per_sample,
-                                             .attr = node->attr });
+                                             .attr = attr });
 }
 
 static ls_status copy_all(ls_graph_copy *c, ls_tensor *const *order, size_t count, ls_tensor **in, ls_graph *to)

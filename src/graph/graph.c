@@ -194,6 +194,12 @@ void ls_scope_close(ls_scope *scope)
     ls_arena_restore(&graph->arena, entry.mark);
 }
 
+void ls_scope_keep(ls_scope *scope)
+{
+    scope->graph->scope = scope->graph->scope->below;
+    scope->open = false;
+}
+
 uint64_t ls_scope_number(const ls_graph *graph)
 {
     return graph->scope ? graph->scope->number : 0;
@@ -362,16 +368,16 @@ ls_status ls_graph_find(ls_graph *graph, const char *name, ls_tensor **out)
     return LS_OK;
 }
 
-typedef struct frame {
+typedef struct visit {
     ls_tensor *node;
     int next;
-} frame;
+} visit;
 
-static bool push(frame **stack, size_t *depth, size_t *room, ls_tensor *node)
+static bool push(visit **stack, size_t *depth, size_t *room, ls_tensor *node)
 {
     if (ls_grow(stack, *depth, room, sizeof(**stack)) != LS_OK)
         return false;
-    (*stack)[(*depth)++] = (frame){ node, 0 };
+    (*stack)[(*depth)++] = (visit){ node, 0 };
     return true;
 }
 
@@ -385,7 +391,7 @@ ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count,
                          bool (*stop)(const ls_tensor *, void *), void *user, ls_tensor ***out, size_t *out_count)
 {
     uint32_t mark = next_mark(graph);
-    frame *stack = NULL;
+    visit *stack = NULL;
     ls_tensor **order = NULL;
     size_t depth = 0, room = 0, found = 0, order_room = 0;
     bool fits = true;
@@ -395,7 +401,7 @@ ls_status ls_graph_order(ls_graph *graph, ls_tensor *const *roots, size_t count,
         roots[r]->mark = mark;
         fits = push(&stack, &depth, &room, roots[r]);
         while (depth > 0 && fits) {
-            frame *top = &stack[depth - 1];
+            visit *top = &stack[depth - 1];
             int inputs = stop && stop(top->node, user) ? 0 : top->node->input_count;
             if (top->next < inputs) {
                 ls_tensor *input = top->node->in[top->next++];

@@ -212,7 +212,12 @@ bool ls_tensor_is_error(const ls_tensor *tensor)
 
 const char *ls_tensor_op(const ls_tensor *tensor)
 {
-    return ls_tensor_is_error(tensor) ? "error" : ls_ops[tensor->op].name;
+    if (ls_tensor_is_error(tensor))
+        return "error";
+    if (!ls_node_is(tensor, LS_TRAIT_CUSTOM))
+        return ls_ops[tensor->op].name;
+    const ls_custom_functions *functions = tensor->attr.custom.functions;
+    return tensor->op == LS_OP_custom ? functions->name : functions->gradient_name;
 }
 
 const char *ls_tensor_name(const ls_tensor *tensor)
@@ -247,7 +252,8 @@ ls_status ls_tensor_attribute(const ls_tensor *tensor, const char *name, int roo
     for (int f = 0; f < ls_ops[tensor->op].field_count; f++) {
         const ls_attr_field *field = &ls_ops[tensor->op].fields[f];
         const char *at = (const char *)&tensor->attr + field->offset;
-        if (strcmp(field->name, name) != 0 || field->type == LS_ATTR_data || field->type == LS_ATTR_variable)
+        bool number = field->type == LS_ATTR_i64 || field->type == LS_ATTR_f64 || field->type == LS_ATTR_flag;
+        if (strcmp(field->name, name) != 0 || !number)
             continue;
         *count = ls_attr_count(tensor, field);
         for (int i = 0; i < *count && i < room; i++)

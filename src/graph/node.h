@@ -41,6 +41,7 @@ typedef enum ls_trait {
     LS_TRAIT_WEIGHTS_1 = 1 << 13,
     LS_TRAIT_WEIGHTS_OUT = 1 << 14,
     LS_TRAIT_REREADS = 1 << 15,
+    LS_TRAIT_CUSTOM = 1 << 16,
 } ls_trait;
 
 /* A union of the families in attrs.def. */
@@ -50,11 +51,18 @@ typedef struct ls_constant_data {
     size_t count; /* in bytes */
 } ls_constant_data;
 
+/* An op that a program defines. */
+typedef struct ls_custom_functions {
+    const char *name, *gradient_name; /* "swish", "swish_grad" */
+    ls_custom_op op;
+} ls_custom_functions;
+
 #define LS_FIELD_i64      int64_t
 #define LS_FIELD_f64      double
 #define LS_FIELD_flag     bool
 #define LS_FIELD_data     ls_constant_data
 #define LS_FIELD_variable ls_variable *
+#define LS_FIELD_custom   const ls_custom_functions *
 typedef union ls_attrs {
 #define FAMILY_BEGIN(family)               struct {
 #define FIELD(family, type, field)         LS_FIELD_##type field;
@@ -70,7 +78,14 @@ typedef union ls_attrs {
 #undef FAMILY_END
 } ls_attrs;
 
-typedef enum ls_attr_type { LS_ATTR_i64, LS_ATTR_f64, LS_ATTR_flag, LS_ATTR_data, LS_ATTR_variable } ls_attr_type;
+typedef enum ls_attr_type {
+    LS_ATTR_i64,
+    LS_ATTR_f64,
+    LS_ATTR_flag,
+    LS_ATTR_data,
+    LS_ATTR_variable,
+    LS_ATTR_custom
+} ls_attr_type;
 typedef struct ls_attr_field {
     const char *name;
     ls_attr_type type;
@@ -163,6 +178,8 @@ struct ls_tensor {
     bool guards; /* A loss: if it is not finite, the run fails before it writes a variable. */
     /* Sum of a metric: nodes that only it needs must not change how others are computed. */
     bool aside;
+    /* An assignment: a later one in the same step continues from its value, so it must not run. */
+    bool superseded;
     uint32_t origin; /* id of the node whose gradient this is, or its own */
     int device;      /* requested, or LS_ANY_DEVICE */
     /* First device of the last run, or LS_ANY_DEVICE. */
@@ -260,6 +277,8 @@ struct ls_graph {
     bool reference;    /* run the reference kernels on the CPU */
     const char *layer; /* layer that is being traced, or NULL */
     int64_t origin;    /* node whose gradients are being built, or -1 */
+    uint64_t tracing;  /* number of the step that is being traced, or 0 */
+    uint64_t traces;   /* steps traced so far */
     ls_scope_entry *scope;
     uint64_t scopes;       /* opened so far */
     ls_tensor *error;      /* first error tensor, or NULL */
@@ -298,6 +317,9 @@ static inline ls_status ls_graph_fill(ls_graph *graph)
 {
     return graph->fill ? graph->fill(graph) : LS_OK;
 }
+
+/* Ends a scope, whose contents then belong to the scope around it. */
+void ls_scope_keep(ls_scope *scope);
 
 /* Unique number of the innermost open scope (0: none); whether the scope with that number is
  * open. */

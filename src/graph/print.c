@@ -31,6 +31,9 @@ static void print_attr(ls_text *text, const ls_tensor *node, const ls_attr_field
             ls_text_put(text, variable && variable->node ? ls_node_label(variable->node, label) : "none");
             break;
         }
+        case LS_ATTR_custom:
+            ls_text_put(text, ((const ls_custom_functions *const *)at)[i]->name);
+            break;
         }
     }
 }

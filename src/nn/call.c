@@ -172,11 +172,29 @@ static void note_output(ls_call *call, ls_model_layer *layer, const ls_tensor *x
         call->activation_bytes += (double)count * (double)ls_dtype_bytes(y->dtype);
 }
 
+/* The update of an earlier call of the layer in this trace, or in this step if no scope has ended
+ * it; NULL: none. */
+static ls_tensor *earlier_update(const ls_call *call, const ls_model_layer *layer, int i)
+{
+    const ls_graph *graph = call->graph;
+    uint32_t id = layer->last_update[i];
+    if (layer->updates[i])
+        return call->updates[layer->updates[i] - 1];
+    bool same_step = !call->making && graph->tracing && layer->updated_in == graph->tracing && id < graph->node_count;
+    ls_tensor *update = same_step ? graph->nodes[id] : NULL;
+    return update && update->op == LS_OP_assign && update->layer == layer->name ? update : NULL;
+}
+
 /* As in Keras, a later call continues from the moving statistics of an earlier one. */
 static ls_status note_update(ls_call *call, ls_model_layer *layer, int i, ls_tensor *update)
 {
     if (!update)
         return LS_OK;
+    ls_tensor *earlier = earlier_update(call, layer, i);
+    if (earlier)
+        earlier->superseded = true;
+    layer->last_update[i] = update->id;
+    layer->updated_in = call->graph->tracing;
     if (layer->updates[i] == 0) {
         LS_TRY(ls_grow(&call->updates, call->update_count, &call->update_room, sizeof(ls_tensor *)));
         layer->updates[i] = ++call->update_count;
@@ -242,7 +260,7 @@ static ls_status apply(ls_call *call, ls_model_layer *layer, ls_tensor *const *i
                            .random_layer = layer->random,
                            .random_call = layer->calls++ };
     for (int i = 0; i < 2; i++)
-        pass.earlier[i] = layer->updates[i] ? call->updates[layer->updates[i] - 1] : NULL;
+        pass.earlier[i] = earlier_update(call, layer, i);
     LS_TRY(weights_of(call, layer, &inputs[0]->shape, &pass.weights));
     LS_TRY(ls_layer_pass_make(&layer->spec, &pass, out));
     for (int i = 0; i < 2; i++)

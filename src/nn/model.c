@@ -63,7 +63,7 @@ void ls_model_destroy(ls_model *model)
     if (model->job)
         model->drop_job(model->job);
     ls_model_destroy_graph(model->draft);
-    ls_model_destroy_graph(model->graph);
+    ls_model_leave_graph(model);
     for (size_t i = 0; i < model->layer_count; i++)
         free(model->layers[i]);
     free(model->layers);
@@ -490,7 +490,8 @@ ls_tensor *ls_model_variable(const ls_model *model, size_t index)
 
 const char *ls_model_variable_name(const ls_model *model, size_t index)
 {
-    return ls_tensor_name(ls_model_variable(model, index));
+    const char *name = ls_tensor_name(ls_model_variable(model, index));
+    return *name && model->has_joined ? name + strlen(model->name) + 1 : name;
 }
 
 bool ls_model_variable_is_trainable(const ls_model *model, size_t index)

@@ -35,6 +35,9 @@ typedef struct ls_model_layer {
     ls_tensor *stand_in[LS_MAX_WEIGHTS];
     int64_t calls;
     size_t updates[2]; /* index + 1 in the call's list; 0: none */
+    /* Ids of the updates of the last trace in the step of that number (ls_graph.tracing). */
+    uint32_t last_update[2];
+    uint64_t updated_in;
 } ls_model_layer;
 
 /* One call of a layer; a symbol is the index of a call. If the layer has several outputs, a row for
@@ -70,6 +73,9 @@ struct ls_model {
     ls_graph *graph, *draft; /* draft: only while the model is being built */
     ls_arena arena;          /* names, calls' inputs */
     const char *name;
+    /* Names of the variables in the graph begin with the model's name: it joined another model. */
+    bool has_joined;
+    ls_model *beside; /* the next of the models that share the graph, in a ring; NULL: no other */
     uint64_t seed;
     bool ready;
     ls_status status; /* first error while building the model */
@@ -179,6 +185,11 @@ static inline size_t ls_model_layer_outputs(const ls_model_layer *layer)
 {
     return layer->inner ? layer->inner->output_count : 1;
 }
+
+/* ---- Models that share a graph (shared_graph.c) ---- */
+
+/* Destroys the graph with the last model that uses it. */
+void ls_model_leave_graph(ls_model *model);
 
 /* ---- Traces (call.c) ---- */
 

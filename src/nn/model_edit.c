@@ -16,7 +16,7 @@ static ls_status need_untraced(const ls_model *model, const char *call)
         return ls_fail(LS_ERR_STATE,
                        "%s: model \"%s\" is compiled or has predicted; call this before that, on a new model", call,
                        model->name);
-    if (model->graph->node_count > model->variable_count)
+    if (model->graph->node_count > model->graph->variable_count)
         return ls_fail(LS_ERR_STATE,
                        "%s: the graph of model \"%s\" has nodes beside the model's variables; call this before the "
                        "model is traced, or after the scope of the trace has ended",

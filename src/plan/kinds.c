@@ -14,7 +14,9 @@ static bool has_device(const ls_context *ctx, int kind)
 static bool supports(const ls_context *ctx, int kind, const ls_tensor *node)
 {
     const ls_backend *backend = &ctx->kinds[kind].backend;
-    return kind == LS_CPU || !backend->supports || backend->supports(backend->user, node);
+    if (kind == LS_CPU || ls_node_is(node, LS_TRAIT_CUSTOM))
+        return kind == LS_CPU;
+    return !backend->supports || backend->supports(backend->user, node);
 }
 
 static bool is_allowed(const ls_plan *plan, int kind)

@@ -822,8 +822,9 @@ FAMILY(loss, run_modes)
 FAMILY(update, run_update)
 
 /* Ops that no peer can have values for, and those whose values test_keras_layers compares. */
-static const char *const without_values[] = { "random_uniform", "random_normal", "group",         "recurrent",
-                                              "recurrent_grad", "attention",     "attention_grad" };
+static const char *const without_values[] = { "random_uniform", "random_normal",  "group",
+                                              "recurrent",      "recurrent_grad", "attention",
+                                              "attention_grad", "custom",         "custom_grad" };
 
 static void every_op_has_values(void **state)
 {

@@ -601,6 +601,7 @@ static void null_tensors(void **state)
         ls_op_gather(n, n, 0),
         ls_op_one_hot(n, LS_F32, 3),
         ls_op_matmul(n, n),
+        ls_op_custom("own", .inputs = { n }),
         ls_op_reduce_sum(n, axes, false),
         ls_op_reduce_mean(n, axes, false),
         ls_op_reduce_max(n, axes, false),

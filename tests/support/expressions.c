@@ -256,6 +256,9 @@ static const test_case table[] = {
     { "attention", "one mask for all", { "N,3,2", "N,6,2", "N,6,2", "b:3,6" }, .build = test_attention, .number = 2,
       .once = true, .mostly_zero = true, .batch = 2, .options = HEADS(.heads = 1) },
 
+    { "custom", "two samples", { "N,2,3", "N,2,3" }, .build = test_custom, .once = true, .batch = 3 },
+    { "custom", "a whole input", { "N,4", "4" }, .build = test_custom, .once = true, .batch = 5 },
+
     { "max_pool2d", "valid 2", { "N,7,7,2" }, .build = test_max_pool, .batch = 3, .once = true,
       .options = POOL(.window = { 2, 2 }) },
     { "max_pool2d", "same, window 3, stride 2", { "N,7,5,2" }, .build = test_max_pool, .batch = 3, .once = true,

@@ -559,6 +559,50 @@ ls_tensor *test_attention_grad(const test_case *c, ls_tensor *const *x)
     return test_pull_back(test_attention(c, x), x[0], x[(c->number & 1 ? 1 : 3) + (c->number >> 1 & 1)]);
 }
 
+static int64_t elements(const ls_shape *shape)
+{
+    int64_t count = 1;
+    for (int i = 0; i < shape->rank; i++)
+        count *= shape->dims[i];
+    return count;
+}
+
+static ls_status product(const ls_custom_sample *s, void *out, void *user)
+{
+    (void)user;
+    size_t count = (size_t)elements(&s->shapes[0]), period = (size_t)elements(&s->shapes[1]);
+    for (size_t i = 0; i < count; i++)
+        test_put_number(out, s->dtypes[0], i,
+                        test_number(s->inputs[0], s->dtypes[0], i) *
+                            test_number(s->inputs[1], s->dtypes[1], i % period));
+    return LS_OK;
+}
+
+static ls_status product_gradient(const ls_custom_sample *s, const void *dy, int input, void *dx, void *user)
+{
+    (void)user;
+    ls_dtype type = s->dtypes[0];
+    size_t count = (size_t)elements(&s->shapes[0]), period = (size_t)elements(&s->shapes[1]);
+    for (size_t i = 0; i < count; i++) {
+        size_t to = input == 0 ? i : i % period, other = input == 0 ? i % period : i;
+        test_put_number(dx, type, to,
+                        test_number(dx, type, to) +
+                            test_number(dy, type, i) * test_number(s->inputs[1 - input], type, other));
+    }
+    return LS_OK;
+}
+
+ls_tensor *test_custom(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_custom("custom", .inputs = { x[0], x[1] }, .forward = product, .gradient = product_gradient);
+}
+
+ls_tensor *test_custom_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_custom(c, x), x[0], x[2]);
+}
+
 ls_tensor *test_max_pool_grad(const test_case *c, ls_tensor *const *x)
 {
     return test_pull_back(test_max_pool(c, x), x[0], x[1]);

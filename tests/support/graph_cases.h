@@ -174,6 +174,9 @@ ls_tensor *test_max_pool(const test_case *c, ls_tensor *const *x); /* options: l
  * them, 4 drops some */
 ls_tensor *test_attention(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_attention_grad(const test_case *c, ls_tensor *const *x);
+/* An op of C functions: the first input times the second, which repeats. */
+ls_tensor *test_custom(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_custom_grad(const test_case *c, ls_tensor *const *x); /* the output's gradient is the last input */
 /* options: ls_recurrent; number: 1 has a bias, 2 a mask, after p and kernel */
 ls_tensor *test_recurrent(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_average_pool(const test_case *c, ls_tensor *const *x); /* options: ls_pool2d_op */

@@ -577,6 +577,15 @@ static ls_tensor *make_attention(test_graph *t, test_draws *d)
     return ls_op_attention_with(q, options);
 }
 
+static ls_tensor *make_custom(test_graph *t, test_draws *d)
+{
+    int columns = size_of_axis(d, 70);
+    const char *rows = one_in(d, 6) ? "3" : "N";
+    ls_tensor *x[2] = { leaf_of(t, d, "%s,%d,%d", rows, between(d, 1, 9), columns) };
+    x[1] = one_in(d, 2) ? leaf_of(t, d, "%s,%d", rows, columns) : leaf_of(t, d, "%d", columns);
+    return test_custom(NULL, x);
+}
+
 static ls_tensor *make_norm(test_graph *t, test_draws *d)
 {
     box b = draw_box(d, 2, 700);
@@ -624,5 +633,6 @@ const test_shapes test_shape_families[] = {
     { "norms", make_norm, 4 },
     { "recurrent cells", make_recurrent, 2 },
     { "attention", make_attention, 3 },
+    { "ops of C functions", make_custom, 1 },
 };
 const size_t test_shape_family_count = sizeof test_shape_families / sizeof *test_shape_families;

@@ -65,6 +65,14 @@ three_workers() {
     grep -h '^worker' "$TMP"/multi_worker.one "$TMP"/multi_worker.[012] | sed 's/.*of [13]: //' | sort | uniq -c | grep ' 4 loss'
 }
 check "multi_worker: three processes that TF_CONFIG brings together have the numbers of one" three_workers
+says own_op '^on 2: loss [0-9.]+, weights [0-9a-f]{64}$' 20
+same_on_two() { [ "$(sed 's/^on [12]: //' "$1" | sort -u | wc -l)" = 1 ]; }
+check "own_op: the same weights on one device and on two" same_on_two "$TMP/own_op.out"
+says gan '^epoch 1: discriminator [0-9.]+, generator [0-9.]+$' 1 $some 1
+mv "$TMP/gan.out" "$TMP/gan.one"
+says gan '^generator     [0-9a-f]{64}$' 1 $some 3 "$TMP/generator.safetensors"
+check "gan: the same weights on one device and on three" diff "$TMP/gan.one" "$TMP/gan.out"
+check "gan: saves the generator" test -s "$TMP/generator.safetensors"
 says demo '^The same bits\.$' 1 $some
 check "demo: prints the test accuracy" grep -E -q '^Test accuracy: [0-9.]+ % of 10000 images' "$TMP/demo.out"
 

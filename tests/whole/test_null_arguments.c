@@ -276,6 +276,7 @@ static void op_calls(void **state)
     CALL(ls_op_one_hot(NULL, LS_F32, 1));
     CALL(ls_op_matmul_with(NULL, (ls_matmul_op){ .ls_first = 0 }));
     CALL(ls_op_attention_with(NULL, (ls_attention_op){ .ls_first = 0 }));
+    CALL(ls_op_custom_with(NULL, (ls_custom_op){ .ls_first = 0 }));
     CALL(ls_op_reduce_sum(NULL, LS_AXES(0), false));
     CALL(ls_op_reduce_mean(NULL, LS_AXES(0), false));
     CALL(ls_op_reduce_max(NULL, LS_AXES(0), false));
@@ -586,6 +587,8 @@ static void nn_calls(void **state)
     CALL(ls_call_is_training(NULL));
     CALL(ls_model_trainable_variables(NULL, &t.count));
     CALL(ls_model_trainable_variables(t.model, NULL));
+    REFUSED(ls_model_join(NULL, t.model));
+    REFUSED(ls_model_join(t.model, NULL));
     CALL(ls_model_apply(NULL, t.x, false));
     CALL(ls_model_apply(t.model, NULL, false));
     CALL(ls_average_loss(NULL, 4));
@@ -679,6 +682,8 @@ static void nn_calls(void **state)
     CALL(ls_apply_gradients(ls_sgd(), t.list, NULL, 1, t.rate));
     CALL(ls_apply_gradients(ls_sgd(), t.variables, t.variables, 1, NULL));
     CALL(ls_minimize(ls_sgd(), NULL, "name"));
+    CALL(ls_model_minimize(NULL, ls_sgd(), t.x));
+    CALL(ls_model_minimize(t.model, ls_sgd(), NULL));
     CALL(ls_minimize(ls_sgd(), t.x, NULL));
     CALL(ls_loss_name(NULL));
     CALL(ls_loss_per_sample(ls_mean_squared_error(), NULL, t.x));
@@ -787,6 +792,8 @@ static void option_calls(void **state)
     CALL(ls_op_conv2d(t.x, NULL));
     CALL(ls_op_matmul(t.x, NULL));
     CALL(ls_op_attention(t.x, NULL, NULL, .heads = 1));
+    CALL(ls_op_custom("own", .inputs = { t.x }));
+    CALL(ls_op_custom(NULL, .inputs = { t.x, NULL, t.x }));
     CALL(ls_op_concat((ls_tensor *[]){ NULL, NULL }, 2, 0));
     CALL(ls_op_group((ls_tensor *[]){ NULL }, 1));
     CALL(ls_op_apply(t.w, t.w, .rule = LS_APPLY_ADAM));

@@ -1,4 +1,4 @@
-/* The fallback: a group of one node by its reference kernel. */
+/* The fallback: a group of one node by its reference kernel, or by the functions of a program. */
 #include <stdlib.h>
 
 #include "backend/cpu/cpu.h"
@@ -58,7 +58,8 @@ static void destroy(ls_kernel *kernel)
 ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
     (void)samples, (void)kinds;
-    reference *r = ls_cpu_kernel_new(cpu, group, sizeof(*r), "reference", run);
+    bool custom = ls_node_is(group->root, LS_TRAIT_CUSTOM);
+    reference *r = ls_cpu_kernel_new(cpu, group, sizeof(*r), custom ? "custom" : "reference", run);
     if (!r)
         return LS_ERR_MEMORY;
     size_t inputs = (size_t)group->root->input_count + 1;
@@ -69,7 +70,7 @@ ls_status ls_cpu_make_reference(ls_cpu *cpu, const ls_group *group, const int64_
     }
     r->base.base.destroy = destroy;
     r->base.base.chains = ls_ref_chains(group->root);
-    r->base.base.falls_back = !cpu->reference;
+    r->base.base.falls_back = !cpu->reference && !custom;
     *out = &r->base.base;
     return LS_OK;
 }

@@ -75,6 +75,8 @@ static void announce(ls_cpu *cpu, const ls_tensor *node)
 static ls_status make(void *backend, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
     ls_cpu *cpu = backend;
+    if (ls_node_is(group->root, LS_TRAIT_CUSTOM))
+        return ls_cpu_make_reference(cpu, group, samples, kinds, out);
     for (size_t i = 0; !cpu->reference && i < sizeof(makers) / sizeof(makers[0]); i++) {
         ls_status status = makers[i](cpu, group, samples, kinds, out);
         if (status != LS_ERR_UNSUPPORTED)

@@ -55,6 +55,10 @@ static ls_status hash_numbers(ls_sha256 *hash, const ls_tensor *node, const ls_a
         const ls_constant_data *data = (const void *)at;
         return ls_sha256_add(hash, data->bytes, data->count);
     }
+    if (field->type == LS_ATTR_custom) {
+        const ls_custom_functions *const *functions = (const void *)at;
+        return ls_sha256_add(hash, (*functions)->name, strlen((*functions)->name) + 1);
+    }
     if (field->type != LS_ATTR_variable)
         return ls_sha256_add(hash, at, (size_t)ls_attr_count(node, field) * sizes[field->type]);
     for (int i = 0; i < field->count; i++) {

@@ -52,7 +52,7 @@ static ls_status add_writes(ls_loop_step *step, ls_traced *t, size_t from)
     if (!writes)
         return ls_fail(LS_ERR_MEMORY, "no memory to trace a step");
     for (size_t i = from; i < graph->node_count; i++)
-        if (ls_node_writes(graph->nodes[i], written) > 0)
+        if (ls_node_writes(graph->nodes[i], written) > 0 && !graph->nodes[i]->superseded)
             writes[count++] = graph->nodes[i];
     if (count > 0)
         t->fetches[t->fetch_count++] = ls_op_group(writes, count);
@@ -89,14 +89,16 @@ static ls_status make_inputs(const ls_loop_step *step, ls_traced *t, const ls_el
 
 static ls_status trace(ls_loop_step *step, const ls_element *batch, ls_traced *t)
 {
-    const ls_graph *graph = step->graph;
+    ls_graph *graph = step->graph;
     size_t nodes = graph->node_count, variables = graph->variable_count;
     t->fetches = calloc(step->output_count + 1, sizeof(ls_tensor *));
     if (!t->fetches)
         return ls_fail(LS_ERR_MEMORY, "no memory to trace a step");
     LS_TRY(make_inputs(step, t, batch));
     step->tracing = true;
+    graph->tracing = ++graph->traces;
     step->function(t->inputs, t->fetches, step->user);
+    graph->tracing = 0;
     step->tracing = false;
     t->fetch_count = step->output_count;
     LS_TRY(ls_graph_status(step->graph)); /* an update that failed must not be ignored */

@@ -25,15 +25,30 @@ static void destroy(void *user)
     free(job);
 }
 
+/* Ends the job of another model of the graph if it only predicted: that model can predict again. */
+static void end_prediction(const ls_model *model)
+{
+    for (ls_model *other = model->beside; other && other != model; other = other->beside)
+        if (other->job && other->job->target_count == 0 && !other->at_work &&
+            other->job->scope_entry == model->graph->scope) {
+            other->drop_job(other->job);
+            other->job = NULL;
+        }
+}
+
 /* Creates a job in its own scope. Ends the previous one with its nodes, slots and plans. */
 static ls_status begin_job(ls_model *model, const char *call, ls_job **out)
 {
     ls_graph *graph = ls_model_graph(model);
+    if (!model->job)
+        end_prediction(model);
     if (graph->scope != (model->job ? model->job->scope_entry : NULL))
         return ls_fail(LS_ERR_STATE,
-                       "%s: a scope is open in the graph of model \"%s\" and would end what is compiled now; close the "
-                       "scope first",
-                       call, ls_model_name(model));
+                       "%s: a scope is open in the graph of model \"%s\" and would end what is compiled now; %s", call,
+                       ls_model_name(model),
+                       model->beside ? "it is another's scope, or another model of the graph is compiled: predict with "
+                                       "a copy, made by ls_nested"
+                                     : "close the scope first");
     ls_job *job = calloc(1, sizeof(*job));
     if (!job)
         return ls_fail(LS_ERR_MEMORY, "no memory to compile model \"%s\"", ls_model_name(model));
