@@ -68,7 +68,7 @@ typedef struct ls_text_options {
     /* "bytes" (default), "chars" (learned from the file), or a path for ls_tokenizer_open. For files
      * of tokens it only says how large the vocabulary is. */
     const char *tokenizer;
-    int64_t vocab; /* size of the vocabulary; 0: that of the tokenizer, or unknown */
+    int64_t vocab;          /* size of the vocabulary; 0: that of the tokenizer, or unknown */
     ls_token_format format; /* of a .bin file */
 } ls_text_options;
 

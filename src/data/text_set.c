@@ -25,9 +25,8 @@ static ls_status open_tokenizer(const ls_text_set *set, ls_tokenizer **out)
 {
     if (strcmp(set->tokenizer, "chars") != 0)
         return ls_tokenizer_open(set->tokenizer, out);
-    return ls_fail_within(
-        ls_tokenizer_from_characters((const char *)set->tokens.data, (size_t)set->tokens.count, out), "'%s'",
-        set->path);
+    return ls_fail_within(ls_tokenizer_from_characters((const char *)set->tokens.data, (size_t)set->tokens.count, out),
+                          "'%s'", set->path);
 }
 
 /* Replaces the mapped text by its tokens. */
@@ -39,9 +38,11 @@ static ls_status encode_text(ls_text_set *set, const ls_tokenizer *tokenizer)
         ls_tokenizer_encode(tokenizer, (const char *)set->tokens.data, (size_t)set->tokens.count, &ids, &count);
     LS_TRY(ls_fail_within(status, "'%s'", set->path));
     ls_token_file_close(&set->tokens);
-    set->tokens = (ls_token_file){
-        .owned = ids, .data = (const unsigned char *)ids, .width = sizeof *ids, .is_signed = true, .count = (int64_t)count
-    };
+    set->tokens = (ls_token_file){ .owned = ids,
+                                   .data = (const unsigned char *)ids,
+                                   .width = sizeof *ids,
+                                   .is_signed = true,
+                                   .count = (int64_t)count };
     return LS_OK;
 }
 
@@ -80,9 +81,10 @@ static ls_status prepare_text(ls_dataset *d)
     int64_t context = set->options.context;
     LS_TRY(open_tokens(set));
     if (set->tokens.count <= context)
-        return ls_fail(LS_ERR_DATA,
-                       "'%s' has %lld tokens; a sample of context %lld needs %lld (its tokens and the one that follows)",
-                       set->path, (long long)set->tokens.count, (long long)context, (long long)context + 1);
+        return ls_fail(
+            LS_ERR_DATA,
+            "'%s' has %lld tokens; a sample of context %lld needs %lld (its tokens and the one that follows)",
+            set->path, (long long)set->tokens.count, (long long)context, (long long)context + 1);
     d->spec = LS_ELEMENT(LS_SPEC(LS_I32, LS_SHAPE(context)), LS_SPEC(LS_I32, LS_SHAPE(context)));
     d->count = (set->tokens.count - context - 1) / set->options.stride + 1;
     d->maker = d;

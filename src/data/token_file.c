@@ -154,8 +154,9 @@ ls_status ls_tokens_read(const char *path, ls_token_format format, int32_t **ids
     LS_TRY(check_format("ls_tokens_read", format));
     LS_TRY(ls_token_file_open(path, format, &file));
     int32_t *made = malloc(((size_t)file.count + 1) * sizeof *made);
-    ls_status status = made ? copy_ids(path, &file, made)
-                            : ls_fail(LS_ERR_MEMORY, "no memory for the %lld tokens of '%s'", (long long)file.count, path);
+    ls_status status =
+        made ? copy_ids(path, &file, made)
+             : ls_fail(LS_ERR_MEMORY, "no memory for the %lld tokens of '%s'", (long long)file.count, path);
     size_t found = (size_t)file.count;
     ls_token_file_close(&file);
     if (status != LS_OK) {

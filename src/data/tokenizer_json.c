@@ -260,8 +260,8 @@ static ls_status read_pre_tokenizer(ls_bpe *bpe, const ls_json_at *root)
         return read_byte_level(bpe, &at);
     if (strcmp(type, "Sequence") == 0)
         return read_sequence(bpe, &at);
-    return ls_json_fail(&at, LS_ERR_UNSUPPORTED, "type is \"%.100s\"; supported are ByteLevel, and Split with ByteLevel",
-                        type);
+    return ls_json_fail(&at, LS_ERR_UNSUPPORTED,
+                        "type is \"%.100s\"; supported are ByteLevel, and Split with ByteLevel", type);
 }
 
 static ls_status check_around(const ls_json_at *root)

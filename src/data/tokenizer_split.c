@@ -2,7 +2,6 @@
  * they are tried in the expression's order. */
 #include "data/tokenizer_split.h"
 
-
 /* ---- Characters ---- */
 
 size_t ls_utf8_next(const char *text, size_t left, uint32_t *code)

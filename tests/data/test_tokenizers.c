@@ -130,7 +130,8 @@ static void words_of_both_rules(void **state)
     assert_words(LS_SPLIT_LLAMA3, "It'S 12345  years,\n\n ago", "It|'S| |123|45| | years|,\n\n| ago");
     assert_words(LS_SPLIT_GPT2, "IT'S x'll\t\ty", "IT|'|S| x|'ll|\t|\t|y");
     assert_words(LS_SPLIT_LLAMA3, "a\t\tb \n c  ", "a|\t|\tb| \n| c|  ");
-    assert_words(LS_SPLIT_LLAMA3, "'\xc5\xbf \xe2\x85\xa7\xc2\xb2x", "'\xc5\xbf| |\xe2\x85\xa7\xc2\xb2|x"); /* long s; VIII, ^2 */
+    assert_words(LS_SPLIT_LLAMA3, "'\xc5\xbf \xe2\x85\xa7\xc2\xb2x",
+                 "'\xc5\xbf| |\xe2\x85\xa7\xc2\xb2|x"); /* long s; VIII, ^2 */
     assert_words(LS_SPLIT_NONE, "a b", "a b");
 }
 
@@ -216,7 +217,9 @@ static void tokens_by_name(void **state)
 static void characters(void **state)
 {
     (void)state;
-    static const char text[] = "b\xc3\xa4" "a\n\xf0\x9f\x98\x80" "ab";
+    static const char text[] = "b\xc3\xa4"
+                               "a\n\xf0\x9f\x98\x80"
+                               "ab";
     static const int32_t want[] = { 2, 3, 1, 0, 4, 1, 2 };
     ls_tokenizer *t = NULL;
     int32_t *ids = NULL, id = 0;
@@ -235,7 +238,8 @@ static void characters(void **state)
     assert_int_equal(id, 3);
     assert_fails(ls_tokenizer_encode(t, "abc", 3, &ids, &count), LS_ERR_DATA,
                  "the character at byte 2, U+0063, is not in the vocabulary of 5 characters");
-    assert_fails(ls_tokenizer_encode(t, "a\xff", 2, &ids, &count), LS_ERR_DATA, "byte 1 of the text, 0xff, is not UTF-8");
+    assert_fails(ls_tokenizer_encode(t, "a\xff", 2, &ids, &count), LS_ERR_DATA,
+                 "byte 1 of the text, 0xff, is not UTF-8");
     ls_tokenizer_destroy(t);
     assert_fails(ls_tokenizer_from_characters("\x80", 1, &t), LS_ERR_DATA, "byte 0 of the text, 0x80, is not UTF-8");
 }
@@ -254,8 +258,8 @@ static void refused(const char *text, ls_status status, const char *message)
 #define DECODER "\"decoder\":{\"type\":\"ByteLevel\"}"
 #define PRE     "\"pre_tokenizer\":{\"type\":\"ByteLevel\"}"
 #define SPLIT(pattern)                                                                                                 \
-    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern     \
-    "\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"use_regex\":false}]}"
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"          \
+    "\"" pattern "\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"use_regex\":false}]}"
 
 static void wrong_files(void **state)
 {
@@ -287,7 +291,8 @@ static void wrong_files(void **state)
             "merge 1 is \"ab\"; expected two tokens");
     refused("{\"added_tokens\":[{\"id\":3,\"content\":\"x\",\"single_word\":true}]," MODEL "," DECODER "," PRE "}",
             LS_ERR_UNSUPPORTED, "added_tokens[0]: single_word is true for \"x\"");
-    refused("{\"format\":\"lockstep-characters\",\"characters\":[5,5]}", LS_ERR_DATA, "characters[1]: 5 is not a character");
+    refused("{\"format\":\"lockstep-characters\",\"characters\":[5,5]}", LS_ERR_DATA,
+            "characters[1]: 5 is not a character");
     refused("{\"format\":\"other\"}", LS_ERR_DATA, "format is \"other\"");
 }
 
@@ -296,14 +301,16 @@ static void missing_files(void **state)
     (void)state;
     ls_tokenizer *t = NULL;
     assert_fails(ls_tokenizer_open(in_folder("none.json"), &t), LS_ERR_NOT_FOUND, "none.json");
-    assert_fails(ls_tokenizer_open("src/data", &t), LS_ERR_NOT_FOUND, "'src/data' has no tokenizer.json, and no vocab.json");
+    assert_fails(ls_tokenizer_open("src/data", &t), LS_ERR_NOT_FOUND,
+                 "'src/data' has no tokenizer.json, and no vocab.json");
     write_text(in_folder("vocab.json"), "{\"a\":0}");
     assert_fails(ls_tokenizer_open(in_folder("vocab.json"), &t), LS_ERR_NOT_FOUND, "merges.txt");
     write_text(in_folder("merges.txt"), "#version: 0.2\na  b\n");
     assert_fails(ls_tokenizer_open(in_folder("vocab.json"), &t), LS_ERR_DATA, "merges.txt': merge 1 is \"a  b\"");
     assert_fails(ls_tokenizer_open("chars", &t), LS_ERR_INVALID, "is learned from a text");
     t = open_tokenizer("bytes");
-    assert_fails(ls_tokenizer_save(t, in_folder("x.json")), LS_ERR_UNSUPPORTED, "only a tokenizer of characters is saved");
+    assert_fails(ls_tokenizer_save(t, in_folder("x.json")), LS_ERR_UNSUPPORTED,
+                 "only a tokenizer of characters is saved");
     ls_tokenizer_destroy(t);
     ls_tokenizer_destroy(NULL);
     assert_int_equal(ls_tokenizer_size(NULL), 0);
@@ -312,9 +319,10 @@ static void missing_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rule_of_gpt2),        cmocka_unit_test(rule_of_llama3), cmocka_unit_test(vocab_and_merges),
-        cmocka_unit_test(words_of_both_rules), cmocka_unit_test(any_bytes_come_back),
-        cmocka_unit_test(long_words),          cmocka_unit_test(tokens_by_name), cmocka_unit_test(characters),
+        cmocka_unit_test(rule_of_gpt2),        cmocka_unit_test(rule_of_llama3),
+        cmocka_unit_test(vocab_and_merges),    cmocka_unit_test(words_of_both_rules),
+        cmocka_unit_test(any_bytes_come_back), cmocka_unit_test(long_words),
+        cmocka_unit_test(tokens_by_name),      cmocka_unit_test(characters),
         cmocka_unit_test(wrong_files),         cmocka_unit_test(missing_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
