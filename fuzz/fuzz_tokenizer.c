@@ -1,6 +1,6 @@
 /* Tokenizer files. The first byte says what follows: a tokenizer.json or a file of characters;
- * vocab.json, a zero byte and merges.txt; a text to learn characters from; or a file of tokens. What
- * is accepted encodes a text, and decodes it to the same text. */
+ * vocab.json, a zero byte and merges.txt; a text to learn characters from; or a file of tokens.
+ * What is accepted encodes a text, and decodes it to the same text. */
 #include "fuzz.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Byte-level BPE: names and merges in hash tables, and encoding. The merges of a word are done in
- * the order of their ranks, equal ranks from the left, with a heap: n log n for a word of n bytes. */
+/* Byte-level BPE: names and merges in hash tables, and encoding. A heap gives the merges of a word
+ * in the order of their ranks, equal ranks from the left: n log n for a word of n bytes. */
 #include <string.h>
 
 #include "base/grow.h"

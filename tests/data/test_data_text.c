@@ -24,7 +24,7 @@ static void put_header(bytes *b, int32_t version, int32_t count)
         put_number(b, 0, 4);
 }
 
-/* Elements of a dataset in order, each of which must be the window that begins at first + i * stride. */
+/* Element i must be the window that begins at token first + i * stride. */
 static void assert_windows(ls_dataset *data, int64_t first, int64_t stride, int64_t context, int64_t count)
 {
     ls_iterator *iterator = NULL;
