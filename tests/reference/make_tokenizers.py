@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 FILES = sorted(glob.glob("/usr/share/common-licenses/*"))
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
-SPECIAL = ["<|endoftext|>", "<|end|>", "<|endo", "<pad>"]
+SPECIAL = ["<|endoftext|>", "<|end|>", "<|endo", "<pad>", "<pad>x"]
 
 
 def train(rule, merges):

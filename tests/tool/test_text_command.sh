@@ -25,7 +25,7 @@ check "characters there and back" back chars --save-tokenizer "$TMP/chars.json"
 check "GPT-2's rule there and back" back "$GPT2"
 check "Llama 3's rule there and back, without a header" back "$LLAMA3" --format u16
 check "vocab.json and merges.txt there and back, u32" back "$ROOT/tests/reference/tokenizers/pair" --format u32
-check "counts are printed" prints 't.bin: [0-9,]+ tokens \(u16, with llm.c.s header\) of a vocabulary of 2,262, from [0-9,]+ bytes; [0-9,]+ tokens per second$' \
+check "counts are printed" prints 't.bin: [0-9,]+ tokens \(u16, with llm.c.s header\) of a vocabulary of 2,263, from [0-9,]+ bytes; [0-9,]+ tokens per second$' \
     tokenize "$TMP/text.txt" --tokenizer "$GPT2" -o "$TMP/t.bin"
 from_stdin() {
     "$LOCKSTEP" tokenize --tokenizer "$GPT2" -o "$TMP/s.bin" <"$TMP/text.txt" >"$TMP/out" && cmp "$TMP/s.bin" "$TMP/t.bin" &&
@@ -54,10 +54,10 @@ check "a vocabulary beyond 16 bits is not asked for u16" refuses 2 'format u8' t
 cat >"$TMP/lm.json" <<'JSON'
 {"module": "keras", "class_name": "Sequential", "config": {"name": "lm", "layers": [
  {"module": "keras.layers", "class_name": "InputLayer", "config": {"batch_shape": [null, 16], "dtype": "int32", "name": "tokens"}},
- {"module": "keras.layers", "class_name": "Embedding", "config": {"name": "embedding", "input_dim": 2262, "output_dim": 8}},
- {"module": "keras.layers", "class_name": "Dense", "config": {"name": "dense", "units": 2262, "activation": "linear"}}]}}
+ {"module": "keras.layers", "class_name": "Embedding", "config": {"name": "embedding", "input_dim": 2263, "output_dim": 8}},
+ {"module": "keras.layers", "class_name": "Dense", "config": {"name": "dense", "units": 2263, "activation": "linear"}}]}}
 JSON
-TRAIN="train $TMP/lm.json --data text:$TMP/t.bin,context=16,vocab=2262,split=0.8 --batch-size 4 --seed 1 --lanes 4"
+TRAIN="train $TMP/lm.json --data text:$TMP/t.bin,context=16,vocab=2263,split=0.8 --batch-size 4 --seed 1 --lanes 4"
 # hash_of ARGUMENTS...: trains, and prints the hash of the weights
 hash_of() { "$LOCKSTEP" $TRAIN "$@" --verbose 0 2>"$TMP/err" | sed -n 's/^weights sha256: //p'; }
 check "tokens train, with a test set and accuracy over positions" prints 'accuracy' $TRAIN --epochs 2
