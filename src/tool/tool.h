@@ -290,9 +290,11 @@ ls_status tool_check_data_flags(const tool_settings *settings);
 ls_status tool_load_data(const tool_settings *settings, tool_session *session, tool_set taken);
 /* Prints columns, classes and files that were left out. */
 ls_status tool_print_data(tool_session *session);
-/* Writes the table of the training data beside weights that are saved to `path` (into the folder
- * `path`, if it is one), or removes an older one if the data is not a table. */
-ls_status tool_save_table(const tool_session *session, const char *path);
+/* Writes what training learned from its data, the columns of a table or the characters of a text,
+ * beside weights that are saved to `path` (into the folder `path`, if it is one), and removes older
+ * such files. */
+ls_status tool_save_learned(const tool_settings *settings, const tool_session *session, const char *path);
+bool tool_learns_characters(const tool_settings *settings);
 /* Opens the set of --set, limited by --take. The session owns it. */
 ls_status tool_open_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
 /* Sets loss and metrics from the flags, or from model and data. */

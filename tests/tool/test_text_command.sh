@@ -77,6 +77,28 @@ workers() {
     [ -n "$ONE" ] && [ "$found" = "$ONE" ] || { echo "weights $found, not $ONE"; cat "$TMP/err"; return 1; }
 }
 check "the same bits with two workers" workers
+
+# ---- characters that training learned ----
+
+cat >"$TMP/chars-model.json" <<'JSON'
+{"module": "keras", "class_name": "Sequential", "config": {"name": "lm", "layers": [
+ {"module": "keras.layers", "class_name": "InputLayer", "config": {"batch_shape": [null, 8], "dtype": "int32", "name": "tokens"}},
+ {"module": "keras.layers", "class_name": "Embedding", "config": {"name": "embedding", "input_dim": 64, "output_dim": 4}},
+ {"module": "keras.layers", "class_name": "Dense", "config": {"name": "dense", "units": 64, "activation": "linear"}}]}}
+JSON
+learned_characters() {
+    ends 0 "$LOCKSTEP" train "$TMP/chars-model.json" --data "text:$TMP/text.txt,context=8,tokenizer=chars" --verbose 0 \
+        --save "$TMP/c.safetensors" --checkpoint "$TMP/cc" || return 1
+    cmp "$TMP/c.safetensors.tokenizer.json" "$TMP/chars.json" && cmp "$TMP/cc/tokenizer.json" "$TMP/chars.json"
+}
+check "train writes the characters beside the weights" learned_characters
+printf 'Grüße to it' >"$TMP/other.txt"
+check "evaluate reads them for another text" prints 'samples\)$' evaluate "$TMP/chars-model.json" \
+    --data "text:$TMP/other.txt,tokenizer=chars,context=8" --weights "$TMP/c.safetensors"
+printf 'Grüße to Q and Z' >"$TMP/other.txt"
+check "a character that training did not have" refuses 1 "other.txt': the character at byte 11, U\+0051, is not in the vocabulary" \
+    evaluate "$TMP/chars-model.json" --data "text:$TMP/other.txt,tokenizer=chars,context=8" --weights "$TMP/c.safetensors"
+
 check "an id beyond the vocabulary" refuses 1 "t.bin': token [0-9]* is [0-9]*; the vocabulary has 100" \
     train "$TMP/lm.json" --data "text:$TMP/t.bin,context=16,vocab=100" --verbose 0
 check "a context longer than the file" refuses 1 'tokens; a sample of context 100000 needs 100001' \
