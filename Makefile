@@ -50,7 +50,7 @@ GOALS := $(or $(MAKECMDGOALS),all)
 # tests/ has a folder for each layer of src, and one for the whole; `make test-fabric` runs one of them.
 TEST_FOLDERS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*))))
 FOLDER_GOALS := $(TEST_FOLDERS:%=test-%)
-TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program reference objects everything
+TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program reference tokenizers objects everything
 NEEDS := build
 ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test
@@ -429,6 +429,12 @@ reference: $(B)/tests/test_keras_layers
 	    $(PYTHON) $$script '$(B)/reference/sample' && $(PYTHON) $$script --all '$(B)/reference/all' || exit 1; done
 	@LS_BUILD='$(B)' CC='$(CC)' LS_LAYER_CASES='$(B)/reference/all' LS_TEST_TIMEOUT=3600 tests/run.sh $(B)/tests/test_keras_layers
 	@for file in '$(B)'/reference/sample/*; do cmp $$file tests/reference/layers/$${file##*/} || exit 1; done
+
+# Tokenizers beside Hugging Face's library (PYTHON has `tokenizers`) on 10,000 random lines for each rule.
+.PHONY: tokenizers
+tokenizers: $(B)/tests/test_tokenizers
+	@rm -rf '$(B)/reference/tokenizers' && $(PYTHON) tests/reference/make_tokenizers.py '$(B)/reference/tokenizers' 10000
+	@LS_BUILD='$(B)' CC='$(CC)' LS_TOKENIZER_CASES='$(B)/reference/tokenizers' LS_TEST_TIMEOUT=3600 tests/run.sh $<
 
 .PHONY: demo
 demo: $(B)/examples/demo $(COMMAND)

@@ -393,6 +393,45 @@ def tar_seeds():
     seed("tar", "cut.tar", tar([("a.png", rgb), ("a.cls", b"0")])[:700])
 
 
+def tokenizer_seeds():
+    printable = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+    names = {b: chr(b) for b in printable}
+    for b in range(256):
+        names.setdefault(b, chr(256 + len(names) - len(printable)))
+    vocab = {names[b]: b for b in range(256)}
+    merges = ["t h", "th e", "\u0120 the", "e n", "en d", "i n"]
+    for merge in merges:
+        vocab[merge.replace(" ", "")] = len(vocab)
+    plain = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+    llama3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+              r"\s+(?!\S)|\s+")
+    split = {"type": "Split", "pattern": {"Regex": llama3}, "behavior": "Isolated", "invert": False}
+
+    def tokenizer(pre, added=(), **model):
+        model = {"type": "BPE", "vocab": vocab, "merges": merges, **model}
+        tokens = [{"id": 270 + i, "content": text, "normalized": False, **more} for i, (text, more) in enumerate(added)]
+        return b"\0" + json.dumps({"added_tokens": tokens, "pre_tokenizer": pre, "decoder": {"type": "ByteLevel"},
+                                   "model": model}, ensure_ascii=False, separators=(",", ":")).encode()
+
+    special = [("<|endoftext|>", {}), ("<|end", {"lstrip": True}), ("line", {"rstrip": True, "normalized": True})]
+    seed("tokenizer", "gpt2.json", tokenizer({"type": "ByteLevel", "add_prefix_space": True}, special))
+    seed("tokenizer", "llama3.json", tokenizer({"type": "Sequence", "pretokenizers": [split, plain]}, special[:1],
+                                               ignore_merges=True, merges=[m.split(" ") for m in merges]))
+    seed("tokenizer", "no-rule.json", tokenizer(plain))
+    seed("tokenizer", "pattern.json", b'\0{"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":'
+         b'{"Regex":"x"},"behavior":"Isolated"},{"type":"ByteLevel","use_regex":false}]},"decoder":{"type":"ByteLevel"},'
+         b'"model":{"vocab":{},"merges":[]}}')
+    seed("tokenizer", "huge-id.json", b'\0{"pre_tokenizer":{"type":"ByteLevel"},"decoder":{"type":"ByteLevel"},'
+         b'"model":{"vocab":{"a":16777215},"merges":[]}}')
+    pair = json.dumps(vocab, ensure_ascii=False, separators=(",", ":")).encode()
+    seed("tokenizer", "pair", b"\1" + pair + b"\0#version: 0.2\n" + "\n".join(merges).encode() + b"\n")
+    seed("tokenizer", "pair-bad-merge", b"\1" + b'{"a":0,"b":1,"ab":2}\0a b\r\nb  a\n')
+    seed("tokenizer", "characters", "\2It's the l\u00e4st \U0001f600\n")
+    seed("tokenizer", "characters.json", b'\0{"format":"lockstep-characters","characters":[10,32,97,128512]}')
+    seed("tokenizer", "llm.c", b"\3" + struct.pack("<3i", 20240520, 1, 3) + bytes(1012) + struct.pack("<3H", 1, 2, 50256))
+    seed("tokenizer", "u32", b"\3" + struct.pack("<2I", 128000, 0xFFFFFFFF))
+
+
 for make in (idx_seeds, handshake_seeds, packet_seeds, npy_seeds, npz_seeds, csv_seeds, safetensors_seeds, weights_seeds, hdf5_seeds, checkpoint_seeds,
-             record_seeds, keras_seeds, text_seeds, program_seeds, table_seeds, tar_seeds):
+             record_seeds, keras_seeds, text_seeds, program_seeds, table_seeds, tar_seeds, tokenizer_seeds):
     make()

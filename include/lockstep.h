@@ -10,6 +10,7 @@
 #include "lockstep/strategy.h"
 #include "lockstep/cluster.h"
 #include "lockstep/data.h"
+#include "lockstep/text.h"
 #include "lockstep/nn.h"
 #include "lockstep/train.h"
 #include "lockstep/cplusplus.h" /* empty in C */

@@ -16,6 +16,7 @@
 #endif
 
 #include "lockstep/device.h"
+#include "lockstep/text.h"
 #include "lockstep/train.h"
 
 #ifdef __cplusplus
@@ -119,11 +120,13 @@ LS_CALL_SET_(ls_dataset *, ls_map, (ls_dataset *source, ls_map_function function
 #undef ls_table_create
 #undef ls_from_image_folder
 #undef ls_from_image_shards
+#undef ls_from_text
 LS_CALL_SET_(ls_status, ls_load_data, (ls_context *ctx, const char *name, ls_dataset **train, ls_dataset **test), ls_load_options,
              (options.train = train, options.test = test), (ctx, name, options))
 LS_CALL_(ls_status, ls_table_create, (const char *path, ls_table **out), ls_table_options, (path, options, out))
 LS_CALL_(ls_dataset *, ls_from_image_folder, (const char *path), ls_image_options, (path, options))
 LS_CALL_(ls_dataset *, ls_from_image_shards, (const char *pattern), ls_image_options, (pattern, options))
+LS_CALL_(ls_dataset *, ls_from_text, (const char *path), ls_text_options, (path, options))
 
 #undef ls_model_builtin
 #undef ls_call_variable

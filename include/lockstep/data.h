@@ -64,9 +64,10 @@ typedef struct ls_element_spec {
  * the user's cache folder and the folder of Debian's package), a folder of IDX files, a folder of
  * images (photos/{train,test}/CLASS/FILE, or photos/CLASS/FILE), FILE.npz (x_train y_train x_test
  * y_test), "x.npy,y.npy" (ls_from_array_files), FILE.csv or FILE.tsv (a table, or only numbers with
- * the labels in the last column), "shards-{000..009}.tar", or random bytes:
- * "synthetic:224x224x3,classes=1000,count=64,seed=1", also with other sizes. u8 images stay u8;
- * images without a channel axis get one: [60000,28,28,1]. docs/data.md describes each. */
+ * the labels in the last column), "shards-{000..009}.tar", "text:FILE,context=256" (text.h), or
+ * random bytes: "synthetic:224x224x3,classes=1000,count=64,seed=1", also with other sizes. u8
+ * images stay u8; images without a channel axis get one: [60000,28,28,1]. docs/data.md describes
+ * each. */
 
 /* How images become arrays of one size. */
 typedef struct ls_image_options {

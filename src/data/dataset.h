@@ -119,6 +119,7 @@ struct ls_dataset {
             int64_t count;
         } function;
         struct ls_image_set *images; /* image_set.h */
+        struct ls_text_set *text;    /* text_set.c */
         struct {
             ls_dataset *second; /* owned reference */
         } concatenation;

@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "data/image_set.h"
 #include "data/readers.h"
+#include "data/text_set.h"
 #include "device/context.h"
 #include "graph/shape.h"
 
@@ -345,6 +346,18 @@ static ls_status find_synthetic(const char *name, part_source sources[PARTS])
     return LS_OK;
 }
 
+static ls_status find_text(const char *name, bool wanted[PARTS], part_source sources[PARTS])
+{
+    ls_dataset *parts[PARTS] = { NULL, NULL };
+    LS_TRY(ls_text_by_name(name, wanted, parts));
+    for (int part = 0; part < PARTS; part++) {
+        snprintf(sources[part].features, PATH_MAX, "%s", name);
+        sources[part].made = parts[part];
+        wanted[part] = parts[part] != NULL;
+    }
+    return LS_OK;
+}
+
 static ls_status find_folder(const char *folder, const ls_load_options *options, bool wanted[PARTS],
                              part_source sources[PARTS])
 {
@@ -355,12 +368,14 @@ static ls_status find_folder(const char *folder, const ls_load_options *options,
 /* Clears wanted[1] if the dataset has no test part. */
 static ls_status find(const char *name, const ls_load_options *options, bool wanted[PARTS], part_source sources[PARTS])
 {
-    static const char *const names[] = { "fashion-mnist", "mnist", "synthetic:" };
+    static const char *const names[] = { "fashion-mnist", "mnist", "synthetic:", LS_TEXT_PREFIX };
     if (strlen(name) >= PATH_MAX)
         return ls_fail(LS_ERR_INVALID, "the name has %zu characters; at most %d are possible", strlen(name),
                        PATH_MAX - 1);
     if (strncmp(name, "synthetic:", strlen("synthetic:")) == 0)
         return find_synthetic(name, sources);
+    if (strncmp(name, LS_TEXT_PREFIX, strlen(LS_TEXT_PREFIX)) == 0)
+        return find_text(name, wanted, sources);
     for (size_t i = 0; i < sizeof known_sets / sizeof *known_sets; i++)
         if (strcmp(name, known_sets[i].name) == 0)
             return find_known(&known_sets[i], wanted, sources);
@@ -377,8 +392,8 @@ static ls_status find(const char *name, const ls_load_options *options, bool wan
     return ls_fail(
         LS_ERR_NOT_FOUND,
         "no data named '%s': it is not a folder, .npz, .npy, .csv, .tsv or .tar file; give fashion-mnist, mnist, a "
-        "FOLDER of images or IDX files, FILE.npz, X.npy,Y.npy, FILE.csv, FILE.tsv, shards-{000..009}.tar or "
-        "synthetic:224x224x3,classes=1000,count=64%s",
+        "FOLDER of images or IDX files, FILE.npz, X.npy,Y.npy, FILE.csv, FILE.tsv, shards-{000..009}.tar, "
+        "text:FILE,context=256 or synthetic:224x224x3,classes=1000,count=64%s",
         name, ls_suggest_name(name, names, sizeof names / sizeof *names).text);
 }
 

@@ -1,5 +1,6 @@
 /* Reader of NumPy arrays: .npy and .npz. */
 #include <ctype.h>
+#include <limits.h>
 #include <string.h>
 
 #include "base/numbers.h"
@@ -172,35 +173,34 @@ static ls_status check_bools(const char *name, uint64_t offset, const ls_array *
 }
 
 /* `text` has room for `bytes` and a zero. */
-static ls_status read_header(ls_stream *stream, char *text, size_t bytes, ls_dtype *dtype, ls_shape *shape)
+static ls_status read_header(ls_stream *stream, char *text, size_t bytes, header *h)
 {
     const char *name = ls_stream_name(stream);
-    header h = { .at = text };
+    *h = (header){ .at = text };
     LS_TRY(ls_stream_read(stream, text, bytes, "the header"));
     text[bytes] = 0;
-    if (strlen(text) != bytes || !parse_header(&h)) {
+    if (strlen(text) != bytes || !parse_header(h)) {
         return ls_fail(
             LS_ERR_DATA,
             "%s: the header is not a dictionary of descr (one plain type), fortran_order and shape (at most %d "
             "axes): %.200s",
             name, LS_MAX_RANK, text);
     }
-    LS_TRY(element_type(name, h.descr, dtype));
-    if (h.fortran && h.shape.rank > 1)
+    h->at = NULL; /* the caller frees the text */
+    if (h->fortran && h->shape.rank > 1)
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "%s is in Fortran order, which is not supported; save numpy.ascontiguousarray of it", name);
-    *shape = h.shape;
     return LS_OK;
 }
 
-static ls_status read_any_header(ls_stream *stream, ls_dtype *dtype, ls_shape *shape)
+static ls_status read_any_header(ls_stream *stream, header *h)
 {
     size_t bytes = 0;
     LS_TRY(header_bytes(stream, &bytes));
     char *text = malloc(bytes + 1);
     if (!text)
         return ls_fail(LS_ERR_MEMORY, "no memory for the header of %s", ls_stream_name(stream));
-    ls_status status = read_header(stream, text, bytes, dtype, shape);
+    ls_status status = read_header(stream, text, bytes, h);
     free(text);
     return status;
 }
@@ -209,11 +209,12 @@ static ls_status read_stream(ls_stream *stream, ls_array *out)
 {
     const char *name = ls_stream_name(stream);
     ls_dtype dtype = LS_F32;
-    ls_shape shape = { 0 };
     ls_array array = { 0 };
-    LS_TRY(read_any_header(stream, &dtype, &shape));
+    header h;
+    LS_TRY(read_any_header(stream, &h));
+    LS_TRY(element_type(name, h.descr, &dtype));
     uint64_t offset = ls_stream_offset(stream);
-    LS_TRY(ls_stream_read_array(stream, dtype, shape, &array));
+    LS_TRY(ls_stream_read_array(stream, dtype, h.shape, &array));
     ls_status status = check_bools(name, offset, &array);
     if (status == LS_OK)
         *out = array;
@@ -222,14 +223,40 @@ static ls_status read_stream(ls_stream *stream, ls_array *out)
     return status;
 }
 
-ls_status ls_npy_locate(const ls_data_file *file, ls_array *out, uint64_t *offset)
+static ls_status locate(const ls_data_file *file, header *h, uint64_t *offset)
 {
     ls_stream *stream = NULL;
     LS_TRY(ls_stream_open(file, NULL, LS_PACKING_NONE, 0, file->bytes, &stream));
-    ls_status status = read_any_header(stream, &out->dtype, &out->shape);
+    ls_status status = read_any_header(stream, h);
     *offset = ls_stream_offset(stream);
     ls_stream_close(stream);
     return status;
+}
+
+ls_status ls_npy_locate(const ls_data_file *file, ls_array *out, uint64_t *offset)
+{
+    char name[PATH_MAX + 2];
+    header h;
+    LS_TRY(locate(file, &h, offset));
+    snprintf(name, sizeof name, "'%s'", file->path);
+    LS_TRY(element_type(name, h.descr, &out->dtype));
+    out->shape = h.shape;
+    return LS_OK;
+}
+
+ls_status ls_npy_locate_integers(const ls_data_file *file, ls_npy_integers *out)
+{
+    header h;
+    LS_TRY(locate(file, &h, &out->offset));
+    const char *type = h.descr[0] && strchr("<|=", h.descr[0]) ? h.descr + 1 : h.descr;
+    bool known = (type[0] == 'u' || type[0] == 'i') && type[1] && strchr("1248", type[1]) && !type[2];
+    if (!known)
+        return ls_fail(LS_ERR_UNSUPPORTED, "'%s': elements of type '%s'; tokens are integers: u1, u2, u4, i4 or i8",
+                       file->path, h.descr);
+    out->is_signed = type[0] == 'i';
+    out->width = (size_t)(type[1] - '0');
+    out->shape = h.shape;
+    return LS_OK;
 }
 
 ls_status ls_npy_read(const char *path, ls_array *out)

@@ -348,7 +348,8 @@ ls_status ls_on_demand_make(ls_on_demand *d, int64_t first, int64_t end)
 bool ls_on_demand_is_made(ls_on_demand *d, int64_t sample)
 {
     pthread_mutex_lock(&d->mutex);
-    bool made = d->two[d->at].made[sample] == MADE;
+    const demand_batch *b = &d->two[d->at];
+    bool made = b->status == LS_OK && b->made[sample] == MADE;
     pthread_mutex_unlock(&d->mutex);
     return made;
 }

@@ -22,6 +22,7 @@ ls_status ls_on_demand_next(ls_on_demand *d, const ls_element **out);
  * ls_prefetch continue with the same samples of the next batch. */
 ls_status ls_on_demand_make(ls_on_demand *d, int64_t first, int64_t end);
 
+/* Returns whether that sample has its values; false if one of the batch could not be made. */
 bool ls_on_demand_is_made(ls_on_demand *d, int64_t sample);
 
 void ls_on_demand_destroy(ls_on_demand *d);

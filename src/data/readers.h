@@ -11,6 +11,15 @@
 ls_status ls_npy_locate(const ls_data_file *file, ls_array *out, uint64_t *offset);
 ls_status ls_idx_locate(const ls_data_file *file, ls_array *out, uint64_t *offset);
 
+/* The same for integers of any size, little-endian. */
+typedef struct ls_npy_integers {
+    bool is_signed;
+    size_t width; /* bytes of an element: 1, 2, 4 or 8 */
+    ls_shape shape;
+    uint64_t offset;
+} ls_npy_integers;
+ls_status ls_npy_locate_integers(const ls_data_file *file, ls_npy_integers *out);
+
 ls_status ls_npz_has(const char *path, const char *name, bool *out);
 
 /* "synthetic:SIZES[,classes=N][,count=N][,seed=N]" */

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TABLE_ENDING ".table.json"
-#define MOST_CLASSES 20 /* classes whose names are printed */
+#define TABLE_ENDING      ".table.json"
+#define CHARACTERS_ENDING ".tokenizer.json"
+#define TEXT_PREFIX       "text:"
+#define CHARACTERS        ",tokenizer=chars"
+#define MOST_CLASSES      20 /* classes whose names are printed */
 
 static bool is_folder(const char *path)
 {
@@ -69,26 +72,78 @@ static ls_status image_options(const tool_settings *settings, const tool_session
     return LS_OK;
 }
 
-/* ---- Tables ---- */
-
-/* Searches beside the weights, then in the folder of a checkpoint. */
-static bool find_table(const char *weights, char out[PATH_MAX])
+/* Searches for "weights.table.json", then for table.json in the folder of a checkpoint. */
+static bool find_beside(const char *weights, const char *ending, char out[PATH_MAX])
 {
     char folder[PATH_MAX];
-    if (snprintf(out, PATH_MAX, "%s" TABLE_ENDING, weights) < PATH_MAX && access(out, F_OK) == 0)
+    if (snprintf(out, PATH_MAX, "%s%s", weights, ending) < PATH_MAX && access(out, F_OK) == 0)
         return true;
     snprintf(folder, sizeof folder, "%s", weights);
     for (int up = 0; up < 2; up++) {
         char *slash = strrchr(folder, '/');
         if (slash)
             *slash = '\0';
-        if (snprintf(out, PATH_MAX, "%s/table.json", slash ? folder : ".") < PATH_MAX && access(out, F_OK) == 0)
+        if (snprintf(out, PATH_MAX, "%s/%s", slash ? folder : ".", ending + 1) < PATH_MAX && access(out, F_OK) == 0)
             return true;
         if (!slash)
             break;
     }
     return false;
 }
+
+/* Names the file beside weights that are saved to `path`, or in the folder `path`. */
+static ls_status name_beside(const char *path, const char *ending, char out[PATH_MAX])
+{
+    bool folder = is_folder(path);
+    if (snprintf(out, PATH_MAX, "%s%s%s", path, folder ? "/" : "", ending + folder) >= PATH_MAX)
+        return ls_fail(LS_ERR_IO, "'%s': the path is too long", path);
+    return LS_OK;
+}
+
+/* ---- Characters ---- */
+
+/* Returns the place of CHARACTERS in the name of a text; NULL: its characters are not learned. */
+static const char *learned_characters(const char *data)
+{
+    const char *at = strncmp(data, TEXT_PREFIX, strlen(TEXT_PREFIX)) == 0 ? strstr(data, CHARACTERS) : NULL;
+    return at && strchr(",", at[strlen(CHARACTERS)]) ? at : NULL;
+}
+
+static ls_status save_characters(const char *data, const char *name)
+{
+    ls_tokenizer *tokenizer = NULL;
+    char path[PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(data, ","), data);
+    LS_TRY(ls_file_read(path, SIZE_MAX, &text, &bytes));
+    ls_status status = ls_tokenizer_from_characters(text, bytes, &tokenizer);
+    if (status == LS_OK)
+        status = ls_tokenizer_save(tokenizer, name);
+    ls_tokenizer_destroy(tokenizer);
+    free(text);
+    return status;
+}
+
+bool tool_learns_characters(const tool_settings *settings)
+{
+    return settings->data && learned_characters(settings->data);
+}
+
+/* evaluate and predict use the characters of training. *out is NULL if none are saved. */
+static ls_status use_saved_characters(const tool_settings *settings, char **out)
+{
+    const char *at = learned_characters(settings->data);
+    char path[PATH_MAX];
+    ls_text name = { 0 };
+    *out = NULL;
+    if (!at || !find_beside(settings->weights ? settings->weights : settings->model, CHARACTERS_ENDING, path))
+        return LS_OK;
+    ls_text_put_bytes(&name, settings->data, (size_t)(at - settings->data));
+    ls_text_add(&name, ",tokenizer=%s%s", path, at + strlen(CHARACTERS));
+    return ls_text_take(&name, out);
+}
+
+/* ---- Tables ---- */
 
 /* Loads the columns that another file was read with; *out stays NULL if there are none. */
 static ls_status open_table(const tool_settings *settings, tool_set taken, ls_table **out)
@@ -98,21 +153,25 @@ static ls_status open_table(const tool_settings *settings, tool_set taken, ls_ta
         return LS_OK;
     if (settings->table)
         return ls_fail_within(ls_table_load(settings->table, out), "--table");
-    if (taken == TOOL_SET_TEST && find_table(settings->weights ? settings->weights : settings->model, path))
+    if (taken == TOOL_SET_TEST &&
+        find_beside(settings->weights ? settings->weights : settings->model, TABLE_ENDING, path))
         return ls_table_load(path, out);
     return LS_OK;
 }
 
-ls_status tool_save_table(const tool_session *session, const char *path)
+ls_status tool_save_learned(const tool_settings *settings, const tool_session *session, const char *path)
 {
-    char name[PATH_MAX];
-    bool folder = is_folder(path);
-    if (snprintf(name, sizeof name, "%s%s", path, folder ? "/table.json" : TABLE_ENDING) >= (int)sizeof name)
-        return ls_fail(LS_ERR_IO, "'%s': the path is too long", path);
+    char table[PATH_MAX], characters[PATH_MAX];
+    LS_TRY(name_beside(path, TABLE_ENDING, table));
+    LS_TRY(name_beside(path, CHARACTERS_ENDING, characters));
     if (session->table)
-        return ls_table_save(session->table, name);
-    if (!folder) /* it describes weights that are replaced */
-        unlink(name);
+        LS_TRY(ls_table_save(session->table, table));
+    else if (!is_folder(path)) /* it describes weights that are replaced */
+        unlink(table);
+    if (tool_learns_characters(settings))
+        return save_characters(settings->data + strlen(TEXT_PREFIX), characters);
+    if (!is_folder(path))
+        unlink(characters);
     return LS_OK;
 }
 
@@ -120,6 +179,7 @@ ls_status tool_save_table(const tool_session *session, const char *path)
 
 static ls_status load(const tool_settings *settings, tool_session *session, tool_set taken, ls_table *table)
 {
+    char *name = NULL;
     ls_load_options options = {
         .train = settings->set == TOOL_SET_TEST ? NULL : &session->train,
         .test = settings->set == TOOL_SET_TRAIN ? NULL : &session->test,
@@ -133,7 +193,11 @@ static ls_status load(const tool_settings *settings, tool_session *session, tool
         .learned = &session->table,
     };
     LS_TRY(image_options(settings, session, &options.image));
-    LS_TRY(ls_load_data_with(session->ctx, settings->data, options));
+    if (taken == TOOL_SET_TEST)
+        LS_TRY(use_saved_characters(settings, &name));
+    ls_status status = ls_load_data_with(session->ctx, name ? name : settings->data, options);
+    free(name);
+    LS_TRY(status);
     if (session->table && taken == TOOL_SET_TEST)
         return ls_fail(LS_ERR_INVALID,
                        "--data %s: the columns that training learned are not beside --weights; give the file that "

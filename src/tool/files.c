@@ -42,11 +42,15 @@ static bool is_in_folder(const char *folder, const char *path)
     return found;
 }
 
-/* Data may be a file or a folder, or a name in $LOCKSTEP_DATA. */
+/* Data may be a file or a folder, text:FILE with options, or a name in $LOCKSTEP_DATA. */
 static bool is_data(const char *data, const char *path)
 {
     struct stat about;
     char named[PATH_MAX];
+    if (strncmp(data, "text:", 5) == 0) {
+        snprintf(named, sizeof named, "%.*s", (int)strcspn(data + 5, ","), data + 5);
+        return is_same(named, path);
+    }
     const char *folder = getenv("LOCKSTEP_DATA");
     if (stat(data, &about) == 0)
         return S_ISDIR(about.st_mode) ? is_in_folder(data, path) : is_same(data, path);
@@ -58,13 +62,19 @@ static bool is_data(const char *data, const char *path)
 
 ls_status tool_check_outputs(const tool_settings *settings)
 {
-    const named_file outputs[] = { { "--save", settings->save },           { "--log", settings->log },
-                                   { "--trace", settings->trace },         { "--status", settings->status },
-                                   { "--output", settings->output },       { "--csv", settings->csv },
-                                   { "--save-best", settings->save_best }, { "--save-epochs", settings->save_epochs } };
+    const named_file outputs[] = { { "--save", settings->save },
+                                   { "--log", settings->log },
+                                   { "--trace", settings->trace },
+                                   { "--status", settings->status },
+                                   { "--output", settings->output },
+                                   { "--csv", settings->csv },
+                                   { "--save-best", settings->save_best },
+                                   { "--save-epochs", settings->save_epochs },
+                                   { "--save-tokenizer", settings->save_tokenizer } };
     const named_file inputs[] = { { "MODEL", settings->model },
                                   { "--weights", settings->weights },
-                                  { "--table", settings->table } };
+                                  { "--table", settings->table },
+                                  { "--tokenizer", settings->tokenizer } };
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
         const char *path = outputs[i].path;
         if (path == NULL)

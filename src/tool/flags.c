@@ -20,7 +20,8 @@ static const char *const norm_names[] = { "auto", "batch", "lane" }; /* 1 + ls_n
 static const char *const set_names[] = { "auto", "train", "test" };  /* tool_set */
 static const char *const missing_names[] = { "fill", "error" };      /* ls_missing */
 static const char *const layout_names[] = { "keras", "torch" };
-static const char *const kernel_names[] = { "own", "vendor" }; /* ls_kernels, from LS_KERNELS_OWN */
+static const char *const kernel_names[] = { "own", "vendor" };       /* ls_kernels, from LS_KERNELS_OWN */
+static const char *const token_formats[] = { "auto", "u16", "u32" }; /* ls_token_format */
 static const char *const level_names[] = { "silent", "error", "warning", "info", "debug" }; /* ls_log_level */
 static const char *const verbose_names[] = { "auto", "0", "1", "2" };                       /* ls_verbose */
 
@@ -38,6 +39,7 @@ static const ls_option data_rows[] = {
     ROW("--data", data, .metavar = "DATA",
         .help = "dataset: fashion-mnist, mnist, a folder of images (photos/train/CLASS/1.jpg) or of IDX "
                 "files, FILE.npz, X.npy,Y.npy, FILE.csv, FILE.tsv, shards-{000..009}.tar, "
+                "text:FILE,context=256 (FILE.bin or FILE.npy of tokens, or a text), "
                 "synthetic:28x28x1,classes=10,count=1000, or synthetic:count=1000 with the sizes of "
                 "the model; names are also searched in the variable's folder"),
     ROW("--take", take, .value = "0", .range = "[0, inf)", .help = "use the first N samples; 0: all"),
@@ -407,6 +409,24 @@ static const ls_option json_rows[] = {
     ROW("--json", json, .value = "off", .help = "print JSON"),
 };
 const ls_option_table tool_json_flags = LS_OPTION_TABLE("Output", json_rows);
+
+static const ls_option tokenize_rows[] = {
+    ROW("--tokenizer", tokenizer, .metavar = "TOKENIZER",
+        .help = "bytes; chars: the characters of the text; a tokenizer.json (byte-level BPE with the rules of GPT-2 "
+                "or Llama 3), a vocab.json with merges.txt beside it, a folder with these, or a file of "
+                "--save-tokenizer"),
+    ROW("--output", output, .brief = 'o', .metavar = "FILE",
+        .help = "file for the tokens; with --decode, for the text (default: standard output)"),
+    ROW("--format", token_format, .value = "auto",
+        .help =
+            "auto: the header of llm.c, then u16 if the vocabulary allows, otherwise u32; u16, u32: only tokens, as "
+            "nanoGPT reads them",
+        LS_OPTION_CHOICES(token_formats)),
+    ROW("--decode", decode, .value = "off", .help = "read tokens from FILE and write their text"),
+    ROW("--save-tokenizer", save_tokenizer, .metavar = "FILE",
+        .help = "--tokenizer chars: write the characters, for --tokenizer FILE and for --data text:...,tokenizer=FILE"),
+};
+const ls_option_table tool_tokenize_flags = LS_OPTION_TABLE("Tokens", tokenize_rows);
 
 static const ls_option common_rows[] = {
     ROW("--log-level", log_level, .value = "warning",

@@ -100,6 +100,10 @@ typedef struct tool_settings {
     int layout;                      /* 0: Keras, 1: PyTorch */
     int64_t trace_first, trace_last; /* parsed from trace_steps; 0: not given */
     bool log_hash, json;
+    /* tokenize */
+    const char *tokenizer, *save_tokenizer;
+    int token_format; /* ls_token_format */
+    bool decode;
     /* Checkpoints */
     /* resume "auto": the newest of --checkpoint */
     const char *checkpoint, *save_every, *best_by, *resume;
@@ -123,7 +127,7 @@ extern const ls_option_table tool_data_flags, tool_set_flags, tool_confusion_fla
     tool_loss_flags, tool_optimizer_flags, tool_training_flags, tool_callback_flags, tool_batch_flags,
     tool_device_flags, tool_count_flags, tool_placement_flags, tool_verify_flags, tool_save_flags,
     tool_checkpoint_flags, tool_output_flags, tool_report_flags, tool_export_flags, tool_launch_flags, tool_diff_flags,
-    tool_json_flags, tool_replay_flags, tool_common_flags;
+    tool_json_flags, tool_replay_flags, tool_tokenize_flags, tool_common_flags;
 
 /* Convert flags to types and names of the library. */
 ls_optimizer tool_optimizer(const tool_settings *settings);
@@ -231,7 +235,7 @@ typedef struct tool_command {
 #define TOOL_ANY_FILES SIZE_MAX
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
-    tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top, tool_replay;
+    tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top, tool_replay, tool_tokenize;
 
 /* Returns whether this process starts as chief, or without a cluster (cluster.c). */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);
@@ -286,9 +290,11 @@ ls_status tool_check_data_flags(const tool_settings *settings);
 ls_status tool_load_data(const tool_settings *settings, tool_session *session, tool_set taken);
 /* Prints columns, classes and files that were left out. */
 ls_status tool_print_data(tool_session *session);
-/* Writes the table of the training data beside weights that are saved to `path` (into the folder
- * `path`, if it is one), or removes an older one if the data is not a table. */
-ls_status tool_save_table(const tool_session *session, const char *path);
+/* Writes what training learned from its data, the columns of a table or the characters of a text,
+ * beside weights that are saved to `path` (into the folder `path`, if it is one), and removes older
+ * such files. */
+ls_status tool_save_learned(const tool_settings *settings, const tool_session *session, const char *path);
+bool tool_learns_characters(const tool_settings *settings);
 /* Opens the set of --set, limited by --take. The session owns it. */
 ls_status tool_open_set(const tool_settings *settings, tool_session *session, ls_dataset **out, const char **name);
 /* Sets loss and metrics from the flags, or from model and data. */

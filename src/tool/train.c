@@ -320,7 +320,7 @@ static ls_status save(const tool_settings *settings, const tool_session *session
         step = 0;
     if (trained != LS_OK && step == 0)
         return ls_fail(trained, "%s", reason);
-    ls_status saved = tool_save_table(session, settings->save);
+    ls_status saved = tool_save_learned(settings, session, settings->save);
     if (saved == LS_OK)
         saved = ls_model_save_weights(session->model, settings->save);
     if (trained == LS_OK)
@@ -361,16 +361,16 @@ static ls_status train(const tool_settings *settings, tool_session *session, int
     return status == LS_OK ? ls_error_give(&unsaved) : status;
 }
 
-/* Checkpoints and weights of epochs are written during training: their table is written before. */
-static ls_status save_tables(const tool_settings *settings, const tool_session *session)
+/* Checkpoints and weights of epochs are written during training; what was learned, before it. */
+static ls_status save_learned(const tool_settings *settings, const tool_session *session)
 {
-    if (settings->checkpoint && session->table) {
+    if (settings->checkpoint && (session->table || tool_learns_characters(settings))) {
         if (mkdir(settings->checkpoint, 0777) != 0 && errno != EEXIST)
             return ls_fail(LS_ERR_IO, "--checkpoint: cannot create '%s': %s", settings->checkpoint, strerror(errno));
-        LS_TRY(tool_save_table(session, settings->checkpoint));
+        LS_TRY(tool_save_learned(settings, session, settings->checkpoint));
     }
     bool is_pattern = settings->save_best && strchr(settings->save_best, '{');
-    return settings->save_best && !is_pattern ? tool_save_table(session, settings->save_best) : LS_OK;
+    return settings->save_best && !is_pattern ? tool_save_learned(settings, session, settings->save_best) : LS_OK;
 }
 
 static ls_status run(const tool_settings *settings, int *stopped_by)
@@ -382,7 +382,7 @@ static ls_status run(const tool_settings *settings, int *stopped_by)
     if (status == LS_OK && settings->verbose != LS_VERBOSE_SILENT)
         status = tool_introduce(settings, &session);
     if (status == LS_OK && !settings->dry_run && !tool_is_muted())
-        status = save_tables(settings, &session);
+        status = save_learned(settings, &session);
     if (status == LS_OK)
         status = settings->dry_run ? explain(settings, &session) : train(settings, &session, stopped_by);
     tool_close(&session);

@@ -51,6 +51,8 @@ static ls_dataset *pipelines(ls_status (*function)(void *, const ls_element *, l
     ls_dataset_destroy(ls_from_image_folder("photos"));
     ls_dataset_destroy(ls_from_image_folder("photos", { .size = { 96, 96 }, .channels = 3 }));
     ls_dataset_destroy(ls_from_image_shards("shards-{0..9}.tar", { .skip_broken = true }));
+    ls_dataset_destroy(ls_from_text("book.txt"));
+    ls_dataset_destroy(ls_from_text("train.bin", { .context = 64, .vocab = 50257 }));
     ls_table *table = nullptr;
     ls_dataset *train = nullptr;
     if (ls_table_create("iris.csv", &table) == LS_OK &&

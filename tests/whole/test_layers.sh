@@ -25,6 +25,8 @@ violations() {
         function layer_of(header) {
             if (header == "layer")
                 return "nn"
+            if (header == "text")
+                return "data"
             if (header == "callback" || header == "loop")
                 return "train"
             if (header == "backend")
