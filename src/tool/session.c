@@ -32,7 +32,7 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
     }
     session->untrained = !settings->weights && !has_weights;
     LS_TRY(settings->head > 0 ? tool_replace_head(settings, session) : tool_load_weights(settings, session->model));
-    LS_TRY(tool_freeze(settings, session->model));
+    LS_TRY(tool_train_parts(settings, session->model));
     LS_TRY(tool_place(settings, session->model));
     return settings->norm_statistics > 0
                ? ls_model_set_norm_statistics(session->model, (ls_norm_statistics)(settings->norm_statistics - 1))
