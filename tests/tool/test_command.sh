@@ -18,7 +18,7 @@ every_flag() {
         strategy lanes seed shuffle validation-split weights save log trace trace-steps log-hash max-steps take verbose memory-limit \
         memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split norm-statistics \
         monitor early-stopping reduce-on-plateau save-best save-epochs schedule terminate-on-nan csv tensorboard \
-        tensorboard-every head freeze skip-mismatch image-size skip-broken label drop-columns text-columns missing table \
+        tensorboard-every head freeze layer-rate skip-mismatch image-size skip-broken label drop-columns text-columns missing table \
         clipvalue clipnorm global-clipnorm weight-decay exclude-from-weight-decay ema class-weights label-smoothing; do
         grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
     done

@@ -80,7 +80,7 @@ static void check_weights(const char *name, ls_model *model, const json_t *expec
         OK(ls_read(ls_model_variable(model, v), have, json_array_size(values) * sizeof *have));
         for (size_t i = 0; i < json_array_size(values); i++) {
             double want = json_number_value(json_array_get(values, i));
-            if (!(fabs(have[i] - want) <= 2e-6 * (fabs(want) + 1)))
+            if (!(fabs(have[i] - want) <= 1e-5 * (fabs(want) + 1)))
                 fail_msg("%s: element %zu of %s is %.9g; PyTorch has %.9g", name, i, ls_model_variable_name(model, v),
                          (double)have[i], want);
         }
@@ -181,7 +181,7 @@ static void a_checkpoint_has_its_rates(void **state)
     OK(ls_compile(other, .optimizer = ls_sgd(0.1), .loss = ls_mean_squared_error()));
     OK(ls_compile(none, .optimizer = ls_sgd(0.1), .loss = ls_mean_squared_error()));
     OK(ls_checkpoint_restore(same, in_folder("saved")));
-    FAILS(ls_checkpoint_restore(other, in_folder("saved")), LS_ERR_INVALID, "layer_rates.a/kernel is 0.2", "0.1");
+    FAILS(ls_checkpoint_restore(other, in_folder("saved")), LS_ERR_INVALID, "layer_rates/a/kernel is 0.2 here, but 0.1");
     FAILS(ls_checkpoint_restore(none, in_folder("saved")), LS_ERR_INVALID, "layer_rates");
     ls_model_destroy(model);
     ls_model_destroy(same);
