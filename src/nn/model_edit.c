@@ -151,7 +151,7 @@ static ls_status no_layer(const ls_model *model, const char *pattern)
     ls_model_layer *layer;
     return strpbrk(pattern, "*?[") ? ls_fail(LS_ERR_NOT_FOUND,
                                              "model \"%s\": no layer matches \"%s\"; see "
-                                             "ls_model_summary for their names",
+                                             "ls_model_summary or `lockstep summary` for their names",
                                              model->name, pattern)
                                    : ls_model_find_layer(model, pattern, &layer);
 }

@@ -145,6 +145,8 @@ ls_status tool_choose_loss(const tool_settings *settings, tool_session *session,
     LS_TRY(last_op(session->model, &op));
     if (kind == LS_LOSS_NONE)
         LS_TRY(suggest_loss(session, data, op, &kind));
+    if (kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY)
+        LS_TRY(tool_check_classes(session, data));
     bool is_entropy = tool_has_logits(kind);
     bool is_probability = strcmp(op, "softmax") == 0 || strcmp(op, "sigmoid") == 0;
     session->loss = (ls_loss){ .kind = kind };

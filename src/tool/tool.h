@@ -280,6 +280,8 @@ ls_status tool_load_weights(const tool_settings *settings, ls_model *model);
 ls_status tool_replace_head(const tool_settings *settings, tool_session *session);
 ls_status tool_train_parts(const tool_settings *settings, ls_model *model);
 ls_status tool_cut(const char *layer, tool_session *session);
+/* Fails if the data has more classes than the model has outputs. */
+ls_status tool_check_classes(const tool_session *session, ls_dataset *data);
 /* taken: the set that --take limits. */
 ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken);
 /* --data (data.c): checks its flags; opens it. taken: as above. */

@@ -1,6 +1,7 @@
 /* Transfer learning: weights that fit, another last layer, frozen layers, a part of a model. */
 #include "tool/tool.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 ls_status tool_load_weights(const tool_settings *settings, ls_model *model)
@@ -69,6 +70,22 @@ ls_status tool_train_parts(const tool_settings *settings, ls_model *model)
 {
     LS_TRY(for_each("--freeze", settings->freeze, model, freeze));
     return for_each("--layer-rate", settings->layer_rate, model, set_rate);
+}
+
+/* Only data with names of classes says how many there are. */
+ls_status tool_check_classes(const tool_session *session, ls_dataset *data)
+{
+    const char *const *names;
+    int64_t count;
+    ls_shape shape = ls_model_output_shape(session->model, 0);
+    int64_t outputs = shape.rank > 1 ? shape.dims[shape.rank - 1] : 1;
+    LS_TRY(ls_dataset_classes(data, &names, &count));
+    if (count <= outputs)
+        return LS_OK;
+    return ls_fail(LS_ERR_INVALID,
+                   "the data has %" PRId64 " classes, but the model only %" PRId64 " outputs; use --head %" PRId64
+                   ", or a model for as many",
+                   count, outputs, count);
 }
 
 ls_status tool_cut(const char *layer, tool_session *session)

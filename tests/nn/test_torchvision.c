@@ -79,28 +79,22 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* fixed_weight() of the script. */
-static double weight_value(const char *name, const ls_shape *shape, double gain, double u)
-{
-    if (shape->rank == 2 || shape->rank == 4) {
-        double fan = 1;
-        for (int i = 1; i < shape->rank; i++)
-            fan *= (double)shape->dims[i];
-        return u * gain * sqrt(3 / fan);
-    }
-    if (ends_with(name, ".weight") || ends_with(name, "layer_scale"))
-        return 1 + u / 4;
-    return ends_with(name, "running_var") ? 1 + u / 2 : u / 8;
-}
-
 static float *values_of(const char *name, const ls_shape *shape, double gain)
 {
-    size_t count = 1;
-    for (int i = 0; i < shape->rank; i++)
-        count *= (size_t)shape->dims[i];
-    float *values = malloc(count * sizeof *values);
+    bool kernel = shape->rank == 2 || shape->rank == 4;
+    bool factor = ends_with(name, ".weight") || ends_with(name, "layer_scale"), variance = ends_with(name, "running_var");
+    double fan = 1, count = (double)shape->dims[0];
+    for (int i = 1; i < shape->rank; i++)
+        fan *= (double)shape->dims[i];
+    count *= fan;
+    double spread = sqrt(3 / fan);
+    uint64_t key = fixed_key(name);
+    float *values = malloc((size_t)count * sizeof *values);
     assert_non_null(values);
-    for (size_t i = 0; i < count; i++)
-        values[i] = (float)weight_value(name, shape, gain, fixed(name, i));
+    for (size_t i = 0; i < (size_t)count; i++) {
+        double u = fixed_at(key, i);
+        values[i] = (float)(kernel ? u * gain * spread : factor ? 1 + u / 4 : variance ? 1 + u / 2 : u / 8);
+    }
     return values;
 }
 

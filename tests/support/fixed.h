@@ -10,17 +10,27 @@
 #include "data/stream.h"
 #include "machine.h"
 
-/* Returns the number of fixed() of the scripts: from -1 to 1, a multiple of 2^-23. */
-static inline double fixed(const char *name, uint64_t index)
+static inline uint64_t fixed_key(const char *name)
 {
-    uint64_t z = 0xcbf29ce484222325;
+    uint64_t key = 0xcbf29ce484222325;
     for (; *name; name++)
-        z = (z ^ (unsigned char)*name) * 0x100000001b3;
-    z += (index + 1) * 0x9e3779b97f4a7c15;
+        key = (key ^ (unsigned char)*name) * 0x100000001b3;
+    return key;
+}
+
+/* Returns the number of fixed() of the scripts: from -1 to 1, a multiple of 2^-23. */
+static inline double fixed_at(uint64_t key, uint64_t index)
+{
+    uint64_t z = key + (index + 1) * 0x9e3779b97f4a7c15;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     z ^= z >> 31;
     return (double)(z >> 40) / 8388608 - 1;
+}
+
+static inline double fixed(const char *name, uint64_t index)
+{
+    return fixed_at(fixed_key(name), index);
 }
 
 /* Returns the text of a gzip file, which the caller frees; its last four bytes have its size. */

@@ -81,8 +81,9 @@ static void fill_weights(ls_model *model, double gain)
             count *= (size_t)shape.dims[i];
         float *values = malloc(count * sizeof(float));
         assert_non_null(values);
+        uint64_t from = fixed_key(key);
         for (size_t i = 0; i < count; i++)
-            values[i] = (float)weight_value(kind, &shape, gain, fixed(key, i));
+            values[i] = (float)weight_value(kind, &shape, gain, fixed_at(from, i));
         OK(ls_variable_set(variable, values, count * sizeof(float)));
         free(values);
     }
