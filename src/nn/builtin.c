@@ -126,10 +126,10 @@ static ls_status make_builtin(ls_context *ctx, size_t index, const ls_builtin_op
         LS_TRY(check_input(index, &options->input));
     LS_TRY(check_classes(index, options->classes));
     const ls_builtin_maker m = { .ctx = ctx,
-                      .name = models[index].name,
-                      .input = options->input.rank ? options->input : models[index].input,
-                      .classes = options->classes ? options->classes : models[index].classes,
-                      .variant = models[index].variant };
+                                 .name = models[index].name,
+                                 .input = options->input.rank ? options->input : models[index].input,
+                                 .classes = options->classes ? options->classes : models[index].classes,
+                                 .variant = models[index].variant };
     return models[index].make(&m, out);
 }
 

@@ -12,8 +12,14 @@
 
 /* Normal with variance 2 / fan-out. PyTorch counts all channels of a depthwise kernel, as Keras's
  * fan-in does. */
-#define HE           { .kind = LS_INIT_VARIANCE_UNTRUNCATED, .a = 2, .b = LS_FAN_OUT }
-#define HE_DEPTHWISE { .kind = LS_INIT_VARIANCE_UNTRUNCATED, .a = 2, .b = LS_FAN_IN }
+#define HE                                                                                                             \
+    {                                                                                                                  \
+        .kind = LS_INIT_VARIANCE_UNTRUNCATED, .a = 2, .b = LS_FAN_OUT                                                  \
+    }
+#define HE_DEPTHWISE                                                                                                   \
+    {                                                                                                                  \
+        .kind = LS_INIT_VARIANCE_UNTRUNCATED, .a = 2, .b = LS_FAN_IN                                                   \
+    }
 
 typedef struct label {
     char text[64];
@@ -342,8 +348,9 @@ static ls_symbol efficient_block(ls_symbol x, const char *named, const efficient
 
 ls_status ls_builtin_efficientnet(const ls_builtin_maker *m, ls_model **out)
 {
-    static const efficient_stage stages[] = { { 1, 3, 1, 32, 16, 1 },  { 6, 3, 2, 16, 24, 2 },   { 6, 5, 2, 24, 40, 2 },
-                                              { 6, 3, 2, 40, 80, 3 },  { 6, 5, 1, 80, 112, 3 },  { 6, 5, 2, 112, 192, 4 },
+    static const efficient_stage stages[] = { { 1, 3, 1, 32, 16, 1 },  { 6, 3, 2, 16, 24, 2 },
+                                              { 6, 5, 2, 24, 40, 2 },  { 6, 3, 2, 40, 80, 3 },
+                                              { 6, 5, 1, 80, 112, 3 }, { 6, 5, 2, 112, 192, 4 },
                                               { 6, 3, 1, 192, 320, 1 } };
     static const struct {
         double width, depth, dropout;
@@ -383,8 +390,8 @@ static ls_symbol convnext_block(ls_symbol x, const char *named, int64_t channels
                                  x);
     y = normalize_layer(y, name("%s.block.2", named).text);
     y = ls_symbol_call(
-        x.model,
-        ls_dense(4 * channels, .activation = LS_GELU, SMALL_NORMAL, .name = name("%s.block.3", named).text), y);
+        x.model, ls_dense(4 * channels, .activation = LS_GELU, SMALL_NORMAL, .name = name("%s.block.3", named).text),
+        y);
     y = ls_symbol_call(x.model, ls_dense(channels, SMALL_NORMAL, .name = name("%s.block.5", named).text), y);
     y = ls_symbol_call(x.model, ls_layer_scale(channels, .name = name("%s.layer_scale", named).text), y);
     return add_residual(x, y, drop);
@@ -411,8 +418,8 @@ ls_status ls_builtin_convnext(const ls_builtin_maker *m, ls_model **out)
         if (s > 0) {
             channels *= 2;
             x = normalize_layer(x, name("features.%d.0", 2 * s).text);
-            x = ls_symbol_call(
-                x.model, ls_conv2d(channels, 2, 2, SMALL_NORMAL, .name = name("features.%d.1", 2 * s).text), x);
+            x = ls_symbol_call(x.model,
+                               ls_conv2d(channels, 2, 2, SMALL_NORMAL, .name = name("features.%d.1", 2 * s).text), x);
         }
         for (int b = 0; b < blocks[s]; b++, done++)
             x = convnext_block(x, name("features.%d.%d", 2 * s + 1, b).text, channels,

@@ -41,10 +41,10 @@ typedef struct tool_settings {
     /* Model */
     const char *weights;
     bool skip_mismatch;
-    int64_t head;       /* units of another last layer; 0: the model's own */
+    int64_t head;           /* units of another last layer; 0: the model's own */
     const char *freeze;     /* patterns of layers, separated by commas */
     const char *layer_rate; /* PATTERN=FACTOR, separated by commas */
-    const char *layer;  /* whose output predict writes; NULL: the model's outputs */
+    const char *layer;      /* whose output predict writes; NULL: the model's outputs */
     uint64_t seed;
     const char *input; /* "32x32x3"; NULL: the model's own */
     int64_t classes;

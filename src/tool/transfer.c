@@ -60,8 +60,8 @@ static ls_status set_rate(ls_model *model, char *item)
     char *equals = strrchr(item, '=');
     double factor;
     if (!equals || equals == item || !ls_parse_f64(equals + 1, &factor))
-        return ls_fail(LS_ERR_INVALID, "\"%s\" is not a pattern and a factor; write PATTERN=FACTOR, such as conv5_*=0.1",
-                       item);
+        return ls_fail(LS_ERR_INVALID,
+                       "\"%s\" is not a pattern and a factor; write PATTERN=FACTOR, such as conv5_*=0.1", item);
     *equals = '\0';
     return ls_model_set_rate(model, item, factor);
 }

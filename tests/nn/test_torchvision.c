@@ -82,7 +82,8 @@ static bool ends_with(const char *text, const char *end)
 static float *values_of(const char *name, const ls_shape *shape, double gain)
 {
     bool kernel = shape->rank == 2 || shape->rank == 4;
-    bool factor = ends_with(name, ".weight") || ends_with(name, "layer_scale"), variance = ends_with(name, "running_var");
+    bool factor = ends_with(name, ".weight") || ends_with(name, "layer_scale"),
+         variance = ends_with(name, "running_var");
     double fan = 1, count = (double)shape->dims[0];
     for (int i = 1; i < shape->rank; i++)
         fan *= (double)shape->dims[i];
@@ -105,7 +106,7 @@ static void write_state(const char *path, const json_t *state, double gain)
     static const int64_t batches = 7;
     size_t count = 0, room = json_object_size(state) * 2;
     ls_safetensors_entry *entries = calloc(room, sizeof *entries);
-    char (*counters)[128] = calloc(room, sizeof *counters);
+    char(*counters)[128] = calloc(room, sizeof *counters);
     const char *name;
     json_t *sizes;
     assert_true(entries && counters);

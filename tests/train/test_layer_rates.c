@@ -53,7 +53,8 @@ static ls_dataset *samples(void)
         inputs[i] = (float)fixed("x", i);
     for (size_t i = 0; i < LENGTH(labels); i++)
         labels[i] = (float)fixed("y", i);
-    ls_array x = ls_array_of(LS_F32, LS_SHAPE(SAMPLES, 3), inputs), y = ls_array_of(LS_F32, LS_SHAPE(SAMPLES, 2), labels);
+    ls_array x = ls_array_of(LS_F32, LS_SHAPE(SAMPLES, 3), inputs),
+             y = ls_array_of(LS_F32, LS_SHAPE(SAMPLES, 2), labels);
     return ls_from_tensor_slices(.inputs = &x, .input_count = 1, .targets = &y, .target_count = 1);
 }
 
@@ -142,7 +143,8 @@ static void a_factor_for_all_layers_is_another_rate(void **state)
         { ls_lion(0.1), ls_lion(0.025) },
         { ls_lamb(0.1, .weight_decay = 0.5), ls_lamb(0.025, .weight_decay = 0.5) },
         { ls_muon(0.1), ls_muon(0.025) },
-        { ls_sgd(.schedule = ls_exponential_decay(0.1, 2, 0.5, false)), ls_sgd(.schedule = ls_exponential_decay(0.025, 2, 0.5, false)) },
+        { ls_sgd(.schedule = ls_exponential_decay(0.1, 2, 0.5, false)),
+          ls_sgd(.schedule = ls_exponential_decay(0.025, 2, 0.5, false)) },
     };
     for (size_t i = 0; i < LENGTH(pairs); i++) {
         hash multiplied = hash_after(ctx, pairs[i][0], 0.25), other = hash_after(ctx, pairs[i][1], 0);
@@ -181,7 +183,8 @@ static void a_checkpoint_has_its_rates(void **state)
     OK(ls_compile(other, .optimizer = ls_sgd(0.1), .loss = ls_mean_squared_error()));
     OK(ls_compile(none, .optimizer = ls_sgd(0.1), .loss = ls_mean_squared_error()));
     OK(ls_checkpoint_restore(same, in_folder("saved")));
-    FAILS(ls_checkpoint_restore(other, in_folder("saved")), LS_ERR_INVALID, "layer_rates/a/kernel is 0.2 here, but 0.1");
+    FAILS(ls_checkpoint_restore(other, in_folder("saved")), LS_ERR_INVALID,
+          "layer_rates/a/kernel is 0.2 here, but 0.1");
     FAILS(ls_checkpoint_restore(none, in_folder("saved")), LS_ERR_INVALID, "layer_rates");
     ls_model_destroy(model);
     ls_model_destroy(same);
@@ -197,7 +200,8 @@ static void wrong_rates_are_refused(void **state)
     static const double wrong[] = { 0, -1, INFINITY, NAN };
     ls_model *model = network(ctx);
     for (size_t i = 0; i < LENGTH(wrong); i++)
-        FAILS(ls_model_set_rate(model, "a", wrong[i]), LS_ERR_INVALID, "the factor of \"a\" is", "ls_model_set_trainable");
+        FAILS(ls_model_set_rate(model, "a", wrong[i]), LS_ERR_INVALID, "the factor of \"a\" is",
+              "ls_model_set_trainable");
     FAILS(ls_model_set_rate(model, "x*", 0.5), LS_ERR_NOT_FOUND, "no layer matches \"x*\"");
     FAILS(ls_model_set_rate(model, "bb", 0.5), LS_ERR_NOT_FOUND, "bb");
     OK(ls_model_set_rate(model, "a", 0.5));
@@ -213,8 +217,10 @@ static void wrong_rates_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_are_pytorchs_parameter_groups), cmocka_unit_test(a_factor_for_all_layers_is_another_rate),
-        cmocka_unit_test(copied_layers_have_their_rates),      cmocka_unit_test(a_checkpoint_has_its_rates),
+        cmocka_unit_test(rates_are_pytorchs_parameter_groups),
+        cmocka_unit_test(a_factor_for_all_layers_is_another_rate),
+        cmocka_unit_test(copied_layers_have_their_rates),
+        cmocka_unit_test(a_checkpoint_has_its_rates),
         cmocka_unit_test(wrong_rates_are_refused),
     };
     return cmocka_run_group_tests_name("layer_rates", tests, set_up, tear_down);
