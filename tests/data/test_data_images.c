@@ -499,7 +499,7 @@ static void make_large(bytes *png)
     assert_true(png->count < 4096);
 }
 
-/* Memory is measured once the threads run and a batch is there, which a small data set needs, too. */
+/* Measures memory once the threads run and have batches, which a small data set needs, too. */
 static void walk_large(ls_dataset *d)
 {
     ls_iterator *iterator = NULL;

@@ -1,5 +1,6 @@
-/* Rates of layers, against PyTorch's parameter groups (tests/reference/make_rates.py): weights after
- * some steps, one hash on any devices, and what refuses them. */
+/* Rates of layers, against PyTorch's parameter groups (tests/reference/make_rates.py): weights
+ * after some steps with every optimizer, copies, checkpoints, and what refuses them.
+ * test_verify.sh compares their bits on other devices. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
