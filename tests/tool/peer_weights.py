@@ -21,7 +21,7 @@ REFERENCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 
 
 NETWORKS = ["resnet18", "vgg11", "mobilenet_v2", "densenet121", "efficientnet_b0", "convnext_tiny"]
-APPLICATIONS = ["ResNet50", "VGG16", "MobileNetV2", "EfficientNetB0", "DenseNet121", "ConvNeXtTiny"]
+APPLICATIONS = ["ResNet50", "MobileNetV2", "EfficientNetB0", "DenseNet121", "ConvNeXtTiny"]
 SIZE = 64
 
 
