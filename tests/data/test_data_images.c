@@ -306,6 +306,9 @@ static void wrong_calls(void **state)
     d = ls_from_image_folder(folder);
     assert_fails(ls_dataset_status(d), LS_ERR_DATA, folder, "has no folders");
     ls_dataset_destroy(d);
+    write_text(in_folder("own.JPG"), "");
+    assert_fails(ls_load_data(NULL, folder, &d, NULL), LS_ERR_DATA, folder, "has images, but no folder for each class");
+    assert_int_equal(unlink(in_folder("own.JPG")), 0);
     assert_int_equal(mkdir(in_folder("a"), 0777), 0);
     d = ls_from_image_folder(folder);
     assert_fails(ls_dataset_status(d), LS_ERR_DATA, folder, "has no images");
