@@ -44,7 +44,7 @@ static ls_status for_each(const char *flag, const char *list, ls_model *model,
                            sizeof item - 1);
         memcpy(item, at, length);
         item[length] = '\0';
-        LS_TRY(ls_fail_within(set(model, item), flag));
+        LS_TRY(ls_fail_within(set(model, item), "%s", flag));
         at += length + (at[length] == ',');
     }
     return LS_OK;
