@@ -451,6 +451,10 @@ bench: $(BENCH_PROGRAMS) $(COMMAND)
 bench-workers: $(BENCH_PROGRAMS) $(COMMAND)
 	@PEERS='$(PEERS)' bench/workers.sh '$(B)'
 
+.PHONY: bench-images
+bench-images: $(B)/bench/bench_images
+	@PEERS='$(PEERS)' bench/images.sh $(B)/bench/bench_images
+
 .PHONY: bench-peers
 bench-peers:
 	@tools/peers.sh '$(PEERS)'

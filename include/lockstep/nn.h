@@ -156,9 +156,17 @@ LS_API ls_status ls_register_layer(const char *class_name, ls_layer_definition d
  *     mnist-cnn       28x28x1, Conv 16 3x3 ReLU, pool, Conv 32 3x3 ReLU, pool, Dense 10
  *     mnist-cnn-wide  28x28x1, three 3x3 convolutions 64-64-128 with pools and dropout,
  *                     Dense 2400 ReLU, Dense 10; no biases
- *     resnet18        224x224x3, basic blocks 2-2-2-2, Dense 1000
- *     resnet50        224x224x3, bottlenecks 3-4-6-3 with the stride in the 3x3 convolution
- *                     ("v1.5", as torchvision's), Dense 1000 */
+ * and the networks of torchvision.models under its names, for 1000 classes, of 224x224x3 except
+ * where another size is given. torchvision's weights give its predictions:
+ *     resnet18, resnet34, resnet50, resnet101, resnet152
+ *     vgg11, vgg13, vgg16, vgg19
+ *     mobilenet_v2
+ *     densenet121, densenet169, densenet201
+ *     efficientnet_b0, efficientnet_b1 (240x240), efficientnet_b2 (288x288),
+ *     efficientnet_b3 (300x300), efficientnet_b4 (380x380)
+ *     convnext_tiny, convnext_small, convnext_base
+ * Layers with weights have torchvision's names ("features.0.0"); residual networks have Keras's
+ * ("conv2_block1_1_conv"). */
 /* clang-format on */
 typedef struct ls_builtin_options {
     int ls_first;
@@ -167,7 +175,8 @@ typedef struct ls_builtin_options {
 } ls_builtin_options;
 
 /* Makes a built-in model, which the caller destroys: ls_model_builtin(ctx, "resnet18", &model,
- * .input = LS_SHAPE(32, 32, 3), .classes = 10). mnist-cnn needs images of at least 10x10; other
+ * .input = LS_SHAPE(32, 32, 3), .classes = 10). mnist-cnn needs images of at least 10x10, densenet
+ * 29x29, vgg and convnext 32x32; vgg pools to 7x7, for which not every size will do. Other
  * convolutional networks accept any size, and linear and mlp any axes. */
 #define ls_model_builtin(...)                                                                                          \
     ls_model_builtin_with(LS_ARGUMENT_1_(__VA_ARGS__, ), LS_ARGUMENT_2_(__VA_ARGS__, ),                                \
@@ -199,6 +208,13 @@ LS_API ls_status ls_model_replace_head(ls_model *model, int64_t units, ls_model 
  * matches stands for all of its layers. Fails with LS_ERR_NOT_FOUND if no layer matches, and at
  * the same times as ls_model_set_device. */
 LS_API ls_status ls_model_set_trainable(ls_model *model, const char *pattern, bool trainable);
+/* Multiplies the learning rate of the layers whose names match a pattern, as for
+ * ls_model_set_trainable: ls_model_set_rate(model, "conv5_*", 0.1). If patterns overlap, the last
+ * call counts. Every optimizer then uses rate * factor for their variables, also with a schedule
+ * and in a weight decay that is multiplied by the rate, as PyTorch's parameter groups do. The
+ * factor must be positive and finite: freeze layers that must not change. Copies of a layer have
+ * its factor; files of the model do not. Asynchronous parameter servers refuse it. */
+LS_API ls_status ls_model_set_rate(ls_model *model, const char *pattern, double factor);
 
 /* Places the layers from `first_layer` to `last_layer`, inclusive, on a device, like .device of
  * a layer. NULL: the model's first or last layer. If ranges overlap, the last call counts.
@@ -306,7 +322,7 @@ LS_API ls_status ls_model_summary(ls_model *model, char **out);
  *              "batch_normalization/moving_mean"
  *     PyTorch  "conv2d.weight" [O,I,H,W], "dense.weight" [out,in],
  *              "batch_normalization.running_mean"
- * Residual networks with Keras's layer names (resnet18, resnet50) get torchvision's names. A
+ * Residual networks with Keras's layer names (resnet18, ...) get torchvision's names. A
  * dense layer after a Flatten has its inputs in the order of PyTorch's images, [C,H,W]. */
 /* clang-format on */
 typedef enum ls_layout {

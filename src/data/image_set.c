@@ -124,6 +124,19 @@ static bool is_image_name(const char *name)
     return dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
 }
 
+bool ls_has_images(const char *path)
+{
+    char **names = NULL;
+    int64_t count = 0;
+    bool has = false;
+    if (list_names(path, false, &names, &count) != LS_OK)
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        has = has || is_image_name(names[i]);
+    ls_image_classes_free(names, count);
+    return has;
+}
+
 static ls_status add_image(ls_image_set *set, const char *folder, const char *name, int64_t label)
 {
     ls_text path = { 0 };

@@ -9,6 +9,8 @@
 
 /* Whether a folder has folders in it; names that begin with a dot do not count. */
 bool ls_has_folders(const char *path);
+/* Whether a folder itself has files with names of images. */
+bool ls_has_images(const char *path);
 /* Lists the folders in a folder, sorted by the bytes of their names. */
 ls_status ls_image_classes(const char *path, char ***names, int64_t *count);
 void ls_image_classes_free(char **names, int64_t count);

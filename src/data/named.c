@@ -361,6 +361,11 @@ static ls_status find_text(const char *name, bool wanted[PARTS], part_source sou
 static ls_status find_folder(const char *folder, const ls_load_options *options, bool wanted[PARTS],
                              part_source sources[PARTS])
 {
+    if (!ls_has_folders(folder) && ls_has_images(folder))
+        return ls_fail(LS_ERR_DATA,
+                       "the folder '%s' has images, but no folder for each class; move them to '%s/CLASS' (for "
+                       "predictions, any name of a class will do)",
+                       folder, folder);
     return ls_has_folders(folder) ? find_images(folder, options, wanted, sources)
                                   : find_idx_folder(folder, wanted, sources);
 }

@@ -135,6 +135,7 @@ struct ls_variable {
     uint32_t mark;   /* graph->mark if the current run writes the variable */
     bool trainable;
     ls_constraint constraint; /* applied by optimizers after an update */
+    double rate;              /* factor of the learning rate; 0: 1 */
     uint64_t version;         /* changes with every write; unique in the graph */
     /* Version of `data`. Older than `version`: only another device has the newest value. */
     uint64_t in_host;

@@ -1,43 +1,32 @@
 /* The built-in models. Classifiers end in softmax; cross-entropy losses use the logits before
  * it. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/fpmode.h"
 #include "base/names.h"
 #include "base/status.h"
 #include "device/context.h"
-#include "nn/model.h"
+#include "nn/builtin.h"
 
-/* torchvision's initializer for residual networks: normal with variance 2 / fan-out. */
-#define HE .kernel_initializer = { .kind = LS_INIT_VARIANCE_UNTRUNCATED, .a = 2, .b = LS_FAN_OUT }
-
-typedef struct maker {
-    ls_context *ctx;
-    const char *name;
-    ls_shape input;
-    int64_t classes;
-} maker;
-
-static ls_status linear(const maker *m, ls_model **out)
+static ls_status linear(const ls_builtin_maker *m, ls_model **out)
 {
     return ls_sequential(m->ctx, m->name, out, ls_input(.shape = m->input), ls_dense(1));
 }
 
-static ls_status mlp(const maker *m, ls_model **out)
+static ls_status mlp(const ls_builtin_maker *m, ls_model **out)
 {
     return ls_sequential(m->ctx, m->name, out, ls_input(.shape = m->input), ls_flatten(),
                          ls_dense(128, .activation = LS_RELU), ls_dense(m->classes, .activation = LS_SOFTMAX));
 }
 
-static ls_status mnist_cnn(const maker *m, ls_model **out)
+static ls_status mnist_cnn(const ls_builtin_maker *m, ls_model **out)
 {
     return ls_sequential(m->ctx, m->name, out, ls_input(.shape = m->input), ls_conv2d(16, 3, .activation = LS_RELU),
                          ls_max_pool2d(2), ls_conv2d(32, 3, .activation = LS_RELU), ls_max_pool2d(2), ls_flatten(),
                          ls_dense(m->classes, .activation = LS_SOFTMAX));
 }
 
-static ls_status mnist_cnn_wide(const maker *m, ls_model **out)
+static ls_status mnist_cnn_wide(const ls_builtin_maker *m, ls_model **out)
 {
 #define WIDE(filters) ls_conv2d(filters, 3, .padding = LS_SAME, .activation = LS_RELU, .no_bias = true)
     return ls_sequential(m->ctx, m->name, out, ls_input(.shape = m->input),                /* */
@@ -49,100 +38,46 @@ static ls_status mnist_cnn_wide(const maker *m, ls_model **out)
 #undef WIDE
 }
 
-/* ---- Residual networks ---- */
-
-typedef struct label {
-    char text[64];
-} label;
-
-static label join(const char *name, const char *part)
-{
-    label l;
-    snprintf(l.text, sizeof(l.text), "%.40s_%.20s", name, part);
-    return l;
-}
-
-/* Padding, epsilon and momentum are torchvision's. */
-static ls_symbol convolve(ls_symbol x, label name, int64_t filters, int64_t size, int64_t stride, bool relu)
-{
-    int64_t pad = size / 2;
-    label conv = join(name.text, "conv"), norm = join(name.text, "bn"), act = join(name.text, "relu");
-    ls_layer convolution = ls_conv2d(filters, size, stride, .padding = LS_EXPLICIT, .no_bias = true,
-                                     .zero_padding = { pad, pad, pad, pad }, HE, .name = conv.text);
-    ls_symbol y = ls_symbol_call(x.model, convolution, x);
-    y = ls_symbol_call(x.model, ls_batch_normalization(.epsilon = 1e-5, .momentum = 0.9, .name = norm.text), y);
-    return relu ? ls_symbol_call(x.model, ls_activation_layer(LS_RELU, .name = act.text), y) : y;
-}
-
-/* Two 3x3 convolutions, the first with the stride; or a bottleneck: 1x1, 3x3 with the stride, 1x1
- * to four times the channels. */
-static ls_symbol block(ls_symbol x, const char *name, int64_t channels, int64_t stride, bool bottleneck, bool project)
-{
-    ls_symbol shortcut = x, y = x;
-    int64_t wide = bottleneck ? 4 * channels : channels;
-    label add = join(name, "add"), relu = join(name, "out");
-    if (project)
-        shortcut = convolve(x, join(name, "0"), wide, 1, stride, false);
-    y = convolve(y, join(name, "1"), channels, bottleneck ? 1 : 3, bottleneck ? 1 : stride, true);
-    y = convolve(y, join(name, "2"), channels, 3, bottleneck ? stride : 1, bottleneck);
-    if (bottleneck)
-        y = convolve(y, join(name, "3"), wide, 1, 1, false);
-    y = ls_symbol_call(x.model, ls_add(.name = add.text), shortcut, y);
-    return ls_symbol_call(x.model, ls_activation_layer(LS_RELU, .name = relu.text), y);
-}
-
-static ls_status resnet(const maker *m, const int blocks[4], bool bottleneck, ls_model **out)
-{
-    ls_model *model;
-    LS_TRY(ls_functional_begin(m->ctx, m->name, &model));
-    ls_symbol x = ls_symbol_input(model, ls_input(.shape = m->input));
-    x = convolve(x, (label){ "conv1" }, 64, 7, 2, true);
-    x = ls_symbol_call(model,
-                       ls_max_pool2d(3, 2, .padding = LS_EXPLICIT, .zero_padding = { 1, 1, 1, 1 }, .name = "pool1"), x);
-    for (int s = 0; s < 4; s++)
-        for (int b = 0; b < blocks[s]; b++) {
-            char part[64];
-            snprintf(part, sizeof(part), "conv%d_block%d", s + 2, b + 1);
-            x = block(x, part, 64 << s, s > 0 && b == 0 ? 2 : 1, bottleneck, b == 0 && (s > 0 || bottleneck));
-        }
-    x = ls_symbol_call(model, ls_global_average_pool2d(.name = "avg_pool"), x);
-    x = ls_symbol_call(model, ls_dense(m->classes, .activation = LS_SOFTMAX, .name = "predictions"), x);
-    ls_status status = ls_functional_end(model, x);
-    if (status != LS_OK) {
-        ls_model_destroy(model);
-        return status;
-    }
-    *out = model;
-    return LS_OK;
-}
-
-static ls_status resnet18(const maker *m, ls_model **out)
-{
-    return resnet(m, (const int[]){ 2, 2, 2, 2 }, false, out);
-}
-
-static ls_status resnet50(const maker *m, ls_model **out)
-{
-    return resnet(m, (const int[]){ 3, 4, 6, 3 }, true, out);
-}
-
 /* ---- By name ---- */
 
 static const struct {
     const char *name;
-    ls_status (*make)(const maker *m, ls_model **out);
+    ls_status (*make)(const ls_builtin_maker *m, ls_model **out);
     ls_shape input;
     int64_t classes; /* 0: not a classifier */
     int64_t least;   /* minimum image height and width; 0: samples of any rank */
+    int variant;     /* of ls_builtin_maker */
 } models[] = {
-    { "linear", linear, { 1, { 1 } }, 0, 0 },
-    { "mlp", mlp, { 3, { 28, 28, 1 } }, 10, 0 },
+    { "linear", linear, { 1, { 1 } }, 0, 0, 0 },
+    { "mlp", mlp, { 3, { 28, 28, 1 } }, 10, 0, 0 },
     /* unpadded: sizes 10 8 4 2 1 */
-    { "mnist-cnn", mnist_cnn, { 3, { 28, 28, 1 } }, 10, 10 },
-    { "mnist-cnn-wide", mnist_cnn_wide, { 3, { 28, 28, 1 } }, 10, 1 },
+    { "mnist-cnn", mnist_cnn, { 3, { 28, 28, 1 } }, 10, 10, 0 },
+    { "mnist-cnn-wide", mnist_cnn_wide, { 3, { 28, 28, 1 } }, 10, 1, 0 },
+#define IMAGES(size) { 3, { size, size, 3 } }, 1000
     /* padded: 1x1 stays 1x1 */
-    { "resnet18", resnet18, { 3, { 224, 224, 3 } }, 1000, 1 },
-    { "resnet50", resnet50, { 3, { 224, 224, 3 } }, 1000, 1 },
+    { "resnet18", ls_builtin_resnet, IMAGES(224), 1, 18 },
+    { "resnet34", ls_builtin_resnet, IMAGES(224), 1, 34 },
+    { "resnet50", ls_builtin_resnet, IMAGES(224), 1, 50 },
+    { "resnet101", ls_builtin_resnet, IMAGES(224), 1, 101 },
+    { "resnet152", ls_builtin_resnet, IMAGES(224), 1, 152 },
+    { "vgg11", ls_builtin_vgg, IMAGES(224), 32, 11 },
+    { "vgg13", ls_builtin_vgg, IMAGES(224), 32, 13 },
+    { "vgg16", ls_builtin_vgg, IMAGES(224), 32, 16 },
+    { "vgg19", ls_builtin_vgg, IMAGES(224), 32, 19 },
+    { "mobilenet_v2", ls_builtin_mobilenet_v2, IMAGES(224), 1, 0 },
+    /* sizes 29 15 8 4 2 1 */
+    { "densenet121", ls_builtin_densenet, IMAGES(224), 29, 121 },
+    { "densenet169", ls_builtin_densenet, IMAGES(224), 29, 169 },
+    { "densenet201", ls_builtin_densenet, IMAGES(224), 29, 201 },
+    { "efficientnet_b0", ls_builtin_efficientnet, IMAGES(224), 1, 0 },
+    { "efficientnet_b1", ls_builtin_efficientnet, IMAGES(240), 1, 1 },
+    { "efficientnet_b2", ls_builtin_efficientnet, IMAGES(288), 1, 2 },
+    { "efficientnet_b3", ls_builtin_efficientnet, IMAGES(300), 1, 3 },
+    { "efficientnet_b4", ls_builtin_efficientnet, IMAGES(380), 1, 4 },
+    { "convnext_tiny", ls_builtin_convnext, IMAGES(224), 32, 0 },
+    { "convnext_small", ls_builtin_convnext, IMAGES(224), 32, 1 },
+    { "convnext_base", ls_builtin_convnext, IMAGES(224), 32, 2 },
+#undef IMAGES
 };
 #define MODEL_COUNT (sizeof(models) / sizeof(models[0]))
 
@@ -190,10 +125,11 @@ static ls_status make_builtin(ls_context *ctx, size_t index, const ls_builtin_op
     if (options->input.rank != 0)
         LS_TRY(check_input(index, &options->input));
     LS_TRY(check_classes(index, options->classes));
-    const maker m = { .ctx = ctx,
-                      .name = models[index].name,
-                      .input = options->input.rank ? options->input : models[index].input,
-                      .classes = options->classes ? options->classes : models[index].classes };
+    const ls_builtin_maker m = { .ctx = ctx,
+                                 .name = models[index].name,
+                                 .input = options->input.rank ? options->input : models[index].input,
+                                 .classes = options->classes ? options->classes : models[index].classes,
+                                 .variant = models[index].variant };
     return models[index].make(&m, out);
 }
 

@@ -71,6 +71,7 @@ static ls_status make_variable(ls_model *model, ls_model_layer *layer, size_t i)
     ls_text_free(&name);
     LS_TRY(ls_tensor_check(variable));
     variable->attr.variable.variable->constraint = weight->constraint;
+    variable->attr.variable.variable->rate = weight->rate;
     layer->variable[i] = variable;
     LS_TRY(ls_grow(&model->variables, model->variable_count, &model->variable_room, sizeof(*model->variables)));
     model->variables[model->variable_count++] = (ls_model_variable_at){ layer, i };

@@ -10,12 +10,11 @@ bool ls_weight_style_ignores(ls_weight_style style, const char *name)
     static const char counter[] = ".num_batches_tracked";
     size_t length = strlen(name);
     switch (style) {
+    case LS_STYLE_KERAS: /* also where no layout fits: the message names weights, not counters */
     case LS_STYLE_TORCH:
         return length >= sizeof counter - 1 && strcmp(name + length - (sizeof counter - 1), counter) == 0;
     case LS_STYLE_HDF5:
         return strncmp(name, "optimizer/", 10) == 0 || strstr(name, "/seed_generator/") != NULL;
-    case LS_STYLE_KERAS:
-        break;
     }
     return false;
 }

@@ -16,7 +16,9 @@ static bool is_separable(ls_layer_kind kind)
     return kind == LS_LAYER_SEPARABLE_CONV1D || kind == LS_LAYER_SEPARABLE_CONV2D;
 }
 
-/* PyTorch has no separable convolutions: their names are those of two convolutions. */
+/* PyTorch has no separable convolutions: their names are those of two convolutions. It has no
+ * LayerScale either: in torchvision it is a parameter of the module around it, which has the
+ * layer's name. */
 static const char *weight_name(ls_layer_kind kind, const char *name)
 {
     static const char *const pairs[][2] = {
@@ -33,6 +35,8 @@ static const char *weight_name(ls_layer_kind kind, const char *name)
     };
     if (is_separable(kind) && strcmp(name, "bias") == 0)
         return "pointwise.bias";
+    if (kind == LS_LAYER_LAYER_SCALE)
+        return "";
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (strcmp(name, pairs[i][0]) == 0)
             return pairs[i][1];
@@ -83,7 +87,8 @@ static void put_name(ls_text *text, const char *layer, const char *weight)
 {
     for (; *layer; layer++)
         ls_text_put_bytes(text, *layer == '/' ? "." : layer, 1);
-    ls_text_add(text, ".%s", weight);
+    if (*weight)
+        ls_text_add(text, ".%s", weight);
 }
 
 /* own: name of the variable, for a custom model's own weights */
@@ -319,6 +324,8 @@ static void order_weight(const ls_model_layer *layer, const char *weight, const 
         move_image(image, &own, false, stored);
     } else if (layer->spec.kind == LS_LAYER_PRELU) {
         stored->shape = LS_SHAPE(own.dims[own.rank - 1]); /* one alpha for each channel */
+    } else if (layer->spec.kind == LS_LAYER_LAYER_SCALE && layer->output.rank == 4) {
+        stored->shape = LS_SHAPE(own.dims[0], 1, 1);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Settings of a finished model, such as a built-in one, that can change until it is first
  * traced. */
 #include <fnmatch.h>
+#include <math.h>
 #include <string.h>
 
 #include "device/context.h"
@@ -135,18 +136,31 @@ static bool matches(const char *pattern, const ls_model_layer *layer)
     return false;
 }
 
+static ls_status check_pattern(const ls_model *model, const char *pattern, const char *call, const char *option)
+{
+    LS_TRY(need_untraced(model, call));
+    if (!pattern)
+        return ls_fail(LS_ERR_INVALID, "%s: the pattern is NULL", call);
+    if (model->kind == LS_MODEL_CUSTOM)
+        return ls_fail(LS_ERR_UNSUPPORTED, "%s: model \"%s\" is a custom model; %s", call, model->name, option);
+    return LS_OK;
+}
+
+static ls_status no_layer(const ls_model *model, const char *pattern)
+{
+    ls_model_layer *layer;
+    return strpbrk(pattern, "*?[") ? ls_fail(LS_ERR_NOT_FOUND,
+                                             "model \"%s\": no layer matches \"%s\"; see "
+                                             "ls_model_summary or `lockstep summary` for their names",
+                                             model->name, pattern)
+                                   : ls_model_find_layer(model, pattern, &layer);
+}
+
 ls_status ls_model_set_trainable(ls_model *model, const char *pattern, bool trainable)
 {
     LS_CLAIM(ls_model_claimed(model));
     size_t found = 0;
-    LS_TRY(need_untraced(model, "ls_model_set_trainable"));
-    if (!pattern)
-        return ls_fail(LS_ERR_INVALID, "ls_model_set_trainable: the pattern is NULL");
-    if (model->kind == LS_MODEL_CUSTOM)
-        return ls_fail(
-            LS_ERR_UNSUPPORTED,
-            "ls_model_set_trainable: model \"%s\" is a custom model; set .frozen of its layers in its function",
-            model->name);
+    LS_TRY(check_pattern(model, pattern, "ls_model_set_trainable", "set .frozen of its layers in its function"));
     for (size_t i = 0; i < model->layer_count; i++) {
         ls_model_layer *layer = model->layers[i];
         if (!matches(pattern, layer))
@@ -157,14 +171,32 @@ ls_status ls_model_set_trainable(ls_model *model, const char *pattern, bool trai
         for (ls_model_layer *outer = layer->inside; outer && trainable; outer = outer->inside)
             outer->spec.options.frozen = false;
     }
-    if (found > 0)
-        return LS_OK;
-    ls_model_layer *layer;
-    return strpbrk(pattern, "*?[") ? ls_fail(LS_ERR_NOT_FOUND,
-                                             "model \"%s\": no layer matches \"%s\"; see "
-                                             "ls_model_summary for their names",
-                                             model->name, pattern)
-                                   : ls_model_find_layer(model, pattern, &layer);
+    return found > 0 ? LS_OK : no_layer(model, pattern);
+}
+
+/* ---- Rates of layers ---- */
+
+ls_status ls_model_set_rate(ls_model *model, const char *pattern, double factor)
+{
+    LS_CLAIM(ls_model_claimed(model));
+    size_t found = 0;
+    LS_TRY(check_pattern(model, pattern, "ls_model_set_rate", "use an optimizer for each group of its variables"));
+    if (!(factor > 0 && isfinite(factor)))
+        return ls_fail(LS_ERR_INVALID,
+                       "ls_model_set_rate: the factor of \"%s\" is %g; it must be positive and finite (0: use "
+                       "ls_model_set_trainable(model, \"%s\", false) instead, --freeze on the command line)",
+                       pattern, factor, pattern);
+    for (size_t i = 0; i < model->layer_count; i++) {
+        ls_model_layer *layer = model->layers[i];
+        if (!matches(pattern, layer))
+            continue;
+        found++;
+        for (size_t k = 0; k < layer->weight_count; k++) {
+            layer->weight[k].rate = factor;
+            layer->variable[k]->attr.variable.variable->rate = factor;
+        }
+    }
+    return found > 0 ? LS_OK : no_layer(model, pattern);
 }
 
 /* ---- Statistics of batch norms ---- */

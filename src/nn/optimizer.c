@@ -23,6 +23,7 @@ typedef struct slot_set {
     ls_tensor *average; /* with use_ema */
     /* accumulation: sum becomes keep * sum + samples * gradient */
     ls_tensor *sum, *gradient, *samples, *keep;
+    ls_tensor *rate; /* with the variable's factor */
 } slot_set;
 
 typedef struct application {
@@ -216,6 +217,25 @@ static ls_status find_rate(application *app, ls_tensor *given, ls_tensor **out)
     return status;
 }
 
+static double factor_of(const ls_tensor *variable)
+{
+    double factor = variable->attr.variable.variable->rate;
+    return factor == 0 ? 1 : factor;
+}
+
+/* Variables of the same type and factor share a node. */
+static ls_tensor *rate_of(const application *app, size_t i)
+{
+    const ls_tensor *v = app->variables[i];
+    double factor = factor_of(v);
+    if (factor == 1)
+        return app->rate[by_type(v)];
+    for (size_t k = 0; k < i; k++)
+        if (app->variables[k]->dtype == v->dtype && factor_of(app->variables[k]) == factor)
+            return app->state[k].rate;
+    return ls_op_scale(app->rate[by_type(v)], factor);
+}
+
 static ls_status make_rates(application *app, ls_tensor *given)
 {
     static const ls_dtype types[] = { LS_F32, LS_F64 };
@@ -223,10 +243,11 @@ static ls_status make_rates(application *app, ls_tensor *given)
     LS_TRY(find_rate(app, given, &rate));
     for (size_t i = 0; i < app->count; i++) {
         int t = by_type(app->variables[i]);
-        if (app->rate[t])
-            continue;
-        app->rate[t] = rate ? ls_op_cast(rate, types[t]) : ls_op_scalar(app->graph, types[t], app->r.rate);
-        app->step[t] = ls_op_cast(step, types[t]);
+        if (!app->rate[t]) {
+            app->rate[t] = rate ? ls_op_cast(rate, types[t]) : ls_op_scalar(app->graph, types[t], app->r.rate);
+            app->step[t] = ls_op_cast(step, types[t]);
+        }
+        app->state[i].rate = rate_of(app, i);
     }
     return LS_OK;
 }
@@ -424,7 +445,7 @@ static ls_apply_op rule_of(application *app, size_t i)
     const ls_tensor *v = app->variables[i];
     ls_apply_op apply = app->r.apply;
     bool by_muon = app->r.info->way == LS_BY_MUON;
-    apply.learning_rate = app->rate[by_type(v)];
+    apply.learning_rate = app->state[i].rate;
     apply.step = app->step[by_type(v)];
     apply.slots[0] = app->state[i].slot[0];
     apply.slots[1] = app->state[i].slot[1];
@@ -669,8 +690,9 @@ ls_status ls_optimizer_check_elementwise(const ls_optimizer *optimizer, ls_tenso
                        : r.ema_momentum >= 0     ? "use_ema"
                                                  : NULL;
     for (size_t i = 0; i < count && !what; i++)
-        if (variables[i]->attr.variable.variable->constraint.kind != LS_CONSTRAINT_NONE)
-            what = "constraints of variables";
+        what = variables[i]->attr.variable.variable->constraint.kind != LS_CONSTRAINT_NONE ? "constraints of variables"
+               : factor_of(variables[i]) != 1 ? "rates of layers (ls_model_set_rate)"
+                                              : NULL;
     if (!what)
         return LS_OK;
     return ls_fail(LS_ERR_UNSUPPORTED, "%s: asynchronous parameter servers do not support %s; set the staleness to 0",

@@ -196,6 +196,12 @@ ls_status ls_model_save_weights_with(const ls_model *model, const char *path, ls
 
 /* ---- Loading ---- */
 
+/* Counters are int64 in files of Keras with TensorFlow, and int32 with other backends. */
+static bool is_narrow(const ls_tensor *variable, const ls_safetensors_entry *entry)
+{
+    return entry && entry->dtype == LS_I32 && variable->dtype == LS_I64;
+}
+
 static ls_status check_entry(const ls_tensor *variable, const ls_stored_weight *stored,
                              const ls_safetensors_entry *entry, const char *path)
 {
@@ -203,7 +209,7 @@ static ls_status check_entry(const ls_tensor *variable, const ls_stored_weight *
     if (!ls_shape_equal(&stored->shape, &entry->shape))
         return ls_fail(LS_ERR_SHAPE, "%s: \"%s\" has shape %s; the model needs %s", path, entry->name,
                        ls_shape_format(&entry->shape, have), ls_shape_format(&stored->shape, need));
-    if (variable->dtype != entry->dtype)
+    if (variable->dtype != entry->dtype && !is_narrow(variable, entry))
         return ls_fail(LS_ERR_DTYPE, "%s: \"%s\" is %s; the model needs %s", path, entry->name,
                        ls_dtype_name(entry->dtype), ls_dtype_name(variable->dtype));
     return LS_OK;
@@ -371,11 +377,22 @@ static void join_pair(const ls_stored_weight *stored, const ls_safetensors_entry
     ls_stored_weight_copy(stored, sizeof(float), room, to, false);
 }
 
+static void widen(const ls_safetensors_entry *from, char *to)
+{
+    for (size_t k = 0; k < from->bytes / sizeof(int32_t); k++) {
+        int32_t number;
+        memcpy(&number, (const char *)from->data + k * sizeof number, sizeof number);
+        memcpy(to + k * sizeof(int64_t), &(int64_t){ number }, sizeof(int64_t));
+    }
+}
+
+/* Makes variables that are not in the file as they are: of pairs, and of narrow counters. */
 static ls_status join_pairs(reading *r, ls_safetensors_entry *out)
 {
     size_t bytes = 0, offset = 0;
     for (size_t i = 0; i < r->model->variable_count; i++)
-        bytes += r->second[i] ? 2 * r->entries[i]->bytes : 0;
+        bytes +=
+            r->second[i] || is_narrow(ls_model_variable(r->model, i), r->entries[i]) ? 2 * r->entries[i]->bytes : 0;
     if (bytes == 0)
         return LS_OK;
     char *room = malloc(bytes);
@@ -384,9 +401,14 @@ static ls_status join_pairs(reading *r, ls_safetensors_entry *out)
                            ? LS_OK
                            : ls_fail(LS_ERR_MEMORY, "no memory for %zu bytes of weights in another order", bytes);
     for (size_t i = 0; i < r->model->variable_count && status == LS_OK; i++) {
-        if (!r->second[i])
+        bool narrow = is_narrow(ls_model_variable(r->model, i), r->entries[i]);
+        if (!r->second[i] && !narrow)
             continue;
-        join_pair(&r->stored[i], r->entries[i], r->second[i], r->joined + offset, room);
+        if (narrow)
+            widen(r->entries[i], r->joined + offset);
+        else
+            join_pair(&r->stored[i], r->entries[i], r->second[i], r->joined + offset, room);
+        out[i].dtype = ls_model_variable(r->model, i)->dtype;
         out[i].data = r->joined + offset;
         out[i].bytes = state_of(r->model, i)->bytes;
         offset += out[i].bytes;

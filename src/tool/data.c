@@ -226,8 +226,10 @@ ls_status tool_load_data(const tool_settings *settings, tool_session *session, t
 
 /* ---- Printing ---- */
 
-static ls_status print_classes(ls_dataset *data)
+static ls_status print_classes(ls_dataset *data, const ls_model *model)
 {
+    ls_shape shape = ls_model_output_shape(model, 0);
+    int64_t outputs = shape.rank == 2 ? shape.dims[1] : 0;
     const char *const *names;
     int64_t count;
     LS_TRY(ls_dataset_classes(data, &names, &count));
@@ -243,6 +245,8 @@ static ls_status print_classes(ls_dataset *data)
     if (count > MOST_CLASSES)
         printf(" and %" PRId64 " more", count - MOST_CLASSES);
     printf("\n");
+    if (outputs > count)
+        printf("the model has %" PRId64 " outputs; --head %" PRId64 " gives it one for each class\n", outputs, count);
     return LS_OK;
 }
 
@@ -272,7 +276,7 @@ ls_status tool_print_data(tool_session *session)
         tool_print_lines(text);
         free(text);
     } else {
-        LS_TRY(print_classes(session->train));
+        LS_TRY(print_classes(session->train, session->model));
     }
     LS_TRY(print_left_out(session->train));
     return print_left_out(session->test);

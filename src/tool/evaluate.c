@@ -1,5 +1,6 @@
 /* The command `lockstep evaluate`. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tool/tool.h"
 
@@ -16,12 +17,15 @@ typedef struct outcome {
     ls_results results;
     double *confusion; /* [classes][classes]; NULL: not asked for */
     size_t classes;
+    const char *const *names; /* of classes, if the data has them */
+    size_t named;
 } outcome;
 
 /* Rows are classes, columns predictions. */
 static void print_confusion(const outcome *out)
 {
     int width = 5;
+    char name[64];
     for (size_t i = 0; i < out->classes * out->classes; i++) {
         int digits = snprintf(NULL, 0, "%.0f", out->confusion[i]);
         width = digits >= width ? digits + 1 : width;
@@ -33,6 +37,11 @@ static void print_confusion(const outcome *out)
         printf("\n%8zu", i);
         for (size_t k = 0; k < out->classes; k++)
             printf("%*.0f", width, out->confusion[i * out->classes + k]);
+        if (i >= out->named)
+            continue;
+        snprintf(name, sizeof name, "%s", out->names[i]);
+        ls_make_printable(name, strlen(name));
+        printf("  %s", name);
     }
     printf("\n");
 }
@@ -82,6 +91,9 @@ static ls_status evaluate(const tool_settings *settings, tool_session *session)
     LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_open_set(settings, session, &data, &out.set));
     LS_TRY(tool_choose_loss(settings, session, data));
+    int64_t named = 0;
+    LS_TRY(ls_dataset_classes(data, &out.names, &named));
+    out.named = (size_t)named;
     if (settings->confusion)
         LS_TRY(add_confusion(session, &out));
     ls_status status = run_evaluation(settings, session, data, &out);

@@ -122,6 +122,8 @@ static const ls_option optimizer_rows[] = {
     ROW("--optimizer", optimizer, .value = "adam", .help = "optimizer", LS_OPTION_CHOICES(optimizer_names)),
     ROW("--lr", lr, .value = "0", .range = "[0, inf)",
         .help = "learning rate; 0: the optimizer's default, as in Keras (rmsprop-tf1 has none)"),
+    ROW("--layer-rate", layer_rate, .metavar = "PATTERN=FACTOR",
+        .help = "multiply the learning rate of the layers that match, such as conv4_*=0.1,conv5_*=0.3"),
     ROW("--momentum", momentum, .value = "0", .range = "[0, 1)",
         .help = "momentum of sgd, rmsprop, rmsprop-tf1 and muon (muon: 0 means 0.95)"),
     ROW("--nesterov", nesterov, .value = "off", .help = "use Nesterov momentum (sgd)"),
@@ -394,7 +396,7 @@ static const ls_option export_rows[] = {
                 ".weights.h5 or .keras"),
     ROW("--layout", layout, .value = "keras",
         .help = "names and order of axes: Keras's (conv2d/kernel [H,W,I,O]) or PyTorch's "
-                "(conv2d.weight [O,I,H,W]; torchvision's for resnet18 and resnet50)",
+                "(conv2d.weight [O,I,H,W]; torchvision's for its networks)",
         LS_OPTION_CHOICES(layout_names)),
 };
 const ls_option_table tool_export_flags = LS_OPTION_TABLE("Files", export_rows);

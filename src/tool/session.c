@@ -32,7 +32,7 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session)
     }
     session->untrained = !settings->weights && !has_weights;
     LS_TRY(settings->head > 0 ? tool_replace_head(settings, session) : tool_load_weights(settings, session->model));
-    LS_TRY(tool_freeze(settings, session->model));
+    LS_TRY(tool_train_parts(settings, session->model));
     LS_TRY(tool_place(settings, session->model));
     return settings->norm_statistics > 0
                ? ls_model_set_norm_statistics(session->model, (ls_norm_statistics)(settings->norm_statistics - 1))
@@ -145,6 +145,8 @@ ls_status tool_choose_loss(const tool_settings *settings, tool_session *session,
     LS_TRY(last_op(session->model, &op));
     if (kind == LS_LOSS_NONE)
         LS_TRY(suggest_loss(session, data, op, &kind));
+    if (kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY)
+        LS_TRY(tool_check_classes(session, data));
     bool is_entropy = tool_has_logits(kind);
     bool is_probability = strcmp(op, "softmax") == 0 || strcmp(op, "sigmoid") == 0;
     session->loss = (ls_loss){ .kind = kind };

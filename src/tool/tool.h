@@ -41,9 +41,10 @@ typedef struct tool_settings {
     /* Model */
     const char *weights;
     bool skip_mismatch;
-    int64_t head;       /* units of another last layer; 0: the model's own */
-    const char *freeze; /* patterns of layers, separated by commas */
-    const char *layer;  /* whose output predict writes; NULL: the model's outputs */
+    int64_t head;           /* units of another last layer; 0: the model's own */
+    const char *freeze;     /* patterns of layers, separated by commas */
+    const char *layer_rate; /* PATTERN=FACTOR, separated by commas */
+    const char *layer;      /* whose output predict writes; NULL: the model's outputs */
     uint64_t seed;
     const char *input; /* "32x32x3"; NULL: the model's own */
     int64_t classes;
@@ -281,8 +282,10 @@ ls_status tool_open_model(const tool_settings *settings, tool_session *session);
 /* Changes of the model that the flags request (transfer.c). */
 ls_status tool_load_weights(const tool_settings *settings, ls_model *model);
 ls_status tool_replace_head(const tool_settings *settings, tool_session *session);
-ls_status tool_freeze(const tool_settings *settings, ls_model *model);
+ls_status tool_train_parts(const tool_settings *settings, ls_model *model);
 ls_status tool_cut(const char *layer, tool_session *session);
+/* Fails if the data has more classes than the model has outputs. */
+ls_status tool_check_classes(const tool_session *session, ls_dataset *data);
 /* taken: the set that --take limits. */
 ls_status tool_open_data(const tool_settings *settings, tool_session *session, tool_set taken);
 /* --data (data.c): checks its flags; opens it. taken: as above. */

@@ -4,6 +4,8 @@
 
 #include "base/sha256.h"
 #include "data/image_set.h"
+#include "machine.h"
+#include "sanitized.h"
 #include "skip.h"
 
 /* ---- Making files ---- */
@@ -304,6 +306,9 @@ static void wrong_calls(void **state)
     d = ls_from_image_folder(folder);
     assert_fails(ls_dataset_status(d), LS_ERR_DATA, folder, "has no folders");
     ls_dataset_destroy(d);
+    write_text(in_folder("own.JPG"), "");
+    assert_fails(ls_load_data(NULL, folder, &d, NULL), LS_ERR_DATA, folder, "has images, but no folder for each class");
+    assert_int_equal(unlink(in_folder("own.JPG")), 0);
     assert_int_equal(mkdir(in_folder("a"), 0777), 0);
     d = ls_from_image_folder(folder);
     assert_fails(ls_dataset_status(d), LS_ERR_DATA, folder, "has no images");
@@ -483,6 +488,84 @@ static void wrong_shards(void **state)
     assert_string_equal(sequence(d, 0), "2:0 ");
 }
 
+/* ---- Larger than memory ---- */
+
+enum { SIDE = 256, LARGE = 1280, SHARD = 320 }; /* 240 MiB of pixels */
+#define LIMIT ((size_t)24 << 20)
+
+static void make_large(bytes *png)
+{
+    static unsigned char rows[SIDE * (1 + SIDE * 3)];
+    for (size_t i = 0; i < sizeof rows; i++)
+        rows[i] = i % (1 + SIDE * 3) == 0 ? 0 : 7;
+    make_png(png, SIDE, SIDE, 8, 2, rows, sizeof rows);
+    assert_true(png->count < 4096);
+}
+
+/* Measures memory once the threads run and have batches, which a small data set needs, too. */
+static void walk_large(ls_dataset *d)
+{
+    ls_iterator *iterator = NULL;
+    const ls_element *e;
+    size_t first = 0, most = 0;
+    d = ls_prefetch(ls_batch(ls_shuffle(d, LARGE, 1), 4, false), 2);
+    if (ls_iterator_create(d, 0, &iterator) != LS_OK)
+        fail_msg("%s", ls_last_error());
+    for (int i = 0; i < LARGE / 4; i++) {
+        if (ls_iterator_next(iterator, &e) != LS_OK || !e)
+            fail_msg("batch %d: %s", i, ls_last_error());
+        for (size_t k = 0; k < 4; k++)
+            assert_int_equal(((const unsigned char *)e->component[0].data)[(k + 1) * SIDE * SIDE * 3 - 1], 7);
+        size_t now = machine_resident();
+        first = i == 4 ? now : first;
+        most = now > most ? now : most;
+    }
+    if (!SANITIZED && most - first >= LIMIT / 2)
+        fail_msg("%zu KiB resident, %zu KiB after five batches", most >> 10, first >> 10);
+    ls_iterator_destroy(iterator);
+    ls_dataset_destroy(d);
+}
+
+/* Ten times the limit, as a folder of links to one file and as tar files. */
+static void images_larger_than_memory(void **state)
+{
+    (void)state;
+    static bytes png, member;
+    char path[300];
+    FILE *tar = NULL;
+    NEED(ls_png_decode);
+    size_t before = machine_resident();
+    make_large(&png);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mkdir(in_folder((const char *[]){ "large", "large/a", "large/b" }[i]), 0777), 0);
+    write_file(in_folder("one.png"), png.data, png.count);
+    for (int i = 0; i < LARGE; i++) {
+        snprintf(path, sizeof path, "large/%c/%04d.png", "ab"[i % 2], i);
+        char *to = strdup(in_folder(path));
+        assert_int_equal(link(in_folder("one.png"), to), 0);
+        free(to);
+        if (i % SHARD == 0) {
+            snprintf(path, sizeof path, "l-%d.tar", i / SHARD);
+            tar = fopen(in_folder(path), "wb");
+            assert_non_null(tar);
+        }
+        member.count = 0;
+        snprintf(path, sizeof path, "%04d.png", i);
+        put_member(&member, path, png.data, png.count);
+        snprintf(path, sizeof path, "%04d.cls", i);
+        put_member(&member, path, "1", 1);
+        assert_int_equal(fwrite(member.data, 1, member.count, tar), member.count);
+        if (i % SHARD == SHARD - 1) {
+            assert_int_equal(fwrite((char[1024]){ 0 }, 1, 1024, tar), 1024);
+            assert_int_equal(fclose(tar), 0);
+        }
+    }
+    walk_large(ls_from_image_folder(in_folder("large"), .threads = 2));
+    walk_large(ls_from_image_shards(in_folder("l-{0..3}.tar"), .threads = 2));
+    if (!SANITIZED && machine_resident() >= before + LIMIT)
+        fail_msg("%zu KiB resident at the end, %zu KiB before", machine_resident() >> 10, before >> 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,7 +573,7 @@ int main(void)
         cmocka_unit_test(sizes),        in_new_folder(folders),
         in_new_folder(broken_files),    in_new_folder(wrong_calls),
         in_new_folder(one_result),      in_new_folder(shards),
-        in_new_folder(wrong_shards),
+        in_new_folder(wrong_shards),    in_new_folder(images_larger_than_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

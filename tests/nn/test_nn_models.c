@@ -572,9 +572,30 @@ static void built_in_models_have_their_parameters(void **state)
         { "mnist-cnn", 160 + 4640 + 8010, 12810, LS_SHAPE(LS_BATCH, 28, 28, 1), LS_SHAPE(LS_BATCH, 10) },
         { "mnist-cnn-wide", 5050368, 576 + 36864 + 73728 + 2048 * 2400 + 24000, LS_SHAPE(LS_BATCH, 28, 28, 1),
           LS_SHAPE(LS_BATCH, 10) },
-        { "resnet18", 11699112, 11689512, LS_SHAPE(LS_BATCH, 224, 224, 3),
-          LS_SHAPE(LS_BATCH, 1000) }, /* torchvision's */
-        { "resnet50", 25610152, 25557032, LS_SHAPE(LS_BATCH, 224, 224, 3), LS_SHAPE(LS_BATCH, 1000) },
+#define IMAGES(size) LS_SHAPE(LS_BATCH, size, size, 3)
+        /* torchvision's */
+        { "resnet18", 11699112, 11689512, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "resnet34", 21814696, 21797672, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "resnet50", 25610152, 25557032, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "resnet101", 44654504, 44549160, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "resnet152", 60344232, 60192808, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "vgg11", 132863336, 132863336, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "vgg13", 133047848, 133047848, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "vgg16", 138357544, 138357544, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "vgg19", 143667240, 143667240, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "mobilenet_v2", 3538984, 3504872, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "densenet121", 8062504, 7978856, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "densenet169", 14307880, 14149480, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "densenet201", 20242984, 20013928, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "efficientnet_b0", 5330564, 5288548, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "efficientnet_b1", 7856232, 7794184, IMAGES(240), LS_SHAPE(LS_BATCH, 1000) },
+        { "efficientnet_b2", 9177562, 9109994, IMAGES(288), LS_SHAPE(LS_BATCH, 1000) },
+        { "efficientnet_b3", 12320528, 12233232, IMAGES(300), LS_SHAPE(LS_BATCH, 1000) },
+        { "efficientnet_b4", 19466816, 19341616, IMAGES(380), LS_SHAPE(LS_BATCH, 1000) },
+        { "convnext_tiny", 28589128, 28589128, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "convnext_small", 50223688, 50223688, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+        { "convnext_base", 88591464, 88591464, IMAGES(224), LS_SHAPE(LS_BATCH, 1000) },
+#undef IMAGES
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
         ls_model *m;
@@ -614,6 +635,10 @@ static void built_in_models_take_sizes_and_classes(void **state)
         { "resnet18", LS_SHAPE(32, 32, 3), 10, 11699112 - 1000 * 513 + 10 * 513 },
         { "resnet18", LS_SHAPE(1, 1, 1), 2, 0 },
         { "resnet50", LS_SHAPE(33, 2, 4), 10, 0 },
+        { "mobilenet_v2", LS_SHAPE(1, 1, 1), 2, 0 },
+        { "densenet121", LS_SHAPE(29, 30, 1), 2, 0 },
+        { "efficientnet_b0", LS_SHAPE(2, 1, 3), 2, 0 },
+        { "convnext_tiny", LS_SHAPE(32, 40, 3), 2, 0 },
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
         ls_model *m;

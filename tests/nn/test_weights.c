@@ -1,5 +1,5 @@
 /* Weights in other formats and layouts: through each of them and back the bits stay; files of
- * PyTorch, torchvision, NumPy and Keras (tests/reference/make_weights.py) load, and give what those
+ * PyTorch, NumPy and Keras (tests/reference/make_weights.py) load, and give what those
  * compute; what contradicts itself is refused; differences are reported. */
 #include <math.h>
 
@@ -238,48 +238,6 @@ static void flattened_sequences_have_pytorchs_order(void **state)
         free(stored.data);
         ls_model_destroy(model);
     }
-}
-
-static void assert_torchvision(const char *name, const json_t *names)
-{
-    ls_model *model;
-    ls_tensors file;
-    const char *key;
-    json_t *sizes;
-    size_t wanted = 0, axis;
-    OK(ls_model_builtin(ctx, name, &model));
-    OK(ls_model_save_weights(model, in_folder("w.safetensors"), .layout = LS_LAYOUT_TORCH));
-    hash before = hash_of(model);
-    OK(ls_tensors_open(in_folder("w.safetensors"), &file));
-    json_object_foreach((json_t *)names, key, sizes)
-    {
-        json_t *size;
-        if (strstr(key, "num_batches_tracked"))
-            continue;
-        wanted++;
-        const ls_safetensors_entry *entry = ls_tensors_find(&file, key);
-        if (!entry || entry->shape.rank != (int)json_array_size(sizes))
-            fail_msg("%s: no %s of %zu axes", name, key, json_array_size(sizes));
-        json_array_foreach(sizes, axis, size) assert_int_equal(entry->shape.dims[axis], json_integer_value(size));
-    }
-    assert_int_equal(wanted, file.count);
-    ls_tensors_close(&file);
-    if (strcmp(name, "resnet18") == 0) { /* one is enough */
-        OK(ls_model_initialize(model, 9));
-        OK(ls_model_load_weights(model, in_folder("w.safetensors")));
-        assert_string_equal(hash_of(model).hex, before.hex);
-    }
-    ls_model_destroy(model);
-}
-
-static void residual_networks_have_torchvisions_names(void **state)
-{
-    (void)state;
-    json_t *names = NULL;
-    OK(ls_json_read_file(FILES "torchvision.json", &names));
-    assert_torchvision("resnet18", json_object_get(names, "resnet18"));
-    assert_torchvision("resnet50", json_object_get(names, "resnet50"));
-    json_decref(names);
 }
 
 static void numpys_archives_load(void **state)
@@ -855,7 +813,6 @@ int main(void)
         TEST(our_file_is_pytorchs),
         TEST(kernels_have_pytorchs_order),
         TEST(flattened_sequences_have_pytorchs_order),
-        TEST(residual_networks_have_torchvisions_names),
         TEST(numpys_archives_load),
         TEST(kerass_files_load),
         TEST(hdf5_keeps_the_bits),

@@ -1,21 +1,19 @@
 #!/usr/bin/env python3
-"""Makes weights/: small files of weights as safetensors, PyTorch, torchvision, NumPy and Keras write them, and what those
+"""Makes weights/: small files of weights as safetensors, PyTorch, NumPy and Keras write them, and what those
 compute with them.
 
-    pip install keras torch torchvision safetensors h5py
+    pip install keras torch safetensors h5py
     python3 tests/reference/make_weights.py [directory]       (default: weights/ beside this script)
 
 torch_cnn.safetensors      model.state_dict() of the network below, saved by safetensors.torch.save_file with metadata;
                            torch_cnn_f16 and torch_cnn_bf16 the same in half precision
 torch_cnn.npz              x [N,H,W,C] and what the network gives for it: y; y_f16 and y_bf16 from the rounded weights
-torchvision.json           names and shapes of the state dicts of resnet18 and resnet50
 numpy.npz, numpy_packed.npz  arrays by numpy.savez and numpy.savez_compressed
 NAME.keras, NAME.weights.h5  small Keras models with random weights, by model.save and model.save_weights
 NAME.json, NAME.npz        the model's to_json(), its weights by their names, x and what model.predict gives: y
 types.h5                   an array of each type, and a group of 270
 hostile_*.h5               HDF5 files that are whole, but ask for what must not be done
 """
-import json
 import os
 import shutil
 import sys
@@ -25,7 +23,6 @@ import h5py
 import keras
 import numpy as np
 import torch
-import torchvision
 from keras import layers as L
 from safetensors.torch import save_file
 
@@ -72,16 +69,6 @@ def torch_files(directory):
         save_file(narrow, os.path.join(directory, f"torch_cnn{suffix}.safetensors"), metadata={"format": "pt"})
         results["y" + suffix] = predict(network, narrow, x)
     np.savez(os.path.join(directory, "torch_cnn.npz"), **results)
-
-
-def torchvision_names(directory):
-    names = {}
-    for name in "resnet18", "resnet50":
-        state = getattr(torchvision.models, name)(weights=None).state_dict()
-        names[name] = {k: list(v.shape) for k, v in state.items()}
-    with open(os.path.join(directory, "torchvision.json"), "w") as file:
-        json.dump(names, file, indent=0)
-        file.write("\n")
 
 
 def numpy_files(directory):
@@ -192,7 +179,6 @@ def main():
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory)
     torch_files(directory)
-    torchvision_names(directory)
     numpy_files(directory)
     keras_files(directory)
     hostile_files(directory)

@@ -18,7 +18,7 @@ every_flag() {
         strategy lanes seed shuffle validation-split weights save log trace trace-steps log-hash max-steps take verbose memory-limit \
         memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split norm-statistics \
         monitor early-stopping reduce-on-plateau save-best save-epochs schedule terminate-on-nan csv tensorboard \
-        tensorboard-every head freeze skip-mismatch image-size skip-broken label drop-columns text-columns missing table \
+        tensorboard-every head freeze layer-rate skip-mismatch image-size skip-broken label drop-columns text-columns missing table \
         clipvalue clipnorm global-clipnorm weight-decay exclude-from-weight-decay ema class-weights label-smoothing; do
         grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
     done
@@ -155,7 +155,7 @@ check "a broken model file" broken_json
 
 # ---- summary, devices, doctor ----
 
-for model in linear mlp mnist-cnn mnist-cnn-wide resnet18 resnet50; do
+for model in linear mlp mnist-cnn mnist-cnn-wide resnet18 resnet50 vgg16 mobilenet_v2 densenet121 efficientnet_b0 convnext_tiny; do
     check "summary of $model" prints 'Total params: ' summary $model
 done
 check "devices: how many CPU devices" prints '^  cpu:1  /job:localhost/replica:0/task:0/device:CPU:1  1 thread' devices --devices 2
@@ -527,6 +527,19 @@ transfer() {
 check "train --head --freeze: only the new last layer is trained" transfer
 check "--skip-mismatch names what is not loaded" prints 'dense/bias: .*has shape \(12,\); the model needs \(10,\)' \
     evaluate mnist-cnn --weights "$TMP/head.safetensors" --skip-mismatch --data $SMALL
+layer_rate() {
+    prints 'weights sha256' train mnist-cnn --weights "$TMP/w.safetensors" --layer-rate "$1" --lr "$2" --data $SMALL --max-steps 2 &&
+        grep 'weights sha256' "$TMP/out" >"$TMP/$3"
+}
+layer_rates() {
+    layer_rate '*=0.25' 0.04 quarter && layer_rate '*=1' 0.01 whole && layer_rate 'conv*=0.25,dense=1' 0.04 parts || return 1
+    cmp "$TMP/quarter" "$TMP/whole" && ! cmp -s "$TMP/quarter" "$TMP/parts"
+}
+check "--layer-rate multiplies the rate of layers" layer_rates
+check "--layer-rate without a factor" refuses 1 '"conv\*" is not a pattern and a factor; write PATTERN=FACTOR' \
+    train mnist-cnn --layer-rate 'conv*' --data $SMALL
+check "--layer-rate 0" refuses 1 'the factor of "dense" is 0; .*--freeze' train mnist-cnn --layer-rate dense=0 --data $SMALL
+check "--layer-rate without such a layer" refuses 1 'no layer matches "block' train mnist-cnn --layer-rate 'block*=2' --data $SMALL
 check "--freeze without such a layer" refuses 1 'no layer matches "block' train mnist-cnn --freeze 'block*' --data $SMALL
 check "--head of a model that ends otherwise" refuses 1 'must have one output and end with a Dense' \
     train tests/reference/keras/two_outputs/model.json --head 3 --data $SMALL

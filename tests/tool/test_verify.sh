@@ -32,6 +32,14 @@ other_lanes() {
 }
 check "other lanes are another job" other_lanes
 
+rates_of_layers() {
+    prints '^17 passed, 0 failed, 3 skipped$' verify mlp --device-counts 1,2 --lanes 4 --steps 2 --layer-rate 'dense=0.25' &&
+        [ "$(grep PASS "$TMP/out" | awk '{ print $4 }' | sort -u | tee "$TMP/rates" | wc -l)" = 1 ] &&
+        prints '^1 passed' verify mlp --strategies one-device --device-counts 1 --lanes 4 --steps 2 &&
+        ! grep -q -f "$TMP/rates" "$TMP/out"
+}
+check "rates of layers have one hash, another than without them" rates_of_layers
+
 same_as_train() {
     prints ' 1 ' verify mlp --strategies one-device --device-counts 1 --lanes 4 --steps 2 --data $SMALL --batch-size 20 &&
         grep PASS "$TMP/out" | awk '{ print $4 }' >"$TMP/verified" &&

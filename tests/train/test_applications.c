@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/stream.h"
+#include "fixed.h"
 #include "folder.h"
 #include "lockstep.h"
 #include "machine.h"
@@ -45,19 +45,7 @@ static const char *path_of(const json_t *record)
     return path;
 }
 
-/* ---- Fixed values: fixed() and fixed_weight() of the script ---- */
-
-static double fixed(const char *name, size_t length, uint64_t index)
-{
-    uint64_t z = 0xcbf29ce484222325;
-    for (size_t i = 0; i < length; i++)
-        z = (z ^ (unsigned char)name[i]) * 0x100000001b3;
-    z += (index + 1) * 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    z ^= z >> 31;
-    return (double)(z >> 40) / 8388608 - 1;
-}
+/* ---- Fixed values: fixed_weight() of the script ---- */
 
 static double weight_value(const char *kind, const ls_shape *shape, double gain, double u)
 {
@@ -93,8 +81,9 @@ static void fill_weights(ls_model *model, double gain)
             count *= (size_t)shape.dims[i];
         float *values = malloc(count * sizeof(float));
         assert_non_null(values);
+        uint64_t from = fixed_key(key);
         for (size_t i = 0; i < count; i++)
-            values[i] = (float)weight_value(kind, &shape, gain, fixed(key, strlen(key), i));
+            values[i] = (float)weight_value(kind, &shape, gain, fixed_at(from, i));
         OK(ls_variable_set(variable, values, count * sizeof(float)));
         free(values);
     }
@@ -127,7 +116,7 @@ static ls_dataset *dataset_of(const ls_model *model, bool raw, const char *name)
         float *values = inputs[i].data;
         snprintf(key, sizeof(key), name, (int)i);
         for (size_t k = 0; k < elements; k++) {
-            double u = fixed(key, strlen(key), k);
+            double u = fixed(key, k);
             values[k] = (float)(raw ? (u + 1) * 127.5 : u);
         }
     }
@@ -257,23 +246,12 @@ static void nested_models_train_like_keras(void **state)
 
 /* ---- Networks ---- */
 
-/* Unpacks the JSON into the folder; the last four bytes of a gzip file have its size. */
 static ls_model *read_network(const json_t *record)
 {
-    const char *packed = path_of(record), *path = in_folder("network.json");
-    ls_data_file file;
-    ls_stream *stream;
+    const char *path = in_folder("network.json");
     ls_model *model = NULL;
-    uint32_t bytes;
-    OK(ls_data_file_open(packed, &file));
-    OK(ls_data_file_at(&file, file.bytes - 4, &bytes, 4, "size"));
-    char *text = malloc(bytes);
-    assert_non_null(text);
-    OK(ls_stream_open(&file, NULL, LS_PACKING_GZIP, 0, file.bytes, &stream));
-    OK(ls_stream_read(stream, text, bytes, "JSON"));
-    OK(ls_stream_finish(stream));
-    ls_stream_close(stream);
-    ls_data_file_close(&file);
+    size_t bytes;
+    char *text = unpack(path_of(record), &bytes);
     OK(ls_file_write(path, text, bytes));
     free(text);
     OK(ls_model_from_keras_json(ctx, path, &model));

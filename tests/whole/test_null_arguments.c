@@ -651,6 +651,8 @@ static void nn_calls(void **state)
     REFUSED(ls_model_replace_head(t.model, 2, NULL));
     REFUSED(ls_model_set_trainable(NULL, "name", false));
     REFUSED(ls_model_set_trainable(t.model, NULL, false));
+    REFUSED(ls_model_set_rate(NULL, "name", 0.5));
+    REFUSED(ls_model_set_rate(t.model, NULL, 0.5));
     REFUSED(ls_model_set_device(NULL, "name", "name", "cpu:0"));
     STATUS(ls_model_set_device(t.model, NULL, "name", "cpu:0"));
     STATUS(ls_model_set_device(t.model, "name", NULL, "cpu:0"));

@@ -199,9 +199,25 @@ static ls_status put_fixed(ls_job *job, const ls_facts *facts, bool in_fit)
     return status;
 }
 
+/* Only factors other than 1, so that checkpoints without them stay as they are. */
+static ls_status put_rates(const ls_model *model, json_t *object)
+{
+    json_t *rates = NULL;
+    for (size_t i = 0; i < ls_model_variable_count(model); i++) {
+        double factor = ls_model_variable(model, i)->attr.variable.variable->rate;
+        if (factor == 0 || factor == 1 || !ls_model_variable_is_trainable(model, i))
+            continue;
+        if (!rates)
+            LS_TRY(ls_facts_put(object, "layer_rates", rates = json_object()));
+        LS_TRY(ls_facts_put(rates, ls_model_variable_name(model, i), json_real(factor)));
+    }
+    return LS_OK;
+}
+
 static ls_status put_job(ls_job *job, json_t *object)
 {
     LS_TRY(put_text(object, "model", ls_model_name(job->model)));
+    LS_TRY(put_rates(job->model, object));
     json_t *losses, *metrics;
     LS_TRY(ls_facts_put(object, "losses", losses = json_array()));
     LS_TRY(ls_facts_put(object, "results", metrics = json_array()));
