@@ -430,6 +430,11 @@ reference: $(B)/tests/test_keras_layers
 	@LS_BUILD='$(B)' CC='$(CC)' LS_LAYER_CASES='$(B)/reference/all' LS_TEST_TIMEOUT=3600 tests/run.sh $(B)/tests/test_keras_layers
 	@for file in '$(B)'/reference/sample/*; do cmp $$file tests/reference/layers/$${file##*/} || exit 1; done
 
+# Writes the page of names from the tables of the code.
+.PHONY: reference-page
+reference-page: $(COMMAND)
+	@$(COMMAND) list >docs/reference.md
+
 .PHONY: demo
 demo: $(B)/examples/demo $(COMMAND)
 	@$(B)/examples/demo

@@ -143,6 +143,17 @@ static ls_tensor *sparse_values(const ls_loss *loss, ls_tensor *labels, ls_tenso
     return ls_mask_values(name, values, ls_mask_and(mask, counts), scaled);
 }
 
+/* Steps [N,T] and [N,T,1] are one value for Keras, not T. A mask needs the value of each step. */
+static void drop_last_axis(ls_tensor **targets, ls_tensor **predictions)
+{
+    ls_shape shape = (*predictions)->shape;
+    if (shape.rank < 3 || shape.dims[shape.rank - 1] != 1)
+        return;
+    shape.rank--;
+    *targets = ls_op_reshape(*targets, shape);
+    *predictions = ls_op_reshape(*predictions, shape);
+}
+
 /* Returns one value per sample, or a scalar that is the value of the whole batch. */
 static ls_tensor *values_of(const ls_loss *loss, ls_tensor *targets, ls_tensor *predictions)
 {
@@ -163,7 +174,10 @@ static ls_tensor *values_of(const ls_loss *loss, ls_tensor *targets, ls_tensor *
         ls_tensor *labels = ls_match_labels(name, targets, predictions);
         return ls_tensor_is_error(labels) ? labels : by_sample(loss, sparse_values(loss, labels, predictions, scaled));
     }
+    bool ranks_differ = targets->shape.rank != predictions->shape.rank;
     error = ls_match_pair(name, &targets, &predictions);
+    if (!error && ranks_differ && !mask)
+        drop_last_axis(&targets, &predictions);
     if (!error && check_axis(loss, predictions) != LS_OK)
         error = ls_node_error(predictions->graph, LS_ERR_INVALID, name);
     if (error)

@@ -243,7 +243,9 @@ static ls_tensor *mask_scale(ls_tensor *mask)
     double each = 1;
     for (int i = 1; i < mask->shape.rank; i++)
         each *= (double)mask->shape.dims[i];
-    ls_tensor *total = ls_op_scale(ls_op_count(mask->graph, LS_F32), each);
+    int64_t samples = mask->shape.dims[0];
+    ls_tensor *count = samples == LS_BATCH ? ls_op_count(mask->graph, LS_F32) : ls_scalar_like(mask, (double)samples);
+    ls_tensor *total = ls_op_scale(count, each);
     return ls_op_div(total, ls_op_maximum(valid, ls_scalar_like(valid, 1)));
 }
 

@@ -199,7 +199,8 @@ static void put_row(ls_text *text, const row *r, double all)
         ls_text_add(text, "%7.1f", gflops);
     else
         ls_text_add(text, "%7s", "");
-    ls_text_add(text, "  %s%s%s%s\n", r->op, r->kernel[0] ? ": " : "", r->kernel, r->slow ? " (reference)" : "");
+    ls_text_add(text, "  %s%s%s%s\n", r->op, r->kernel[0] ? ": " : "", r->kernel,
+                r->slow && strcmp(r->kernel, "reference") != 0 ? " (reference)" : "");
 }
 
 /* Work that is not the kernel of an op; the rest of the phases that run kernels. */

@@ -57,15 +57,15 @@ static ls_status find_list(const char *name, ls_reference_list *out)
 
 static void print_all(void)
 {
-    printf(
-        "# Names here, in Keras and in PyTorch\n\n"
-        "`lockstep list` prints this page from the tables of the code (`make docs/reference.md` writes it).\n"
-        "Options, defaults and formulas are Keras's. A PyTorch name is that of the nearest class or function:\n"
-        "its defaults may differ. A dash: there is none.\n\n"
-        "In JSON, `.keras` files and `--loss`, `--metrics` and `--optimizer`, names are Keras's. Ops are functions\n"
-        "`ls_op_NAME` of `lockstep/graph.h`, which has more functions that are made of them.\n\n"
-        "`sparsemax` has Keras 3's formula: its threshold adds up all partial sums of the largest elements, where\n"
-        "Martins and Astudillo (2016) have the last one alone. Outputs sum up to 1 only if one element is above 0.\n");
+    printf("# Names here, in Keras and in PyTorch\n\n"
+           "`lockstep list` prints this page from the tables of the code, and `make reference-page` writes it.\n"
+           "Options, defaults and formulas are Keras's. A PyTorch name is that of the nearest class or\n"
+           "function: its defaults may differ. A dash: there is none.\n\n"
+           "Names in JSON, in `.keras` files and of `--loss`, `--metrics` and `--optimizer` are Keras's. Ops are\n"
+           "functions `ls_op_NAME` of `lockstep/graph.h`, which has more functions that are made of them.\n\n"
+           "`sparsemax` has Keras 3's formula: its threshold adds up all partial sums of the largest elements,\n"
+           "where Martins and Astudillo (2016) have the last one alone. Outputs sum up to 1 only if a single\n"
+           "element is above 0.\n");
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
         print_list((ls_reference_list)i);
 }

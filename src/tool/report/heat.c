@@ -106,7 +106,7 @@ void report_put_confusion(ls_text *page, const report_run *run, bool alone)
                 "</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
                 "aria-label=\"Confusion matrix\">\n<text x=\"%d\" y=\"16\">rows: class, columns: prediction; "
                 "darker: more of the row</text>\n",
-                LEFT + SIDE + 10, ABOVE + SIDE + BELOW, LEFT);
+                LEFT + SIDE + 10, ABOVE + SIDE + (run->class_names ? BELOW : BELOW / 3), LEFT);
     put_cells(page, run, side);
     ls_text_add(page, "<rect class=\"frame\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", LEFT, ABOVE, SIDE,
                 SIDE);
