@@ -632,10 +632,10 @@ typedef struct ls_loss {
 /* Returns Keras's name, such as "mean_squared_error". */
 LS_API const char *ls_loss_name(const ls_loss *loss);
 
-/* Returns one value per sample, [batch]. Axes other than batch and classes are averaged, or with
- * LS_REDUCE_SUM summed (Keras returns a value for each of their elements). Axis 0 is the samples, in whole tensors too.
- * Targets may have any type; sparse labels may be [N] or [N,1]; for other losses [N] and [N,1] match. Other shapes must
- * be equal. */
+/* Returns one value per sample, [batch]. Axes other than batch and classes are averaged, or
+ * with LS_REDUCE_SUM summed (Keras returns a value for each of their elements). Axis 0 is the
+ * samples, in whole tensors too. Targets may have any type; sparse labels may be [N] or [N,1];
+ * for other losses [N] and [N,1] match. Other shapes must be equal. */
 LS_API ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predictions);
 /* Returns the values of all samples, reduced as the spec says. weights: NULL, or one
  * number per sample ([N], [N,1] or a scalar, of any type). A mean is the sum over samples

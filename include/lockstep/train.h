@@ -377,9 +377,9 @@ LS_API ls_status ls_model_device_times(const ls_model *model, ls_device_times **
 /* Returns a text with a line per device, and a sentence if more devices did not help ("2 devices
  * are slower than 1 for this model: joins 61 %"), as measured in this fit. The caller frees it. */
 LS_API ls_status ls_explain_times(const ls_model *model, char **out);
-/* Returns a table of the ops of the last fit with .profile in this process, those with the most time
- * first: seconds of all threads, share, calls, GFLOPS, op and kernel, and which of them are slow
- * reference kernels. "" without .profile. The caller frees the text. */
+/* Returns a table of the ops of the last fit with .profile in this process, those with the most
+ * time first: seconds of all threads, share, calls, GFLOPS, op and kernel, and which of them
+ * are slow reference kernels. "" without .profile. The caller frees the text. */
 LS_API ls_status ls_explain_profile(const ls_model *model, char **out);
 
 /* Return the learning rate of the next step, and set it for all later steps. Callbacks may use

@@ -144,10 +144,10 @@ static ls_tensor *numbers_to(const ls_tensor *x, int64_t n)
     return numbers;
 }
 
-/* Keras 3's formula: with x sorted and summed up, sums[k] = x[0] + ... + x[k - 1], the k largest are
- * inside for which x[k - 1] > (sums[k] - 1) / k, and the threshold is (the sum of their sums[k] - 1)
- * / their number. Martins and Astudillo have the last of these sums in place of all, so that the
- * result sums up to 1; Keras's does if one element is inside. */
+/* Keras 3's formula: with x sorted and summed up, sums[k] = x[0] + ... + x[k - 1], the k
+ * largest are inside for which x[k - 1] > (sums[k] - 1) / k, and the threshold is (the sum of
+ * their sums[k] - 1) / their number. Martins and Astudillo have the last of these sums in place
+ * of all, so that the result sums up to 1; Keras's does if one element is inside. */
 static ls_tensor *sparsemax(ls_tensor *x)
 {
     int64_t n = x->shape.rank > 0 ? x->shape.dims[x->shape.rank - 1] : 0;

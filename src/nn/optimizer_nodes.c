@@ -1,5 +1,5 @@
-/* Lamb, Muon, and Ftrl with another power than its rule has, in Keras's order of operations. Norms are summed in
- * double, as in clipping. */
+/* Lamb, Muon, and Ftrl with another power than its rule has, in Keras's order of operations.
+ * Norms are summed in double, as in clipping. */
 #include "nn/optimizer_nodes.h"
 
 #include <ctype.h>

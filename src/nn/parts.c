@@ -276,7 +276,7 @@ ls_tensor *ls_mask_values(const char *what, ls_tensor *values, ls_tensor *given,
     ls_tensor *weights = scaled ? ls_op_mul(mask, mask_scale(mask)) : mask;
     while (weights->shape.rank < values->shape.rank)
         weights = ls_op_with_last_axis(weights);
-    return ls_op_mul(values, weights);
+    return ls_op_mul(values, weights->dtype == values->dtype ? weights : ls_op_cast(weights, values->dtype));
 }
 
 ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *predictions)

@@ -1,6 +1,6 @@
-/* Names of everything beside Keras's and PyTorch's. Layers, activations, ops, losses and optimizers
- * come from the tables of the code; the names that these do not have are here. A row that is missing
- * here has NULL, which tests/nn/test_reference.c reports. */
+/* Names of everything beside Keras's and PyTorch's. Layers, activations, ops, losses and
+ * optimizers come from the tables of the code; the names that these do not have are here. A row
+ * that is missing here has NULL, which tests/nn/test_reference.c reports. */
 #include <string.h>
 
 #include "graph/node.h"

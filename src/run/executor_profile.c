@@ -93,11 +93,11 @@ ls_status ls_executor_profile(ls_executor *e)
 }
 
 /* Takes the times of all threads, and sets them to 0. */
-static ls_op_time take(const ls_executor *e, ls_op_time *times, int count, int index)
+static ls_op_time take(const ls_executor *e, int group)
 {
     ls_op_time all = { .calls = 0 };
     for (int w = 0; w < e->threads; w++) {
-        ls_op_time *t = &times[w * count + index];
+        ls_op_time *t = &e->group_times[w * e->plan->group_count + group];
         all.seconds += t->seconds;
         all.flops += t->flops;
         all.calls += t->calls;
@@ -132,21 +132,36 @@ static const char *group_op(const ls_group *group)
 }
 
 /* Devices run a segment as one program: it has the name of its largest op. */
-static void name_segment(const ls_executor *e, const ls_segment *s, row *out)
+static void name_segment(const ls_executor *e, const ls_segment *s, int device, row *out)
 {
+    char name[LS_SHORT_NAME];
     const ls_group *largest = s->steps[0].group;
     for (int i = 1; i < s->step_count; i++)
         if (ls_node_flops(s->steps[i].group->nodes[0]) > ls_node_flops(largest->nodes[0]))
             largest = s->steps[i].group;
     snprintf(out->op, NAME, "%s and %d more", group_op(largest), s->step_count - 1);
-    snprintf(out->kernel, NAME, "%s", e->placement->ctx->kinds[largest->kind].name);
+    snprintf(out->kernel, NAME, "%s", ls_device_short_name(e->placement->ctx, device, name));
+}
+
+static ls_status add_segments(ls_profile *p, ls_executor *e)
+{
+    int count = e->plan->segment_count;
+    for (int i = 0; i < e->threads * count; i++) {
+        row r = { .time = e->segment_times[i] };
+        if (r.time.calls == 0)
+            continue;
+        e->segment_times[i] = (ls_op_time){ .calls = 0 };
+        name_segment(e, &e->plan->segments[i % count], e->device_of[i / count], &r);
+        LS_TRY(add_row(p, &r));
+    }
+    return LS_OK;
 }
 
 static ls_status add_groups(ls_profile *p, ls_executor *e)
 {
     for (int g = 0; g < e->plan->group_count; g++) {
         const ls_group *group = &e->plan->groups[g];
-        row r = { .time = take(e, e->group_times, e->plan->group_count, g) };
+        row r = { .time = take(e, g) };
         if (r.time.calls == 0)
             continue;
         snprintf(r.op, NAME, "%s", group_op(group));
@@ -163,13 +178,7 @@ ls_status ls_profile_add(ls_profile *p, ls_executor *e)
     if (!e->segment_times)
         return LS_OK;
     LS_TRY(add_groups(p, e));
-    for (int s = 0; s < e->plan->segment_count; s++) {
-        row r = { .time = take(e, e->segment_times, e->plan->segment_count, s) };
-        if (r.time.calls == 0)
-            continue;
-        name_segment(e, &e->plan->segments[s], &r);
-        LS_TRY(add_row(p, &r));
-    }
+    LS_TRY(add_segments(p, e));
     for (int i = 0; i < e->threads * LS_PHASE_KINDS; i++)
         now[i % LS_PHASE_KINDS] += e->phase_seconds[i];
     for (int k = 0; k < LS_PHASE_KINDS; k++) {

@@ -468,8 +468,9 @@ static double of_histogram(json_t *found, const char *tag, size_t epoch, size_t 
     return json_number_value(json_array_get(json_array_get(values, epoch), which));
 }
 
-/* A kernel w and a bias b of one number each: histograms have one bucket. The gradients are those of
- * the first step, 2 mean((w x + b - x) x) and 2 mean(w x + b - x), and the bits stay the same. */
+/* A kernel w and a bias b of one number each: histograms have one bucket. The gradients are
+ * those of the first step, 2 mean((w x + b - x) x) and 2 mean(w x + b - x), and the bits stay
+ * the same. */
 static void histograms_have_weights_and_gradients(void **state)
 {
     (void)state;

@@ -292,8 +292,8 @@ static void show(ls_fit_state *f, const char *doing)
     ls_fit_status_workers(f->status, &f->workers, made);
 }
 
-/* Computes the gradients of the first step of the epoch, before it, for the callbacks that take them.
- * The step draws the same random numbers, and its bits do not change. */
+/* Computes the gradients of the first step of the epoch, before it, for the callbacks that take
+ * them. The step draws the same random numbers, and its bits do not change. */
 static ls_status take_gradients(ls_fit_state *f, const ls_fit_batch *batch)
 {
     const ls_position *at = &f->job->position;
