@@ -579,6 +579,18 @@ static double all_shares(const char *text, int *rows)
     return sum;
 }
 
+/* The number of calls of an op: "  0.1 %     0.000 s        96     6.8  apply: simd update". */
+static long long calls_of(const char *text, const char *op)
+{
+    long long calls = -1;
+    const char *line = strstr(text, op);
+    assert_non_null(line);
+    while (line > text && line[-1] != '\n')
+        line--;
+    assert_int_equal(sscanf(line, " %*f %% %*f s %lld", &calls), 1);
+    return calls;
+}
+
 static void a_profile_has_every_op(void **state)
 {
     (void)state;
@@ -600,6 +612,8 @@ static void a_profile_has_every_op(void **state)
                 machine_has(text, gpus ? "matmul and " : "matmul: ");
                 machine_has(text, gpus ? "more: gpu:1" : "apply: ");
                 machine_has(text, "joins, and exchange");
+                if (!gpus) /* one for each of six variables */
+                    assert_int_equal(calls_of(text, "apply: "), 6 * 2 * ((SAMPLES + BATCH - 1) / BATCH));
                 assert_true(rows >= 4 && rows <= 21 && shares > 98 && shares < 102);
             } else {
                 assert_string_equal(text, "");
