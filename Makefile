@@ -433,7 +433,7 @@ reference: $(B)/tests/test_keras_layers
 # Writes the page of names from the tables of the code.
 .PHONY: reference-page
 reference-page: $(COMMAND)
-	@$(COMMAND) list >docs/reference.md
+	@./$(COMMAND) list >docs/reference.md
 
 .PHONY: demo
 demo: $(B)/examples/demo $(COMMAND)
