@@ -57,7 +57,7 @@ confusion() {
 check "a confusion matrix is drawn" confusion
 named_classes() {
     echo '{"event":"confusion","set":"test","classes":["<b>cat","dog"],"matrix":[[3,1],[0,5]]}' >"$TMP/named.log"
-    report "$TMP/named.log" && has '&lt;b&gt;cat' 'dog' '9 samples, 88.89 %' '>3</text>' '>5</text>' && lacks '<b>cat'
+    report "$TMP/named.log" && has '&lt;b&gt;cat' 'dog' '9 samples, 88.89 %' '>3</text>' '>5</text>' 'an evaluation alone' && lacks '<b>cat'
 }
 check "classes have names, and a log may have a matrix alone" named_classes
 bad_matrices() {

@@ -111,7 +111,9 @@ static void put_style(ls_text *page)
 static void put_state(ls_text *page, const report_run *run)
 {
     const char *class = "wait", *words = run->reason;
-    if (run->reason[0] == '\0')
+    if (run->confusion && run->starts == 0 && run->step == 0)
+        words = "an evaluation alone";
+    else if (run->reason[0] == '\0')
         words = "no end event: still running, or killed";
     else if (strcmp(run->reason, "done") == 0)
         class = "good";
