@@ -436,6 +436,11 @@ tokenizers: $(B)/tests/test_tokenizers
 	@rm -rf '$(B)/reference/tokenizers' && $(PYTHON) tests/reference/make_tokenizers.py '$(B)/reference/tokenizers' 10000
 	@LS_BUILD='$(B)' CC='$(CC)' LS_TOKENIZER_CASES='$(B)/reference/tokenizers' LS_TEST_TIMEOUT=3600 tests/run.sh $<
 
+# Writes the page of names from the tables of the code.
+.PHONY: reference-page
+reference-page: $(COMMAND)
+	@./$(COMMAND) list >docs/reference.md
+
 .PHONY: demo
 demo: $(B)/examples/demo $(COMMAND)
 	@$(B)/examples/demo

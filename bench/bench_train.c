@@ -198,9 +198,13 @@ static ls_executor *executor_of(const job *j)
 static void print_profile(const job *j)
 {
     ls_text text = { 0 };
-    LS_CHECK(ls_executor_print_profile(executor_of(j), &text));
-    fprintf(stderr, "%s", ls_text_get(&text));
+    ls_profile *profile;
+    LS_CHECK(ls_profile_make(&profile));
+    LS_CHECK(ls_profile_add(profile, executor_of(j)));
+    LS_CHECK(ls_profile_print(profile, &text));
+    fputs(ls_text_get(&text), stdout);
     ls_text_free(&text);
+    ls_profile_free(profile);
 }
 
 /* ---- The program ---- */
@@ -273,7 +277,7 @@ int main(int argc, char **argv)
         loss = epoch(&j, i == 0 ? &first_step : &later);
         seconds[i] = now() - begin;
         if (set.profile && i == 0)
-            ls_executor_profile(executor_of(&j), true);
+            LS_CHECK(ls_executor_profile(executor_of(&j)));
     }
     print_result(r, &j, ctx, seconds, epochs, first_step - started, unpacking, loss);
     if (set.profile)

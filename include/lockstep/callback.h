@@ -65,11 +65,16 @@ typedef struct ls_csv_logger_options {
 
 /* Writes event files for TensorBoard to log_dir/train and log_dir/validation, with Keras's tags:
  * epoch_loss, epoch_accuracy, epoch_learning_rate by epoch from 0; batch_loss, ... by step;
- * evaluation_loss_vs_iterations, ... ls_tensorboard("logs/run-1", .update_freq = 1) */
+ * evaluation_loss_vs_iterations, ...; dense/kernel/histogram and dense/kernel/gradient/histogram.
+ * ls_tensorboard("logs/run-1", .update_freq = 1, .histogram_freq = 1) */
 typedef struct ls_tensorboard_options {
     int ls_first;
     const char *log_dir; /* default "logs"; created if missing */
     int64_t update_freq; /* N: every N steps too (default 0: only at the end of epochs) */
+    /* N: in every Nth epoch, from the first, histograms of the weights at its end and of the gradients
+     * of its first step, which are computed once more for it (default 0: never). Asynchronous
+     * parameter servers do not have them. */
+    int64_t histogram_freq;
 } ls_tensorboard_options;
 
 /* Saves the weights at the end of each epoch, or of each that is the best so far:

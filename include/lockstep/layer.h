@@ -38,6 +38,7 @@ typedef enum ls_activation {
     LS_SPARSE_SIGMOID,
     LS_CELU,               /* alpha 1 */
     LS_GLU,                /* halves the last axis */
+    LS_SPARSEMAX,          /* over the last axis; Keras 3's formula, see docs/reference.md */
     LS_NO_ACTIVATION = -1, /* linear, where linear is not the default (recurrent layers) */
 } ls_activation;
 

@@ -444,7 +444,7 @@ typedef enum ls_optimizer_kind {
     LS_OPTIMIZER_ADADELTA, /* 0.001, rho 0.95; slots accumulated_grad, accumulated_delta_var */
     LS_OPTIMIZER_ADAMAX,   /* learning rate 0.001; slots momentum, norm */
     LS_OPTIMIZER_NADAM,    /* learning rate 0.001; slots momentum, velocity */
-    /* learning rate 0.001; slots accumulator, linear. Keras's learning_rate_power is -0.5. */
+    /* learning rate 0.001; slots accumulator, linear */
     LS_OPTIMIZER_FTRL,
     LS_OPTIMIZER_LION, /* learning rate 0.001, beta_2 0.99; slot momentum */
     LS_OPTIMIZER_LAMB, /* learning rate 0.001; slots momentum, velocity */
@@ -477,6 +477,8 @@ typedef struct ls_optimizer_options {
      * the batches' means, which is equal if all batches have one size.) */
     int64_t gradient_accumulation_steps;
     double initial_accumulator_value; /* Adagrad, Ftrl: default 0.1; LS_ZERO: 0 */
+    /* Ftrl: not above 0 (default -0.5; LS_ZERO: 0). Another one than -0.5 leaves the in-place update. */
+    double learning_rate_power;
     /* Ftrl (default 0) */
     double l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength, beta;
     /* Muon: weight decay of the variables that AdamW updates (default 0.004; LS_ZERO: none), and
@@ -557,6 +559,10 @@ LS_API ls_tensor *ls_minimize(ls_optimizer optimizer, ls_tensor *loss, const cha
  * depends on them, and gradients flow through them. */
 LS_API ls_tensor *ls_model_minimize(ls_model *model, ls_optimizer optimizer, ls_tensor *loss);
 
+/* Returns x where it is above the threshold, else `value`: Keras's activation threshold, for custom
+ * models and layers. */
+LS_API ls_tensor *ls_threshold(ls_tensor *x, double threshold, double value);
+
 /* ---- Losses: one value per sample, and a reduction ---- */
 
 typedef enum ls_loss_kind {
@@ -584,7 +590,7 @@ typedef enum ls_loss_kind {
     LS_LOSS_CUSTOM,
 } ls_loss_kind;
 
-/* over the batch */
+/* Over the batch. A sum is over all values: those of the steps of a sequence, too. */
 typedef enum ls_reduction { LS_REDUCE_MEAN = 0, LS_REDUCE_SUM, LS_REDUCE_NONE } ls_reduction;
 
 /* A custom loss, as a function of tensors. It returns one value per sample, [N]; values of
@@ -603,6 +609,9 @@ typedef struct ls_loss_options {
      * t (1 - s) + s / classes; binary: t (1 - s) + s / 2. Sparse: as if the labels were
      * one-hot rows. From 0 to 1 (default 0). */
     double label_smoothing;
+    /* Sparse cross-entropy: labels of this class count for nothing, in sums and in means; it need not
+     * be a class of the model: -1, 255 (default: none; LS_ZERO: class 0) */
+    double ignore_class;
     /* Focal cross-entropies: alpha is the weight, gamma the power (default 0.25, 2). Tversky: 1 - I
      * / (I + alpha sum t (1 - p) + beta sum p (1 - t)) with I = sum t p (default 0.5, 0.5).
      * LS_ZERO: 0 */
@@ -663,11 +672,10 @@ typedef struct ls_loss {
 /* Returns Keras's name, such as "mean_squared_error". */
 LS_API const char *ls_loss_name(const ls_loss *loss);
 
-/* Returns one value per sample, [batch]. Axes other than batch and classes are averaged
- * (Keras returns a value for each of their elements; means agree, a sum is Keras's divided by
- * the number of those elements). Axis 0 is the samples, in whole tensors too. Targets may
- * have any type; sparse labels may be [N] or [N,1]; for other losses [N] and [N,1] match.
- * Other shapes must be equal. */
+/* Returns one value per sample, [batch]. Axes other than batch and classes are averaged, or
+ * with LS_REDUCE_SUM summed (Keras returns a value for each of their elements). Axis 0 is the
+ * samples, in whole tensors too. Targets may have any type; sparse labels may be [N] or [N,1];
+ * for other losses [N] and [N,1] match. Other shapes must be equal. */
 LS_API ls_tensor *ls_loss_per_sample(ls_loss loss, ls_tensor *targets, ls_tensor *predictions);
 /* Returns the values of all samples, reduced as the spec says. weights: NULL, or one
  * number per sample ([N], [N,1] or a scalar, of any type). A mean is the sum over samples
@@ -737,7 +745,9 @@ typedef struct ls_metric {
     ls_metric_average average; /* R2, F scores (default macro) */
     double beta;               /* FBeta score (default 1) */
     int64_t num_regressors;    /* R2: adjusted for this many (default 0) */
-    ls_loss loss;              /* LS_METRIC_LOSS */
+    /* mean IoU, confusion: targets of this class count for nothing (default: none; LS_ZERO: class 0) */
+    double ignore_class;
+    ls_loss loss; /* LS_METRIC_LOSS */
     int ls_first;
     /* custom metric: the function, and in `user` the pointer passed to it */
     ls_metric_function function;
@@ -795,6 +805,28 @@ LS_API ls_tensor *ls_metric_state_update(const ls_metric_state *state, ls_tensor
 /* Return the result of all batches since the last reset, and reset the sums. */
 LS_API ls_status ls_metric_state_result(const ls_metric_state *state, double *out);
 LS_API ls_status ls_metric_state_reset(const ls_metric_state *state);
+
+/* ---- Names here, in Keras and in PyTorch ---- */
+
+typedef enum ls_reference_list {
+    LS_REFERENCE_LAYERS = 0,
+    LS_REFERENCE_ACTIVATIONS,
+    LS_REFERENCE_OPS, /* those with kernels; lockstep/graph.h has more, made of them */
+    LS_REFERENCE_LOSSES,
+    LS_REFERENCE_METRICS,
+    LS_REFERENCE_OPTIMIZERS,
+    LS_REFERENCE_SCHEDULES,
+} ls_reference_list;
+
+/* Strings are constants. */
+typedef struct ls_reference_row {
+    const char *name;            /* in C: "ls_conv2d" */
+    const char *keras, *pytorch; /* "keras.layers.Conv2D", "torch.nn.Conv2d"; "": none */
+} ls_reference_row;
+/* Returns the name of a list, such as "layers"; NULL after the last. */
+LS_API const char *ls_reference_name(ls_reference_list list);
+/* Sets *out to a row of a list; returns false after the last. */
+LS_API bool ls_reference(ls_reference_list list, size_t index, ls_reference_row *out);
 
 #ifdef __cplusplus
 }

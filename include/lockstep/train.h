@@ -144,6 +144,7 @@ typedef struct ls_fit_options {
      * too. If the results differ, training ends with LS_ERR_PEER, which names both
      * workers (default 0: never). */
     int64_t audit;
+    bool profile;             /* measures the time of ops for ls_explain_profile (default false) */
     ls_trace_options trace;   /* a timeline: .trace.path = "trace.json" */
     ls_record_options record; /* a record for ls_replay: .record.path = "run.record" */
     ls_async_options async;   /* how servers restart: .async.journal = "DIR" */
@@ -404,6 +405,10 @@ LS_API ls_status ls_model_device_times(const ls_model *model, ls_device_times **
 /* Returns a text with a line per device, and a sentence if more devices did not help ("2 devices
  * are slower than 1 for this model: joins 61 %"), as measured in this fit. The caller frees it. */
 LS_API ls_status ls_explain_times(const ls_model *model, char **out);
+/* Returns a table of the ops of the last fit with .profile in this process, those with the most
+ * time first: seconds of all threads, share, calls, GFLOPS, op and kernel, and which of them
+ * are slow reference kernels. "" without .profile. The caller frees the text. */
+LS_API ls_status ls_explain_profile(const ls_model *model, char **out);
 
 /* Return the learning rate of the next step, and set it for all later steps. Callbacks may use
  * them. A rate that comes from a schedule cannot be set. */

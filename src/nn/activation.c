@@ -1,4 +1,8 @@
 /* Activations by Keras's names, for the layer Activation and the option `activation` of others. */
+#include <stdlib.h>
+
+#include "base/fpmode.h"
+#include "graph/claim.h"
 #include "graph/rules.h"
 #include "nn/layer.h"
 
@@ -127,6 +131,39 @@ static ls_tensor *glu(ls_tensor *x)
     return ls_op_mul(half[0], ls_op_sigmoid(half[1]));
 }
 
+/* The numbers 1 to n. */
+static ls_tensor *numbers_to(const ls_tensor *x, int64_t n)
+{
+    double *list = malloc((size_t)n * sizeof(*list));
+    if (!list)
+        return ls_node_error(x->graph, ls_fail(LS_ERR_MEMORY, "no memory for %lld numbers", (long long)n), NULL);
+    for (int64_t i = 0; i < n; i++)
+        list[i] = (double)(i + 1);
+    ls_tensor *numbers = ls_op_cast(ls_op_constant(x->graph, LS_F64, LS_SHAPE(n), list), x->dtype);
+    free(list);
+    return numbers;
+}
+
+/* Keras 3's formula: with x sorted and summed up, sums[k] = x[0] + ... + x[k - 1], the k
+ * largest are inside for which x[k - 1] > (sums[k] - 1) / k, and the threshold is (the sum of
+ * their sums[k] - 1) / their number. Martins and Astudillo have the last of these sums in place
+ * of all, so that the result sums up to 1; Keras's does if one element is inside. */
+static ls_tensor *sparsemax(ls_tensor *x)
+{
+    int64_t n = x->shape.rank > 0 ? x->shape.dims[x->shape.rank - 1] : 0;
+    if (x->shape.rank < 2)
+        return ls_node_error(
+            x->graph, ls_fail(LS_ERR_SHAPE, "sparsemax needs an axis besides the batch (got rank %d)", x->shape.rank),
+            NULL);
+    ls_tensor *k = numbers_to(x, n), *sorted = ls_op_top_k(x, n);
+    ls_tensor *triangle = ls_op_cast(ls_op_compare(ls_op_reshape(k, LS_SHAPE(n, 1)), LS_LESS_EQUAL, k), x->dtype);
+    ls_tensor *sums = ls_op_matmul(sorted, triangle);
+    ls_tensor *inside = ls_op_compare(sorted, LS_GREATER, ls_op_div(ls_op_shift(sums, -1), k));
+    ls_tensor *count = ls_op_reduce_sum(ls_op_cast(inside, x->dtype), LS_AXES(-1), true);
+    ls_tensor *all = ls_op_reduce_sum(ls_op_select(inside, sums, ls_scalar_like(x, 0)), LS_AXES(-1), true);
+    return ls_op_relu(ls_op_sub(x, ls_op_div(ls_op_shift(all, -1), count)));
+}
+
 /* ---- By number ---- */
 
 static const struct {
@@ -162,6 +199,7 @@ static const struct {
     [LS_SPARSE_SIGMOID] = { "sparse_sigmoid", sparse_sigmoid },
     [LS_CELU] = { "celu", elu },
     [LS_GLU] = { "glu", glu },
+    [LS_SPARSEMAX] = { "sparsemax", sparsemax },
 };
 
 const char *ls_activation_name(ls_activation activation)
@@ -172,4 +210,14 @@ const char *ls_activation_name(ls_activation activation)
 ls_tensor *ls_activate(ls_tensor *x, ls_activation activation)
 {
     return ls_tensor_is_error(x) || !ls_activation_name(activation) ? x : activations[activation].formula(x);
+}
+
+ls_tensor *ls_threshold(ls_tensor *x, double threshold, double value)
+{
+    LS_CLAIM_TENSORS(x);
+    LS_OWN_FP_MODE;
+    if (!x || ls_tensor_is_error(x))
+        return x;
+    ls_tensor *above = ls_op_compare(x, LS_GREATER, ls_scalar_like(x, threshold));
+    return ls_op_select(above, x, ls_scalar_like(x, value));
 }

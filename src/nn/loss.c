@@ -6,7 +6,7 @@
 #include "nn/loss_values.h"
 #include "nn/parts.h"
 
-enum { DELTA = 1, SMOOTHING = 2, ALPHA = 4, GAMMA = 8, BETA = 16, BALANCING = 32, AXIS = 64 };
+enum { DELTA = 1, SMOOTHING = 2, ALPHA = 4, GAMMA = 8, BETA = 16, BALANCING = 32, AXIS = 64, IGNORE = 128 };
 enum { FOCAL = SMOOTHING | ALPHA | GAMMA };
 
 typedef struct loss_info {
@@ -18,7 +18,7 @@ typedef struct loss_info {
 
 /* clang-format off */
 static const loss_info kinds[] = {
-    [LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY] = { "sparse_categorical_crossentropy", LS_OP_softmax, NULL, SMOOTHING },
+    [LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY] = { "sparse_categorical_crossentropy", LS_OP_softmax, NULL, SMOOTHING | IGNORE },
     [LS_LOSS_CATEGORICAL_CROSSENTROPY] = { "categorical_crossentropy", LS_OP_softmax, ls_categorical_values, SMOOTHING },
     [LS_LOSS_BINARY_CROSSENTROPY] = { "binary_crossentropy", LS_OP_sigmoid, ls_binary_values, SMOOTHING },
     [LS_LOSS_MEAN_SQUARED_ERROR] = { "mean_squared_error", LS_OP_COUNT, ls_squared_values, 0 },
@@ -61,7 +61,7 @@ static ls_status check_options(const ls_loss_options *o, const loss_info *info)
         { "delta", o->delta != 0, DELTA },    { "label_smoothing", o->label_smoothing != 0, SMOOTHING },
         { "alpha", o->alpha != 0, ALPHA },    { "gamma", o->gamma != 0, GAMMA },
         { "beta", o->beta != 0, BETA },       { "apply_class_balancing", o->apply_class_balancing, BALANCING },
-        { "axis", o->axis.count != 0, AXIS },
+        { "axis", o->axis.count != 0, AXIS }, { "ignore_class", o->ignore_class != 0, IGNORE },
     };
     for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
         if (options[i].given && !(info->takes & options[i].flag))
@@ -69,6 +69,7 @@ static ls_status check_options(const ls_loss_options *o, const loss_info *info)
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         return ls_fail(LS_ERR_INVALID, "%s: label_smoothing is %g; it must be from 0 to 1", info->name,
                        o->label_smoothing);
+    LS_TRY(ls_check_ignored(info->name, o->ignore_class));
     const double numbers[] = { ls_spec_number(o->alpha, 0), ls_spec_number(o->gamma, 0), ls_spec_number(o->beta, 0) };
     for (int i = 0; i < 3; i++)
         if (!(numbers[i] >= 0 && numbers[i] <= 1e30))
@@ -118,6 +119,41 @@ static ls_status check_axis(const ls_loss *loss, const ls_tensor *predictions)
     return LS_OK;
 }
 
+/* Means over the steps of a sequence, or sums for a sum over the batch. */
+static ls_tensor *by_sample(const ls_loss *loss, ls_tensor *values)
+{
+    return loss->options.reduction == LS_REDUCE_SUM ? ls_sample_sums(values) : ls_sample_means(values);
+}
+
+/* Labels of the ignored class become class 0, and their values 0 with no gradient. Means count the
+ * others alone. */
+static ls_tensor *sparse_values(const ls_loss *loss, ls_tensor *labels, ls_tensor *predictions, bool scaled)
+{
+    const char *name = ls_loss_name(loss);
+    ls_tensor *mask = predictions->mask;
+    if (loss->options.ignore_class == 0)
+        return ls_mask_values(name, ls_sparse_values(&loss->options, labels, predictions), mask, scaled);
+    labels = ls_op_cast(labels, LS_I64); /* uint8 has no -1 */
+    ls_tensor *ignored = ls_scalar_like(labels, ls_spec_number(loss->options.ignore_class, 0));
+    ls_tensor *counts = ls_op_compare(labels, LS_NOT_EQUAL, ignored), *zero = ls_scalar_like(labels, 0);
+    ls_tensor *values = ls_sparse_values(&loss->options, ls_op_select(counts, labels, zero), predictions);
+    if (ls_tensor_is_error(values))
+        return values;
+    values = ls_op_select(counts, values, ls_scalar_like(values, 0));
+    return ls_mask_values(name, values, ls_mask_and(mask, counts), scaled);
+}
+
+/* Steps [N,T] and [N,T,1] are one value for Keras, not T. A mask needs the value of each step. */
+static void drop_last_axis(ls_tensor **targets, ls_tensor **predictions)
+{
+    ls_shape shape = (*predictions)->shape;
+    if (shape.rank < 3 || shape.dims[shape.rank - 1] != 1)
+        return;
+    shape.rank--;
+    *targets = ls_op_reshape(*targets, shape);
+    *predictions = ls_op_reshape(*predictions, shape);
+}
+
 /* Returns one value per sample, or a scalar that is the value of the whole batch. */
 static ls_tensor *values_of(const ls_loss *loss, ls_tensor *targets, ls_tensor *predictions)
 {
@@ -127,25 +163,27 @@ static ls_tensor *values_of(const ls_loss *loss, ls_tensor *targets, ls_tensor *
     if (check_spec(loss) != LS_OK)
         return ls_node_error(predictions->graph, LS_ERR_INVALID, "loss");
     const char *name = ls_loss_name(loss);
-    const ls_tensor *masked = predictions;
+    ls_tensor *mask = predictions->mask;
     bool scaled = loss->options.reduction == LS_REDUCE_MEAN;
     if (loss->kind == LS_LOSS_CUSTOM) {
         ls_tensor *own = loss->options.function(targets, predictions, loss->options.user);
-        return ls_own_values(name, ls_mask_values(name, own, masked, scaled), predictions);
+        return by_sample(loss, ls_own_values(name, ls_mask_values(name, own, mask, scaled), predictions));
     }
     warn_of_logits(loss, predictions);
     if (loss->kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY) {
         ls_tensor *labels = ls_match_labels(name, targets, predictions);
-        ls_tensor *values = ls_tensor_is_error(labels) ? labels : ls_sparse_values(&loss->options, labels, predictions);
-        return ls_sample_means(ls_mask_values(name, values, masked, scaled));
+        return ls_tensor_is_error(labels) ? labels : by_sample(loss, sparse_values(loss, labels, predictions, scaled));
     }
+    bool ranks_differ = targets->shape.rank != predictions->shape.rank;
     error = ls_match_pair(name, &targets, &predictions);
+    if (!error && ranks_differ && !mask)
+        drop_last_axis(&targets, &predictions);
     if (!error && check_axis(loss, predictions) != LS_OK)
         error = ls_node_error(predictions->graph, LS_ERR_INVALID, name);
     if (error)
         return error;
     ls_tensor *values = kinds[loss->kind].formula(&loss->options, targets, predictions);
-    return ls_sample_means(ls_mask_values(name, values, masked, scaled));
+    return by_sample(loss, ls_mask_values(name, values, mask, scaled));
 }
 
 /* Gives every sample the value of the batch. */

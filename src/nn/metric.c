@@ -26,7 +26,7 @@ typedef struct metric_info {
     const char *name;
     bool takes_k;
     bool threshold;
-    bool classes, average, beta, regressors;
+    bool classes, average, beta, regressors, ignore;
 } metric_info;
 
 static const metric_info kinds[] = {
@@ -51,9 +51,9 @@ static const metric_info kinds[] = {
                                 .classes = true,
                                 .average = true,
                                 .beta = true },
-    [LS_METRIC_MEAN_IOU] = { .name = "mean_io_u", .classes = true },
+    [LS_METRIC_MEAN_IOU] = { .name = "mean_io_u", .classes = true, .ignore = true },
     [LS_METRIC_BINARY_IOU] = { .name = "binary_io_u", .threshold = true },
-    [LS_METRIC_CONFUSION] = { .name = "confusion", .classes = true },
+    [LS_METRIC_CONFUSION] = { .name = "confusion", .classes = true, .ignore = true },
     [LS_METRIC_CUSTOM] = { .name = "metric" },
 };
 
@@ -100,11 +100,13 @@ static ls_status check_classes(const ls_metric *metric, const metric_info *info)
         { "average", metric->average != LS_AVERAGE_MACRO, info->average },
         { "beta", metric->beta != 0, info->beta },
         { "num_regressors", metric->num_regressors != 0, info->regressors },
+        { "ignore_class", metric->ignore_class != 0, info->ignore },
         { "loss", metric->loss.kind != LS_LOSS_NONE, metric->kind == LS_METRIC_LOSS },
     };
     for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
         if (options[i].given && !options[i].taken)
             return ls_fail(LS_ERR_INVALID, "%s has no option %s", info->name, options[i].name);
+    LS_TRY(ls_check_ignored(info->name, metric->ignore_class));
     if (metric->kind == LS_METRIC_LOSS && metric->loss.kind == LS_LOSS_NONE)
         return ls_fail(LS_ERR_INVALID, "the metric has no loss; use ls_loss_metric");
     if (info->classes && (metric->num_classes < 1 || metric->num_classes > MOST_CLASSES))
@@ -334,7 +336,8 @@ static ls_tensor *make_sums(ls_metric metric, ls_tensor *targets, ls_tensor *pre
         return weighted_mean_sums(predictions, weights);
     case LS_METRIC_CUSTOM:
         return weighted_mean_sums(
-            ls_own_values(ls_metric_name(&metric), metric.function(targets, predictions, metric.user), predictions),
+            ls_sample_means(ls_own_values(ls_metric_name(&metric), metric.function(targets, predictions, metric.user),
+                                          predictions)),
             weights);
     case LS_METRIC_LOSS:
         return weighted_mean_sums(ls_loss_per_sample(metric.loss, targets, predictions), weights);

@@ -106,17 +106,28 @@ static ls_tensor *f_sums(const ls_metric *metric, const char *name, ls_tensor *t
 /* ---- Matrices ---- */
 
 /* One-hot rows [N, positions, classes] of labels, or of the highest of `classes` scores. A tensor
- * with fewer axes than `other` has labels. */
-static ls_tensor *class_rows(ls_tensor *x, const ls_tensor *other, int64_t classes, double threshold)
+ * with fewer axes than `other` has labels. Rows of the ignored class (0: none) are zeros. */
+static ls_tensor *class_rows(ls_tensor *x, const ls_tensor *other, int64_t classes, double threshold, double ignored)
 {
     int rank = x->shape.rank;
-    if (rank > 1 && rank >= other->shape.rank && classes > 1 && x->shape.dims[rank - 1] == classes)
+    bool scores = rank > 1 && rank >= other->shape.rank && classes > 1 && x->shape.dims[rank - 1] == classes;
+    ls_tensor *counts = NULL;
+    if (scores)
         x = ls_op_argmax(x, -1);
+    if (ignored != 0) {
+        ls_tensor *labels = ls_op_cast(x, LS_I64), *zero = ls_scalar_like(labels, 0);
+        counts = ls_op_compare(labels, LS_NOT_EQUAL, ls_scalar_like(labels, ls_spec_number(ignored, 0)));
+        x = ls_op_cast(ls_op_select(counts, labels, zero), ls_dtype_is_real(x->dtype) ? x->dtype : LS_I64);
+    }
+    if (scores)
+        ;
     else if (classes == 2 && ls_dtype_is_real(x->dtype))
         x = ls_op_cast(ls_op_compare(x, LS_GREATER, ls_scalar_like(x, threshold)), LS_I64);
     else
         x = ls_op_cast(x, LS_I64);
-    return ls_op_one_hot(ls_op_reshape(x, LS_SHAPE(x->shape.dims[0], LS_REMAINING)), LS_F64, classes);
+    ls_shape flat = LS_SHAPE(x->shape.dims[0], LS_REMAINING);
+    ls_tensor *hot = ls_op_one_hot(ls_op_reshape(x, flat), LS_F64, classes);
+    return counts ? ls_op_mul(hot, ls_op_with_last_axis(ls_op_cast(ls_op_reshape(counts, flat), LS_F64))) : hot;
 }
 
 /* Products of one-hot rows count pairs: over the batch, or over the positions of each sample. */
@@ -126,8 +137,8 @@ static ls_tensor *matrix_sums(const ls_metric *metric, const char *name, ls_tens
     int64_t classes = ls_class_count(metric);
     double threshold = ls_spec_number(metric->threshold, 0.5);
     char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
-    ls_tensor *t = class_rows(targets, predictions, classes, threshold);
-    ls_tensor *p = class_rows(predictions, targets, classes, threshold);
+    ls_tensor *t = class_rows(targets, predictions, classes, threshold, metric->ignore_class);
+    ls_tensor *p = class_rows(predictions, targets, classes, threshold, 0);
     if (ls_tensor_is_error(t) || ls_tensor_is_error(p))
         return ls_tensor_is_error(t) ? t : p;
     if (!ls_shape_equal(&t->shape, &p->shape) || t->per_sample != p->per_sample)

@@ -171,7 +171,7 @@ static ls_status get_slots(application *app, size_t i)
     char number[32];
     snprintf(number, sizeof(number), "variable_%u", v->attr.variable.variable->number);
     const char *of = v->name ? v->name : number;
-    int slots = app->r.info->way == LS_BY_MUON && ls_muon_takes(&app->r, v) ? 1 : app->r.slot_count;
+    int slots = app->r.way == LS_BY_MUON && ls_muon_takes(&app->r, v) ? 1 : app->r.slot_count;
     for (int s = 0; s < slots; s++)
         LS_TRY(get_state(app, of, app->r.info->slots[s], v->dtype, v->shape, s == 0 ? app->r.start : 0,
                          &app->state[i].slot[s]));
@@ -411,7 +411,7 @@ static void write_slots(application *app, const ls_update_nodes *nodes)
                                                                  : nodes->new_slot[s]));
 }
 
-/* Lamb and Muon: nodes before plain descent. */
+/* Lamb, Muon, Ftrl with another power: nodes before plain descent. */
 static void prepare(application *app, size_t i, ls_apply_op *apply)
 {
     ls_update_nodes nodes = { .variable = app->variables[i],
@@ -420,8 +420,10 @@ static void prepare(application *app, size_t i, ls_apply_op *apply)
                               .rate = apply->learning_rate,
                               .step = apply->step,
                               .weight_decay = apply->weight_decay };
-    if (app->r.info->way == LS_BY_LAMB)
+    if (app->r.way == LS_BY_LAMB)
         ls_lamb_nodes(&app->r, &nodes);
+    else if (app->r.way == LS_BY_FTRL)
+        ls_ftrl_nodes(&app->r, &nodes);
     else
         ls_muon_nodes(&app->r, &nodes);
     write_slots(app, &nodes);
@@ -444,7 +446,7 @@ static ls_apply_op rule_of(application *app, size_t i)
 {
     const ls_tensor *v = app->variables[i];
     ls_apply_op apply = app->r.apply;
-    bool by_muon = app->r.info->way == LS_BY_MUON;
+    bool by_muon = app->r.way == LS_BY_MUON;
     apply.learning_rate = app->state[i].rate;
     apply.step = app->step[by_type(v)];
     apply.slots[0] = app->state[i].slot[0];
@@ -454,7 +456,7 @@ static ls_apply_op rule_of(application *app, size_t i)
         use_adamw(app, &apply);
     if (ls_has_part_of(app->r.undecayed, v->name))
         apply.weight_decay = 0;
-    if (app->r.info->way == LS_BY_LAMB || (by_muon && ls_muon_takes(&app->r, v)))
+    if (app->r.way == LS_BY_LAMB || app->r.way == LS_BY_FTRL || (by_muon && ls_muon_takes(&app->r, v)))
         prepare(app, i, &apply);
     return apply;
 }
@@ -685,10 +687,10 @@ ls_status ls_optimizer_check_elementwise(const ls_optimizer *optimizer, ls_tenso
 {
     ls_recipe r;
     LS_TRY(ls_optimizer_resolve(optimizer, &r));
-    const char *what = r.info->way != LS_BY_RULE ? "norms or products of whole variables"
-                       : r.undecayed             ? "exclude_from_weight_decay"
-                       : r.ema_momentum >= 0     ? "use_ema"
-                                                 : NULL;
+    const char *what = r.way != LS_BY_RULE   ? "norms or products of whole variables"
+                       : r.undecayed         ? "exclude_from_weight_decay"
+                       : r.ema_momentum >= 0 ? "use_ema"
+                                             : NULL;
     for (size_t i = 0; i < count && !what; i++)
         what = variables[i]->attr.variable.variable->constraint.kind != LS_CONSTRAINT_NONE ? "constraints of variables"
                : factor_of(variables[i]) != 1 ? "rates of layers (ls_model_set_rate)"

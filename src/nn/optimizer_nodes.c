@@ -1,4 +1,5 @@
-/* Lamb and Muon, in Keras's order of operations. Norms are summed in double, as in clipping. */
+/* Lamb, Muon, and Ftrl with another power than its rule has, in Keras's order of operations.
+ * Norms are summed in double, as in clipping. */
 #include "nn/optimizer_nodes.h"
 
 #include <ctype.h>
@@ -106,4 +107,32 @@ void ls_muon_nodes(const ls_recipe *r, ls_update_nodes *u)
     u->direction = newton_schulz(r, x);
     if (r->muon.rms_rate != 0)
         u->direction = ls_op_scale(u->direction, sqrt(longer) * r->muon.rms_rate);
+}
+
+/* ---- Ftrl ---- */
+
+static ls_tensor *raised(ls_tensor *x, double power)
+{
+    return ls_op_pow(x, ls_scalar_like(x, power));
+}
+
+/* The direction leads from the decayed weight to the new one: (w - new) / rate. */
+void ls_ftrl_nodes(const ls_recipe *r, ls_update_nodes *u)
+{
+    const ls_apply_op *o = &r->apply;
+    ls_tensor *w = u->variable, *g = u->gradient;
+    if (u->weight_decay != 0)
+        w = ls_op_sub(w, ls_op_mul(ls_op_scale(u->rate, u->weight_decay), w));
+    ls_tensor *sum = ls_op_add(u->slot[0], ls_op_square(g));
+    ls_tensor *power = raised(sum, -r->ftrl_power), *before = raised(u->slot[0], -r->ftrl_power);
+    ls_tensor *used = o->shrinkage != 0 ? ls_op_add(g, ls_op_scale(w, 2 * o->shrinkage)) : g;
+    ls_tensor *pull = ls_op_mul(ls_op_div(ls_op_sub(power, before), u->rate), w);
+    ls_tensor *linear = ls_op_add(u->slot[1], ls_op_sub(used, pull));
+    ls_tensor *half = ls_op_div(ls_scalar_like(u->rate, o->beta / 2), u->rate);
+    ls_tensor *strength = ls_op_scale(ls_op_shift(half, o->l2), 2);
+    ls_tensor *quadratic = ls_op_add(ls_op_div(power, u->rate), strength);
+    ls_tensor *fresh = ls_op_div(ls_op_sub(ls_op_clip(linear, -o->l1, o->l1), linear), quadratic);
+    u->new_slot[0] = sum;
+    u->new_slot[1] = linear;
+    u->direction = ls_op_div(ls_op_sub(w, fresh), u->rate);
 }

@@ -18,6 +18,7 @@ bool ls_muon_takes(const ls_recipe *r, const ls_tensor *variable);
 
 void ls_lamb_nodes(const ls_recipe *r, ls_update_nodes *u);
 void ls_muon_nodes(const ls_recipe *r, ls_update_nodes *u);
+void ls_ftrl_nodes(const ls_recipe *r, ls_update_nodes *u);
 
 /* Returns whether a comma-separated list has a part of the name. */
 bool ls_has_part_of(const char *list, const char *name);

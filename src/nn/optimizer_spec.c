@@ -6,6 +6,8 @@
 
 enum { MOMENTUM = 1, NESTEROV = 2, BETAS = 4, RHO = 8, EPSILON = 16, START = 32, STRENGTHS = 64, MUON = 128 };
 
+#define FTRL_POWER (-0.5) /* the learning_rate_power of the rule */
+
 /* clang-format off */
 static const ls_optimizer_info kinds[] = {
     [LS_OPTIMIZER_SGD] = { "sgd", LS_APPLY_SGD, { "momentum" }, MOMENTUM | NESTEROV,
@@ -77,6 +79,7 @@ static ls_status check_taken(const ls_optimizer *optimizer)
         { "l2_regularization_strength", o->l2_regularization_strength != 0, STRENGTHS },
         { "l2_shrinkage_regularization_strength", o->l2_shrinkage_regularization_strength != 0, STRENGTHS },
         { "beta", o->beta != 0, STRENGTHS },
+        { "learning_rate_power", o->learning_rate_power != 0, STRENGTHS },
         { "adam_weight_decay", o->adam_weight_decay != 0, MUON },
         { "adam_lr_ratio", o->adam_lr_ratio != 0, MUON },
         { "muon_a", o->muon_a != 0, MUON },
@@ -142,6 +145,7 @@ static ls_status check_recipe(const char *what, const ls_recipe *r)
     LS_TRY(check_range(what, "l2_shrinkage_regularization_strength", r->apply.shrinkage, 0, highest));
     LS_TRY(check_range(what, "beta", r->apply.beta, 0, highest));
     LS_TRY(check_range(what, "initial_accumulator_value", r->start, 0, highest));
+    LS_TRY(check_range(what, "learning_rate_power", r->ftrl_power, -10, 0));
     if (r->ema_momentum != -1)
         LS_TRY(check_range(what, "ema_momentum", r->ema_momentum, 0, 1));
     if (r->every < 1)
@@ -157,7 +161,8 @@ static void choose_rule(bool nesterov, ls_recipe *r)
     r->apply.rule = r->info->rule;
     if (r->info->rule == LS_APPLY_SGD && has_momentum)
         r->apply.rule = nesterov ? LS_APPLY_NESTEROV : LS_APPLY_MOMENTUM;
-    r->slot_count = r->info->way == LS_BY_RULE ? ls_apply_slots(r->apply.rule, has_momentum) : 2;
+    r->way = r->info->rule == LS_APPLY_FTRL && r->ftrl_power != FTRL_POWER ? LS_BY_FTRL : r->info->way;
+    r->slot_count = r->way == LS_BY_RULE ? ls_apply_slots(r->apply.rule, has_momentum) : 2;
 }
 
 static void resolve_muon(const ls_optimizer_options *o, ls_recipe *r)
@@ -191,6 +196,7 @@ ls_status ls_optimizer_resolve(const ls_optimizer *optimizer, ls_recipe *r)
                       .every = o->gradient_accumulation_steps ? o->gradient_accumulation_steps : 1,
                       .ema_momentum = o->use_ema ? ls_spec_number(o->ema_momentum, 0.99) : -1,
                       .ema_every = o->ema_overwrite_frequency,
+                      .ftrl_power = ls_spec_number(o->learning_rate_power, FTRL_POWER),
                       .undecayed = o->exclude_from_weight_decay,
                       .scheduled = o->schedule.kind != LS_SCHEDULE_CONSTANT };
     r->apply = (ls_apply_op){ .momentum = ls_spec_number(o->momentum, d->momentum),

@@ -6,7 +6,7 @@
 #include "lockstep/nn.h"
 
 /* How a kind updates: by its rule alone, or by nodes before the rule (optimizer_nodes.h). */
-typedef enum ls_optimizer_way { LS_BY_RULE, LS_BY_LAMB, LS_BY_MUON } ls_optimizer_way;
+typedef enum ls_optimizer_way { LS_BY_RULE, LS_BY_LAMB, LS_BY_MUON, LS_BY_FTRL } ls_optimizer_way;
 
 typedef struct ls_optimizer_info {
     const char *name;
@@ -21,7 +21,8 @@ typedef struct ls_optimizer_info {
 
 typedef struct ls_recipe {
     const ls_optimizer_info *info;
-    ls_apply_op apply; /* without its tensors */
+    ls_optimizer_way way; /* that of the kind, or another that an option asks for */
+    ls_apply_op apply;    /* without its tensors */
     int slot_count;
     double rate, start;
     double clipvalue, clipnorm, global_clipnorm; /* 0: off */
@@ -33,6 +34,7 @@ typedef struct ls_recipe {
         bool nesterov, embeddings;
         const char *excluded;
     } muon;
+    double ftrl_power;     /* learning_rate_power */
     double ema_momentum;   /* -1: no averages */
     int64_t ema_every;     /* updates after which variables become their averages; 0: never */
     const char *undecayed; /* parts of names of variables without weight decay; NULL: none */

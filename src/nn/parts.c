@@ -240,26 +240,43 @@ ls_tensor *ls_sample_sums(ls_tensor *values)
 static ls_tensor *mask_scale(ls_tensor *mask)
 {
     ls_tensor *valid = ls_op_reduce_sum(mask, LS_ALL_AXES, false);
-    ls_tensor *total = ls_op_scale(ls_op_count(mask->graph, LS_F32), (double)mask->shape.dims[1]);
+    double each = 1;
+    for (int i = 1; i < mask->shape.rank; i++)
+        each *= (double)mask->shape.dims[i];
+    int64_t samples = mask->shape.dims[0];
+    ls_tensor *count = samples == LS_BATCH ? ls_op_count(mask->graph, LS_F32) : ls_scalar_like(mask, (double)samples);
+    ls_tensor *total = ls_op_scale(count, each);
     return ls_op_div(total, ls_op_maximum(valid, ls_scalar_like(valid, 1)));
 }
 
-ls_tensor *ls_mask_values(const char *what, ls_tensor *values, const ls_tensor *predictions, bool scaled)
+ls_tensor *ls_mask_and(ls_tensor *mask, ls_tensor *counts)
+{
+    if (!mask || ls_tensor_is_error(counts))
+        return counts;
+    mask = ls_op_cast(mask, LS_F32);
+    while (mask->shape.rank < counts->shape.rank)
+        mask = ls_op_with_last_axis(mask);
+    return ls_op_mul(mask, ls_op_cast(counts, LS_F32));
+}
+
+ls_tensor *ls_mask_values(const char *what, ls_tensor *values, ls_tensor *given, bool scaled)
 {
     char have[LS_SHAPE_TEXT], need[LS_SHAPE_TEXT];
-    if (!values || ls_tensor_is_error(values) || !predictions->mask)
+    if (!values || ls_tensor_is_error(values) || !given)
         return values;
-    ls_tensor *mask = ls_op_cast(predictions->mask, LS_F32);
+    ls_tensor *mask = ls_op_cast(given, LS_F32);
+    if (ls_tensor_is_error(mask))
+        return mask;
     ls_shape leading = values->shape;
     leading.rank = mask->shape.rank;
     if (values->shape.rank < mask->shape.rank || !ls_shape_equal(&leading, &mask->shape))
-        return ls_spec_error(predictions->graph, what, LS_ERR_SHAPE,
+        return ls_spec_error(values->graph, what, LS_ERR_SHAPE,
                              "the values are %s, which the mask of the predictions, %s, does not fit",
                              ls_shape_format(&values->shape, have), ls_shape_format(&mask->shape, need));
     ls_tensor *weights = scaled ? ls_op_mul(mask, mask_scale(mask)) : mask;
     while (weights->shape.rank < values->shape.rank)
         weights = ls_op_with_last_axis(weights);
-    return ls_op_mul(values, weights);
+    return ls_op_mul(values, weights->dtype == values->dtype ? weights : ls_op_cast(weights, values->dtype));
 }
 
 ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *predictions)
@@ -282,5 +299,13 @@ ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *p
         return ls_spec_error(predictions->graph, what, LS_ERR_DTYPE,
                              "the function returned values of type %s; they must be float32 or float64",
                              ls_dtype_name(values->dtype));
-    return ls_sample_means(values->dtype == LS_BOOL ? ls_op_cast(values, LS_F32) : values);
+    return values->dtype == LS_BOOL ? ls_op_cast(values, LS_F32) : values;
+}
+
+ls_status ls_check_ignored(const char *what, double ignore_class)
+{
+    double number = ls_spec_number(ignore_class, 0);
+    if (number >= -0x1p31 && number <= 0x1p31 && number == (double)(int64_t)number)
+        return LS_OK;
+    return ls_fail(LS_ERR_INVALID, "%s: ignore_class is %g; it must be the number of a class", what, number);
 }

@@ -44,7 +44,7 @@ bool ls_targets_are_labels(const ls_tensor *targets, const ls_tensor *prediction
 /* Converts weights to [N], or a scalar, of `dtype`. */
 ls_tensor *ls_match_weights(const char *what, ls_tensor *weights, ls_dtype dtype);
 
-/* Checks what a user's function returned; returns one value per sample. */
+/* Checks what a user's function returned; returns one or more values per sample. */
 ls_tensor *ls_own_values(const char *what, ls_tensor *values, const ls_tensor *predictions);
 
 /* Whether a metric needs num_classes (metric.c). */
@@ -54,8 +54,13 @@ bool ls_metric_has_classes(const ls_metric *metric);
 ls_tensor *ls_sample_means(ls_tensor *values);
 ls_tensor *ls_sample_sums(ls_tensor *values);
 
-/* Multiplies values [N,T,...] by the mask of the predictions, if they have one. scaled: and by the
- * steps of the batch over those that count, so that a mean is over those that count. */
-ls_tensor *ls_mask_values(const char *what, ls_tensor *values, const ls_tensor *predictions, bool scaled);
+/* Multiplies values [N,T,...] by a mask; NULL: none. scaled: and by the elements of the mask over
+ * those that count, so that a mean is over those that count. */
+ls_tensor *ls_mask_values(const char *what, ls_tensor *values, ls_tensor *mask, bool scaled);
+/* Counts what both count. `mask`: of the predictions, or NULL. */
+ls_tensor *ls_mask_and(ls_tensor *mask, ls_tensor *counts);
+
+/* Checks the option ignore_class; 0: not given. */
+ls_status ls_check_ignored(const char *what, double ignore_class);
 
 #endif

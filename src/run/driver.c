@@ -197,12 +197,30 @@ static ls_status launch_task(ls_driver *d, ls_executor *e, int segment, int thre
     return ls_driver_explain(d, &s->steps[s->step_count - 1], "running on", ls_device_sync(d->device));
 }
 
+/* Waits for the segment and notes its time, if the run is profiled. */
+static ls_status charge(ls_driver *d, ls_executor *e, int segment, int thread, double start, double samples)
+{
+    const ls_segment *s = &ls_driver_plan(d)->segments[segment];
+    if (!e->segment_times)
+        return LS_OK;
+    LS_TRY(ls_driver_explain(d, &s->steps[s->step_count - 1], "running on", ls_device_sync(d->device)));
+    ls_op_time *t = &e->segment_times[thread * e->plan->segment_count + segment];
+    t->seconds += ls_clock_now() - start;
+    t->calls++;
+    for (int i = 0; i < s->step_count; i++)
+        for (int k = 0; k < s->steps[i].group->node_count; k++)
+            t->flops += samples * ls_node_flops(s->steps[i].group->nodes[k]);
+    return LS_OK;
+}
+
 static ls_status run_lane(ls_driver *d, ls_executor *e, const ls_unit *u, int thread)
 {
     ls_status status = LS_OK;
     for (int i = u->index; i < u->index + u->count && status == LS_OK; i++) {
-        double start = e->timeline ? ls_clock_now() : 0;
+        double start = e->timeline || e->segment_times ? ls_clock_now() : 0;
         status = launch_task(d, e, i, thread, u->lane);
+        if (status == LS_OK)
+            status = charge(d, e, i, thread, start, (double)task_of(ls_driver_plan(d), i, u->lane).samples);
         if (e->timeline)
             ls_timeline_task(e, thread, i, u->lane, start);
     }
@@ -241,9 +259,12 @@ static ls_status run_lanes(ls_driver *d, ls_executor *e, const ls_unit *const *u
 {
     int first = units[0]->index, end = first + units[0]->count;
     for (int s = first; s < end; s++) {
-        double start = e->timeline ? ls_clock_now() : 0;
+        double start = e->timeline || e->segment_times ? ls_clock_now() : 0, samples = 0;
+        for (int i = 0; i < count; i++)
+            samples += (double)task_of(ls_driver_plan(d), s, units[i]->lane).samples;
         LS_TRY(ls_fail_within(launch_tasks(d, e, s, units, count, thread), "lanes %d to %d", units[0]->lane,
                               units[count - 1]->lane));
+        LS_TRY(charge(d, e, s, thread, start, samples));
         if (e->timeline)
             ls_timeline_tasks(e, thread, s, units, count, start);
     }

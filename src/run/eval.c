@@ -486,11 +486,15 @@ static ls_status run_once(const ls_run_request *q, run *r, ls_run_report *report
     LS_TRY(make_samples(q, r));
     if (ls_timeline_run(q->timeline, r->executor))
         ls_timeline_call(q->timeline, LS_CALL_PLAN, start, ls_clock_now());
+    if (q->profile)
+        LS_TRY(ls_executor_profile(r->executor));
     double before = ls_executor_join_seconds(r->executor);
     ls_status status = execute(r);
     ls_timeline_run(NULL, r->executor);
     if (q->seconds)
         ls_executor_add_seconds(r->executor, q->seconds);
+    if (q->profile && status == LS_OK)
+        LS_TRY(ls_profile_add(q->profile, r->executor));
     if (status == LS_OK && report)
         *report = (ls_run_report){ .lanes = ls_executor_plan(r->executor)->lanes,
                                    .join_seconds = ls_executor_join_seconds(r->executor) - before,

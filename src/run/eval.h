@@ -26,6 +26,7 @@ typedef struct ls_run_request {
     ls_timeline *timeline; /* Records what threads do; NULL: not recorded. */
     /* By device: adds the run's seconds, also on failure; may be NULL. */
     ls_device_seconds *seconds;
+    ls_profile *profile; /* Adds the times of ops; may be NULL. */
 } ls_run_request;
 
 typedef struct ls_run_report {

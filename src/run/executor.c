@@ -309,13 +309,13 @@ void ls_executor_destroy(ls_executor *e)
     give(e, e->placement->home, e->whole_block);
     for (size_t i = 0; e->pools && i < (size_t)e->plan->segment_count * (size_t)e->devices; i++)
         free(e->pools[i].free);
-    void *lists[] = { e->pools,         e->arena,      e->staging,      e->arena_block, e->inputs,     e->lanes,
-                      e->places,        e->kept,       e->frames,       e->partials,    e->kept_block, e->frame_block,
-                      e->partial_block, e->lane,       e->in_flight,    e->next_begin,  e->frame_of,   e->free_frames,
-                      e->frame_count,   e->slot_of,    e->block,        e->drivers,     e->ranges,     e->group_seconds,
-                      e->phase_seconds, e->phases,     e->external,     e->device_of,   e->next,       e->audit_buffer,
-                      e->wanted,        e->lane_flops, e->lane_seconds, e->meters,      e->taken,      e->together,
-                      e->complete,      e->sleepers,   e->last_updates, e->written };
+    void *lists[] = { e->pools,         e->arena,         e->staging,    e->arena_block,  e->inputs,     e->lanes,
+                      e->places,        e->kept,          e->frames,     e->partials,     e->kept_block, e->frame_block,
+                      e->partial_block, e->lane,          e->in_flight,  e->next_begin,   e->frame_of,   e->free_frames,
+                      e->frame_count,   e->slot_of,       e->block,      e->drivers,      e->ranges,     e->group_times,
+                      e->segment_times, e->phase_seconds, e->phases,     e->external,     e->device_of,  e->next,
+                      e->audit_buffer,  e->wanted,        e->lane_flops, e->lane_seconds, e->meters,     e->taken,
+                      e->together,      e->complete,      e->sleepers,   e->last_updates, e->written };
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         free(lists[i]);
     ls_exchange_destroy(e->exchange);

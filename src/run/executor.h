@@ -37,9 +37,16 @@ void ls_executor_commit(ls_executor *executor);
 /* Copies a fetched value. */
 void ls_executor_copy_value(ls_executor *executor, int value, void *to);
 
-/* Measures time over runs and threads, by phase kind and by group. */
-void ls_executor_profile(ls_executor *executor, bool on);
-ls_status ls_executor_print_profile(const ls_executor *executor, ls_text *text);
+/* Times of ops and kernels, and of other work, over runs and threads of any executors. */
+typedef struct ls_profile ls_profile;
+ls_status ls_profile_make(ls_profile **out);
+void ls_profile_free(ls_profile *profile);
+/* Measures all runs of the executor from now on. */
+ls_status ls_executor_profile(ls_executor *executor);
+/* Adds what a profiled executor measured since the last call. */
+ls_status ls_profile_add(ls_profile *profile, ls_executor *executor);
+/* Adds a table; nothing if nothing was measured. */
+ls_status ls_profile_print(const ls_profile *profile, ls_text *text);
 
 /* Seconds of the last run on a device, as the average over its threads. */
 typedef struct ls_device_seconds {

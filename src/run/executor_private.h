@@ -71,6 +71,12 @@ typedef struct ls_last_update {
     atomic_bool large;
 } ls_last_update;
 
+/* Measured for a profile. */
+typedef struct ls_op_time {
+    double seconds, flops;
+    int64_t calls;
+} ls_op_time;
+
 struct ls_executor {
     ls_plan *plan;
     ls_placement *placement;
@@ -101,7 +107,9 @@ struct ls_executor {
      * Owned by `exchange`; NULL: no cluster. */
     char *const *received;
     ls_mutation mutation;
-    double *group_seconds;             /* By thread and group; NULL: not measured. */
+    ls_op_time *group_times;           /* By thread and group; NULL: not measured. */
+    ls_op_time *segment_times;         /* By thread of a driver and segment; NULL: not measured. */
+    double profiled[LS_PHASE_KINDS];   /* Sums of phase_seconds that a profile already has. */
     double *phase_seconds;             /* By thread and phase kind, over all runs. */
     double *lane_flops, *lane_seconds; /* By device. */
 

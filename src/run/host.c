@@ -39,23 +39,39 @@ static ls_status explain(ls_status status, const ls_group *group)
 
 /* ---- Profile ---- */
 
-static void charge(ls_executor *e, const ls_group *group, int thread, double start)
+/* Runs a kernel. part: samples of the call, or the part of a whole value. */
+static ls_status run_kernel(ls_executor *e, const ls_group *group, const ls_kernel_call *call, double part)
 {
-    e->group_seconds[(size_t)thread * (size_t)e->plan->group_count + (size_t)(group - e->plan->groups)] +=
-        ls_clock_now() - start;
+    if (!e->group_times)
+        return group->kernel->run(group->kernel, call);
+    double start = ls_clock_now();
+    LS_TRY(group->kernel->run(group->kernel, call));
+    ls_op_time *t = &e->group_times[call->thread * e->plan->group_count + (int)(group - e->plan->groups)];
+    t->seconds += ls_clock_now() - start;
+    t->calls++;
+    for (int i = 0; i < group->node_count; i++)
+        t->flops += part * ls_node_flops(group->nodes[i]);
+    return LS_OK;
+}
+
+/* The part of a whole value of `bytes` bytes that a call computes. */
+static double part_of(const ls_group *group, const ls_kernel_call *call, size_t bytes)
+{
+    double all = (double)(bytes / ls_dtype_bytes(group->root->dtype));
+    return call->to > 0 && all > 0 ? (double)(call->to - call->from) / all : 1;
 }
 
 /* ---- Guards: bytes after every value that reveal a kernel that writes too far ---- */
 
 #define GUARD_BYTE 0x5a
 
-static ls_status run_guarded(ls_executor *e, ls_group *group, const ls_kernel_call *call, size_t bytes)
+static ls_status run_guarded(ls_executor *e, ls_group *group, const ls_kernel_call *call, size_t bytes, double part)
 {
     if (!e->plan->options.guards)
-        return group->kernel->run(group->kernel, call);
+        return run_kernel(e, group, call, part);
     unsigned char *guard = (unsigned char *)call->out + bytes;
     memset(guard, GUARD_BYTE, LS_ALIGN);
-    LS_TRY(group->kernel->run(group->kernel, call));
+    LS_TRY(run_kernel(e, group, call, part));
     for (int i = 0; i < LS_ALIGN; i++)
         if (guard[i] != GUARD_BYTE)
             return ls_fail(LS_ERR_INTERNAL, "the kernel %s wrote past the end of its output", group->kernel->name);
@@ -73,8 +89,8 @@ static ls_status run_whole_step(ls_executor *e, const ls_step *step, int thread,
     call.from = from;
     call.to = to;
     if (to > 0) /* The next bytes belong to another tile. */
-        return explain(step->group->kernel->run(step->group->kernel, &call), step->group);
-    return explain(run_guarded(e, step->group, &call, step->out.unit), step->group);
+        return explain(run_kernel(e, step->group, &call, part_of(step->group, &call, step->out.unit)), step->group);
+    return explain(run_guarded(e, step->group, &call, step->out.unit, 1), step->group);
 }
 
 static ls_status run_update(ls_executor *e, const ls_step *step, int thread, int64_t from, int64_t to)
@@ -91,7 +107,8 @@ static ls_status run_update(ls_executor *e, const ls_step *step, int thread, int
     call.from = from;
     call.to = to;
     call.large = &large;
-    LS_TRY(explain(step->group->kernel->run(step->group->kernel, &call), step->group));
+    double part = part_of(step->group, &call, attr->apply.variable->bytes);
+    LS_TRY(explain(run_kernel(e, step->group, &call, part), step->group));
     if (large)
         atomic_store_explicit(&e->last_updates[step - e->plan->updates].large, true, memory_order_relaxed);
     return LS_OK;
@@ -110,16 +127,11 @@ static ls_status run_lane_step(ls_executor *e, const ls_step *step, int thread, 
     call.chain = e->arena[thread] ? e->arena[thread] + step->chain : NULL;
     bool last = first + samples == e->plan->batch || step->out.storage == LS_MICRO;
     size_t bytes = step->out.per_sample ? step->out.unit * (size_t)samples : e->plan->joins[group->join].bytes;
-    double start = e->group_seconds ? ls_clock_now() : 0;
     ls_status status = last || !step->out.per_sample
                            /* Otherwise a neighbour's samples follow. */
-                           ? run_guarded(e, group, &call, bytes)
-                           : group->kernel->run(group->kernel, &call);
-    if (status != LS_OK)
-        return explain(status, group);
-    if (e->group_seconds)
-        charge(e, group, thread, start);
-    return LS_OK;
+                           ? run_guarded(e, group, &call, bytes, (double)samples)
+                           : run_kernel(e, group, &call, (double)samples);
+    return status == LS_OK ? LS_OK : explain(status, group);
 }
 
 static void pick_inputs(ls_executor *e, const ls_step *step, int thread, int64_t first, int64_t samples)

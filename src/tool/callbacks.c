@@ -138,7 +138,8 @@ ls_status tool_make_callbacks(const tool_settings *settings, bool validates, too
     if (settings->csv)
         out->list[out->count++] = ls_csv_logger(settings->csv);
     if (settings->tensorboard)
-        out->list[out->count++] = ls_tensorboard(settings->tensorboard, .update_freq = settings->tensorboard_every);
+        out->list[out->count++] = ls_tensorboard(settings->tensorboard, .update_freq = settings->tensorboard_every,
+                                                 .histogram_freq = settings->histograms);
     if (settings->terminate_on_nan)
         out->list[out->count++] = ls_terminate_on_nan();
     return LS_OK;
@@ -358,6 +359,8 @@ ls_status tool_check_callbacks(const ls_options *options, tool_settings *setting
     if (!watches && ls_options_source(options, "--monitor") == LS_OPTION_FROM_COMMAND_LINE)
         return ls_fail(LS_ERR_INVALID,
                        "--monitor needs an option that uses it: --early-stopping, --reduce-on-plateau or --save-best");
+    if (!settings->tensorboard && ls_options_source(options, "--histograms") == LS_OPTION_FROM_COMMAND_LINE)
+        return ls_fail(LS_ERR_INVALID, "--histograms needs --tensorboard DIR: the histograms go there");
     if (!settings->tensorboard && ls_options_source(options, "--tensorboard-every") == LS_OPTION_FROM_COMMAND_LINE)
         return ls_fail(LS_ERR_INVALID, "--tensorboard-every needs --tensorboard DIR: the scalars go there");
     return LS_OK;

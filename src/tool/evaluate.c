@@ -1,6 +1,9 @@
 /* The command `lockstep evaluate`. */
+#include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tool/tool.h"
 
@@ -8,11 +11,18 @@ static ls_status check(const ls_options *options, tool_settings *settings)
 {
     LS_TRY(tool_check_data(settings));
     LS_TRY(tool_check_loss(options, settings));
+    if (settings->log && !settings->confusion) {
+        if (ls_options_source(options, "--log") == LS_OPTION_FROM_COMMAND_LINE)
+            return ls_fail(LS_ERR_INVALID, "evaluate: --log needs --confusion: the matrix goes there");
+        settings->log = NULL; /* LOCKSTEP_LOG is for training */
+    }
     return tool_check_devices(options, settings);
 }
 
+#define MOST_LOGGED 256 /* classes; more make a line that `report` does not read */
+
 typedef struct outcome {
-    const char *set;
+    const char *set, *log;
     const tool_session *session;
     ls_results results;
     double *confusion; /* [classes][classes]; NULL: not asked for */
@@ -46,6 +56,57 @@ static void print_confusion(const outcome *out)
     printf("\n");
 }
 
+static json_t *matrix_of(const outcome *out)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < out->classes; i++) {
+        json_t *row = json_array();
+        for (size_t k = 0; k < out->classes; k++) {
+            double value = out->confusion[i * out->classes + k];
+            bool whole = value < 1e15 && value == (double)(int64_t)value;
+            json_array_append_new(row, whole ? json_integer((json_int_t)value) : json_real(value));
+        }
+        json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+/* As docs/log.md describes. */
+static ls_status describe_confusion(const outcome *out, char **line)
+{
+    char now[32];
+    time_t seconds = time(NULL);
+    struct tm parts;
+    gmtime_r(&seconds, &parts);
+    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    json_t *event =
+        json_pack("{s:s,s:s,s:s,s:s,s:I}", "event", "confusion", "time", now, "model",
+                  ls_model_name(out->session->model), "set", out->set, "samples", (json_int_t)out->results.samples);
+    json_t *classes = out->named == out->classes ? json_array() : NULL;
+    for (size_t i = 0; classes && i < out->named; i++)
+        json_array_append_new(classes, json_string(out->names[i]));
+    if (classes)
+        json_object_set_new(event, "classes", classes);
+    for (size_t i = 0; i < out->results.count; i++)
+        json_object_set_new(event, out->results.names[i],
+                            isfinite(out->results.values[i]) ? json_real(out->results.values[i]) : json_null());
+    json_object_set_new(event, "matrix", matrix_of(out));
+    *line = event ? json_dumps(event, JSON_COMPACT) : NULL;
+    json_decref(event);
+    return *line ? LS_OK : ls_fail(LS_ERR_MEMORY, "--log: no memory for %zu classes", out->classes);
+}
+
+static ls_status log_confusion(const outcome *out)
+{
+    char *line = NULL;
+    LS_TRY(describe_confusion(out, &line));
+    FILE *file = fopen(out->log, "ae");
+    bool good = file && fprintf(file, "%s\n", line) > 0;
+    good = file && fclose(file) == 0 && good;
+    free(line);
+    return good ? LS_OK : ls_fail(LS_ERR_IO, "--log: cannot write '%s': %s", out->log, strerror(errno));
+}
+
 static ls_status print_outcome(void *user)
 {
     const outcome *out = user;
@@ -53,7 +114,7 @@ static ls_status print_outcome(void *user)
     tool_print_results(out->set, &out->results);
     if (out->confusion)
         print_confusion(out);
-    return LS_OK;
+    return out->log ? log_confusion(out) : LS_OK;
 }
 
 /* Adds the matrix to the metrics, with room for its numbers. */
@@ -64,6 +125,9 @@ static ls_status add_confusion(tool_session *session, outcome *out)
     if (session->metrics.count == LS_MAX_METRICS)
         return ls_fail(LS_ERR_INVALID, "--confusion: there are already %d metrics; give fewer", LS_MAX_METRICS);
     out->classes = last > 1 ? (size_t)last : 2; /* one score: two classes */
+    if (out->log && out->classes > MOST_LOGGED)
+        return ls_fail(LS_ERR_UNSUPPORTED, "--log: the matrix has %zu classes; a log holds at most %d", out->classes,
+                       MOST_LOGGED);
     out->confusion = calloc(out->classes * out->classes, sizeof *out->confusion);
     if (!out->confusion)
         return ls_fail(LS_ERR_MEMORY, "--confusion: no memory for %zu classes", out->classes);
@@ -86,7 +150,9 @@ static ls_status run_evaluation(const tool_settings *settings, tool_session *ses
 static ls_status evaluate(const tool_settings *settings, tool_session *session)
 {
     ls_dataset *data;
-    outcome out = { .session = session };
+    outcome out = { .session = session, .log = settings->log };
+    if (!tool_is_muted())
+        LS_TRY(tool_check_log_file(settings->log));
     LS_TRY(tool_open_context(settings, session));
     LS_TRY(tool_open_model(settings, session));
     LS_TRY(tool_open_set(settings, session, &data, &out.set));

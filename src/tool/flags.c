@@ -73,6 +73,9 @@ const ls_option_table tool_set_flags = LS_OPTION_TABLE(NULL, set_rows);
 static const ls_option confusion_rows[] = {
     ROW("--confusion", confusion, .value = "off",
         .help = "also print the confusion matrix: a row for each class, a column for each predicted class"),
+    ROW("--log", log, .metavar = "FILE",
+        .help = "with --confusion: append the matrix to this log, for `lockstep report`; a new file, or the log of "
+                "the training"),
 };
 const ls_option_table tool_confusion_flags = LS_OPTION_TABLE(NULL, confusion_rows);
 
@@ -171,6 +174,8 @@ static const ls_option training_rows[] = {
     ROW("--audit", audit, .value = "0", .range = "[0, inf)", .metavar = "N",
         .help = "with several workers: every N steps, two workers compute the same randomly chosen lane "
                 "and compare it; 0: never"),
+    ROW("--profile", profile, .value = "off",
+        .help = "measure the time of each op, and print a table of ops and kernels after training (this process)"),
     ROW("--dry-run", dry_run, .value = "off",
         .help = "train nothing; print the memory that training needs on each device. Exit status 1 if it "
                 "does not fit"),
@@ -210,6 +215,9 @@ static const ls_option callback_rows[] = {
         .help = "write event files for TensorBoard into DIR/train and DIR/validation"),
     ROW("--tensorboard-every", tensorboard_every, .value = "1", .range = "[0, inf)",
         .help = "write scalars every N steps; 0: per epoch only"),
+    ROW("--histograms", histograms, .value = "0", .range = "[0, inf)", .metavar = "N",
+        .help = "with --tensorboard: in every Nth epoch, from the first, write histograms of the weights, and of "
+                "the gradients of its first step; 0: never"),
 };
 const ls_option_table tool_callback_flags = LS_OPTION_TABLE("Callbacks and schedules", callback_rows);
 

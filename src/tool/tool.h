@@ -67,7 +67,8 @@ typedef struct tool_settings {
     int64_t epochs, max_steps, batch_size, batch_size_per_device;
     bool epochs_given;
     const char *monitor, *early_stopping, *reduce_on_plateau, *save_best, *save_epochs, *schedule, *csv, *tensorboard;
-    int64_t tensorboard_every;
+    int64_t tensorboard_every, histograms;
+    bool profile;
     bool terminate_on_nan;
     bool shuffle, dry_run;
     double validation_split;
@@ -236,7 +237,7 @@ typedef struct tool_command {
 #define TOOL_ANY_FILES SIZE_MAX
 
 extern const tool_command tool_train, tool_evaluate, tool_predict, tool_verify, tool_summary, tool_export, tool_diff,
-    tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top, tool_replay, tool_tokenize;
+    tool_report, tool_devices, tool_doctor, tool_launch, tool_key, tool_top, tool_replay, tool_tokenize, tool_list;
 
 /* Returns whether this process starts as chief, or without a cluster (cluster.c). */
 ls_status tool_is_chief(const tool_settings *settings, bool *out);

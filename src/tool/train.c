@@ -147,6 +147,7 @@ ls_status tool_fit_options(const tool_settings *settings, tool_session *session,
         .resume = settings->resume,
         .allow_other_bits = settings->allow_other_bits,
         .audit = settings->audit,
+        .profile = settings->profile,
         .trace = { settings->trace, settings->trace_first, settings->trace_last },
         .record.path = settings->record,
         .async.journal = settings->journal,
@@ -294,6 +295,12 @@ static ls_status print_results(void *user)
         LS_TRY(ls_explain_times(model, &text));
         printf("%s", text);
         free(text);
+    }
+    if (settings->profile) {
+        char *table = NULL;
+        LS_TRY(ls_explain_profile(model, &table));
+        printf("%s", table);
+        free(table);
     }
     if (out->stopped_by != 0)
         printf("stopped by a signal (%s)%s\n", strsignal(out->stopped_by),

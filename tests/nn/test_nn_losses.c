@@ -28,6 +28,8 @@ static ls_loss loss_of(const json_t *spec)
     o->from_logits = training_number(options, "from_logits", 0) != 0;
     o->delta = training_number(options, "delta", 0);
     o->label_smoothing = training_number(options, "label_smoothing", 0);
+    const json_t *ignored = json_object_get(options, "ignore_class");
+    o->ignore_class = !ignored ? 0 : json_number_value(ignored) == 0 ? LS_ZERO : json_number_value(ignored);
     o->alpha = training_number(options, "alpha", 0);
     o->gamma = training_number(options, "gamma", 0);
     o->beta = training_number(options, "beta", 0);
@@ -107,7 +109,7 @@ static void losses_are_those_of_keras(void **state)
 {
     (void)state;
     json_t *cases = training_read("losses");
-    assert_true(json_array_size(cases) >= 111);
+    assert_true(json_array_size(cases) >= 118);
     for (ls_loss loss = { .kind = LS_LOSS_NONE + 1 }; loss.kind < LS_LOSS_CUSTOM; loss.kind++) {
         size_t seen = 0;
         for (size_t i = 0; i < json_array_size(cases); i++)
@@ -175,6 +177,26 @@ static void weighted_mean_divides_by_the_count(void **state)
     ls_tensor *mean = ls_loss_value(ls_mean_squared_error(), y, p, w);
     assert_int_equal(test_run(&t, &mean, 1), LS_OK);
     assert_true(test_scalar(mean) == (2 * 4 + 0.5 * 16) / 4);
+    test_graph_close(&t);
+}
+
+/* A batch without any label that counts has the loss 0, and so has its gradient, not NaN. */
+static void ignored_labels_count_for_nothing(void **state)
+{
+    (void)state;
+    test_graph t;
+    test_graph_open(&t, 3);
+    ls_tensor *y = ls_op_constant(t.graph, LS_I64, LS_SHAPE(3, 2), (int64_t[]){ -1, -1, -1, -1, -1, -1 });
+    ls_tensor *p = test_add(&t, "3,2,4", TEST_FED)->tensor;
+    ls_loss loss = ls_sparse_categorical_crossentropy(.ignore_class = -1, .from_logits = true);
+    ls_tensor *fetches[] = { ls_loss_value(loss, y, p, NULL), NULL };
+    assert_int_equal(ls_gradients(fetches[0], &p, 1, &fetches[1]), LS_OK);
+    fetches[1] = ls_op_reduce_max(ls_op_abs(fetches[1]), LS_ALL_AXES, false);
+    assert_int_equal(test_run(&t, fetches, 2), LS_OK);
+    assert_true(test_scalar(fetches[0]) == 0 && test_scalar(fetches[1]) == 0);
+    test_refused(ls_loss_value(ls_sparse_categorical_crossentropy(.ignore_class = 0.5), y, p, NULL),
+                 "ignore_class is 0.5; it must be the number of a class");
+    test_refused(ls_loss_value(ls_huber(.ignore_class = 1), p, p, NULL), "huber has no option ignore_class");
     test_graph_close(&t);
 }
 
@@ -257,6 +279,7 @@ int main(void)
     TEST_SUITE_ADD(another_prediction_is_noticed);
     TEST_SUITE_ADD(weights_may_be_a_column_or_a_scalar);
     TEST_SUITE_ADD(weighted_mean_divides_by_the_count);
+    TEST_SUITE_ADD(ignored_labels_count_for_nothing);
     TEST_SUITE_ADD(wrong_calls_are_refused);
     TEST_SUITE_ADD(logits_that_are_probabilities_are_warned_of);
     return test_suite_run("losses");

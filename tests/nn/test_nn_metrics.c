@@ -64,6 +64,11 @@ static ls_metric metric_of(const json_t *spec)
                                 .num_classes = (int64_t)training_number(spec, "num_classes", 0),
                                 .average = (ls_metric_average)training_number(spec, "average", 0),
                                 .beta = training_number(spec, "beta", 0),
+                                .ignore_class = json_object_get(spec, "ignore_class")
+                                                    ? training_number(spec, "ignore_class", 0) == 0
+                                                          ? LS_ZERO
+                                                          : training_number(spec, "ignore_class", 0)
+                                                    : 0,
                                 .num_regressors = (int64_t)training_number(spec, "num_regressors", 0),
                                 .loss = kinds[i].kind == LS_METRIC_LOSS ? loss_of(name) : (ls_loss){ 0 } };
     fail_msg("no metric is called %s", name);

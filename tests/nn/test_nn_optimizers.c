@@ -167,6 +167,7 @@ static ls_optimizer optimizer_of(const json_t *spec)
                                             .global_clipnorm = said(o, "global_clipnorm"),
                                             .initial_accumulator_value = said(o, "initial_accumulator_value"),
                                             .l1_regularization_strength = said(o, "l1_regularization_strength"),
+                                            .learning_rate_power = said(o, "learning_rate_power"),
                                             .l2_regularization_strength = said(o, "l2_regularization_strength"),
                                             .l2_shrinkage_regularization_strength =
                                                 said(o, "l2_shrinkage_regularization_strength"),

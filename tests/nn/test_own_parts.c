@@ -367,6 +367,60 @@ static void wrong_functions_are_reported(void **state)
     ls_context_close(ctx);
 }
 
+/* ---- Threshold and ignored classes ---- */
+
+/* The numbers are those of keras.activations.threshold(x, 0.5, -2.0) and its gradient. */
+static void a_threshold_replaces_what_is_not_above_it(void **state)
+{
+    (void)state;
+    ls_context *ctx = open_context(1);
+    ls_graph *g;
+    const float from[] = { -1, 0.5F, 0.75F, 2 }, values[] = { -2, -2, 0.75F, 2 }, slopes[] = { 0, 0, 1, 1 };
+    float found[2][4];
+    OK(ls_graph_create(ctx, &g));
+    ls_tensor *in = ls_op_constant(g, LS_F32, LS_SHAPE(4), from), *out = ls_threshold(in, 0.5, -2), *slope = NULL;
+    OK(ls_gradients(ls_op_reduce_sum(out, LS_ALL_AXES, false), &in, 1, &slope));
+    OK(ls_read(out, found[0], sizeof(values)));
+    OK(ls_read(slope, found[1], sizeof(slopes)));
+    assert_memory_equal(found[0], values, sizeof(values));
+    assert_memory_equal(found[1], slopes, sizeof(slopes));
+    ls_graph_destroy(g);
+    ls_context_close(ctx);
+}
+
+/* Labels of the ignored class need not be classes, in any type; without the option they are an
+ * error. Training is the same for all types of labels. */
+static void ignored_labels_train(void **state)
+{
+    (void)state;
+    static float reals[SAMPLES];
+    static int32_t whole[SAMPLES];
+    char hex[2][65];
+    for (int i = 0; i < SAMPLES; i++)
+        reals[i] = (float)(whole[i] = i % 4 - 1);
+    for (int with = 0; with < 2; with++)
+        for (int type = 0; type < 2; type++) {
+            ls_context *ctx = open_context(1);
+            ls_model *model = NULL;
+            ls_shape shape = LS_SHAPE(SAMPLES);
+            ls_array features = ls_array_of(LS_F32, LS_SHAPE(SAMPLES, WIDTH), x);
+            ls_array labels = type ? ls_array_of(LS_F32, shape, reals) : ls_array_of(LS_I32, shape, whole);
+            ls_dataset *data = ls_from_tensor_slices(features, labels);
+            ls_loss loss = ls_sparse_categorical_crossentropy(.ignore_class = with ? -1 : 0);
+            OK(ls_sequential(ctx, "m", &model, ls_input(WIDTH), ls_dense(3, .activation = LS_SOFTMAX)));
+            OK(ls_compile(model, .optimizer = ls_sgd(), .loss = loss));
+            ls_status status = ls_fit(model, data, .batch_size = 16, .verbose = LS_VERBOSE_SILENT);
+            assert_int_equal(status, with ? LS_OK : LS_ERR_DATA);
+            if (!with)
+                machine_has(ls_last_error(), "label -1 of row");
+            OK(ls_model_weights_sha256(model, hex[type]));
+            ls_dataset_destroy(data);
+            ls_model_destroy(model);
+            ls_context_close(ctx);
+        }
+    assert_string_equal(hex[0], hex[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +432,8 @@ int main(void)
         cmocka_unit_test(wrong_weights_are_reported),
         cmocka_unit_test(own_losses_and_metrics_are_as_good),
         cmocka_unit_test(wrong_functions_are_reported),
+        cmocka_unit_test(a_threshold_replaces_what_is_not_above_it),
+        cmocka_unit_test(ignored_labels_train),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

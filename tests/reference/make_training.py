@@ -18,8 +18,8 @@ LS_REFERENCE=/tmp/full gives to the tests.
                                  gradient (of the mean by the predictions)}]
     training_metrics.json      [{name, kind, k, threshold, batches: [{targets, predictions, weights}], results}]
 
-Arrays are {dtype, shape, data}. A loss over further axes (one value for each pixel) is averaged over them here: per_sample is
-the mean of Keras's values, sum is Keras's sum divided by their number.
+Arrays are {dtype, shape, data}. A loss over further axes (one value for each pixel) is averaged over them in per_sample; sum is
+Keras's sum over all values.
 """
 import json
 import os
@@ -243,7 +243,8 @@ def random_options(kind, number):
         draws["initial_accumulator_value"] = (0.01, 0.5)
     if kind == "ftrl":
         draws |= {"l1_regularization_strength": (0.01, 0.5), "l2_regularization_strength": (0.01, 0.5),
-                  "l2_shrinkage_regularization_strength": (0.01, 0.2), "beta": (0.05, 0.5)}
+                  "l2_shrinkage_regularization_strength": (0.01, 0.2), "beta": (0.05, 0.5),
+                  "learning_rate_power": (-1, -0.1)}
     for key, (low, high) in draws.items():
         if chance():
             options[key] = between(low, high)
@@ -287,7 +288,10 @@ def optimizers():
                     "momentum_all": {"momentum": 0.5, "clipnorm": 2.0, "weight_decay": 0.01, "gradient_accumulation_steps": 2}},
         "adagrad": {"start": {"initial_accumulator_value": 0.0, "epsilon": 1e-3, "learning_rate": 0.05}},
         "ftrl": {"strengths": {"l1_regularization_strength": 0.3, "l2_regularization_strength": 0.2, "beta": 0.4,
-                               "l2_shrinkage_regularization_strength": 0.1, "learning_rate": 0.05}},
+                               "l2_shrinkage_regularization_strength": 0.1, "learning_rate": 0.05},
+                 "power": {"learning_rate_power": -0.8, "learning_rate": 0.05},
+                 "power_all": {"learning_rate_power": -0.3, "learning_rate": 0.05, "weight_decay": 0.2, "l1_regularization_strength": 0.1,
+                               "clipnorm": 1.0, "gradient_accumulation_steps": 2}},
         "lion": {"betas": {"beta_1": 0.5, "beta_2": 0.8, "learning_rate": 0.01}},
         "lamb": {"ema": {"use_ema": True, "ema_momentum": 0.8}},
         "muon": {"adam": {"exclude_layers": ["kernel"], "adam_lr_ratio": 0.5, "adam_weight_decay": 0.02},
@@ -362,11 +366,10 @@ def loss_case(name, kind, targets, predictions, weights=None, **options):
     each, total = value("none").numpy(), value("sum").numpy()
     if each.ndim == 0:  # Dice and Tversky over the whole batch
         each = np.full(predictions.shape[0], each)
-    more = int(np.prod(each.shape[1:])) if each.ndim > 1 else 1
     per_sample = each.reshape(each.shape[0], -1).mean(axis=1)
     return {"name": name, "kind": kind, "options": options, "targets": described(targets),
             "predictions": described(predictions), "weights": described(weights), "per_sample": flat(per_sample),
-            "mean": flat(mean.numpy())[0], "sum": flat(total / more)[0], "gradient": flat(tape.gradient(mean, tensor).numpy())}
+            "mean": flat(mean.numpy())[0], "sum": flat(total)[0], "gradient": flat(tape.gradient(mean, tensor).numpy())}
 
 
 def random_loss(kind, number):
@@ -425,6 +428,9 @@ def random_loss(kind, number):
             options["axis"] = int(rng.integers(1, len(shape)))
             if options["axis"] < len(shape) - 1:
                 weights = None
+    if kind.startswith("sparse") and "label_smoothing" not in options and generator(name + "_ignore").integers(0, 2):
+        options["ignore_class"] = int(generator(name + "_class").integers(-1, classes))
+        pair = np.where(generator(name + "_where").random(labels.shape) < 0.3, options["ignore_class"], labels), pair[1]
     return loss_case(name, kind, *pair, weights, **options)
 
 
@@ -468,6 +474,16 @@ def losses():
 
         sparse, dense, binary = "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy"
         add("sparse", sparse, labels(), shares((N, C)))
+
+        def holes(shape, ignored, dtype=np.int64):
+            return lambda rng: np.where(rng.random(shape) < 0.4, ignored, rng.integers(0, C, shape)).astype(dtype)
+
+        add("sparse_ignore", sparse, holes((N,), -1), shares((N, C)), ignore_class=-1)
+        add("sparse_ignore_logits", sparse, holes((N, 1), 2, np.float32), reals((N, C)), ignore_class=2, from_logits=True)
+        add("sparse_ignore_zero", sparse, holes((N,), 0, np.uint8), reals((N, C)), ignore_class=0, from_logits=True)
+        if not weighted:
+            add("sparse_ignore_pixels", sparse, holes((N, 2, 3), 255, np.uint8), reals((N, 2, 3, C)), ignore_class=255,
+                from_logits=True)
         add("sparse_logits", sparse, labels(), reals((N, C)), from_logits=True)
         add("sparse_column", sparse, labels((N, 1), np.int32), reals((N, C)), from_logits=True)
         add("sparse_bytes", sparse, labels((N,), np.uint8), shares((N, C)))
@@ -562,7 +578,9 @@ def random_metrics():
                 if threshold:
                     fields["threshold"] = threshold
             elif kind == "mean_io_u":
-                metric = M.MeanIoU(classes, sparse_y_pred=False, dtype="float32")
+                if generator(f"mean_io_u_ignore_{number}").integers(0, 2) or number == 0:
+                    fields["ignore_class"] = int(generator(f"mean_io_u_class_{number}").integers(0, classes))
+                metric = M.MeanIoU(classes, sparse_y_pred=False, dtype="float32", ignore_class=fields.get("ignore_class"))
             elif kind == "binary_io_u":
                 fields = {}
                 metric = M.BinaryIoU(threshold=threshold or 0.5, dtype="float32")

@@ -1,6 +1,6 @@
 """Reads the event files of `lockstep train --tensorboard DIR` with the tensorboard package: read_tensorboard.py DIR LOG
 
-LOG is the run's --log. Every loss of an epoch and of a step, in both folders, must be what the log says, as a float.
+LOG is the run's --log, of a run with --histograms 2. Every loss of an epoch and of a step, in both folders, must be what the log says, as a float.
 Ends with status 77 where the package is not installed.
 """
 import json
@@ -42,6 +42,18 @@ def main():
     steps = [e["step"] for e in lines if e["event"] == "step"]
     if sorted(scalars(train, "batch_loss")) != steps:
         sys.exit("batch_loss has other steps than the log")
+    events = EventAccumulator(train, size_guidance={"histograms": 0})
+    events.Reload()
+    tags = events.Tags()["histograms"]
+    gradients = [tag for tag in tags if tag.endswith("/gradient/histogram")]
+    if not gradients or len(tags) != 2 * len(gradients):
+        sys.exit(f"histograms are {tags}")
+    for tag in tags:
+        found = events.Histograms(tag)
+        if [h.step for h in found] != [i for i in epochs if i % 2 == 0]:
+            sys.exit(f"{tag} has the epochs {[h.step for h in found]}")
+        if any(sum(h.histogram_value.bucket) != h.histogram_value.num for h in found):
+            sys.exit(f"{tag}: the buckets do not have all numbers")
     runs = EventMultiplexer().AddRunsFromDirectory(folder).Reload().Runs()
     if sorted(runs) != ["train", "validation"]:
         sys.exit(f"runs are {sorted(runs)}")

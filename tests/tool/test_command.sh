@@ -18,7 +18,7 @@ every_flag() {
         strategy lanes seed shuffle validation-split weights save log trace trace-steps log-hash max-steps take verbose memory-limit \
         memory-growth log-placement dry-run input classes place stages replicas all-reduce pipeline work-split norm-statistics \
         monitor early-stopping reduce-on-plateau save-best save-epochs schedule terminate-on-nan csv tensorboard \
-        tensorboard-every head freeze layer-rate skip-mismatch image-size skip-broken label drop-columns text-columns missing table \
+        tensorboard-every histograms profile head freeze layer-rate skip-mismatch image-size skip-broken label drop-columns text-columns missing table \
         clipvalue clipnorm global-clipnorm weight-decay exclude-from-weight-decay ema class-weights label-smoothing; do
         grep -q -e "^  --$flag " "$TMP/out" || grep -q -x -e "  --$flag [^ ]*" "$TMP/out" || { echo "no --$flag"; return 1; }
     done
@@ -27,6 +27,16 @@ every_flag() {
 check "train --help has every flag" every_flag
 check "--print-options prints values and their sources" \
     prints '^\* --devices +2 +command line' devices --devices 2 --print-options
+
+# The sum of all rows' shares is 100 %, and the weights are those of a run without a profile.
+profiled() {
+    "$LOCKSTEP" train mnist-cnn --data $SMALL --max-steps 3 --verbose 0 "$@" >"$TMP/plain" && prints '^profile: .* s of all threads$' \
+        train mnist-cnn --data $SMALL --max-steps 3 --verbose 0 --profile "$@" && grep -q 'conv2d_grad_kernel: ' "$TMP/out" || return 1
+    [ "$(grep '^weights sha256' "$TMP/out")" = "$(grep '^weights sha256' "$TMP/plain")" ] || { echo "other weights"; return 1; }
+    awk '/^ *[0-9.]+ % /{ sum += $1; rows++ } END { exit !(rows > 5 && rows <= 21 && sum > 98 && sum < 102) }' "$TMP/out"
+}
+check "--profile prints the time of ops" profiled
+check "--profile on several devices" profiled --devices 2
 
 # ---- wrong use: status 2 ----
 

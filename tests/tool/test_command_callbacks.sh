@@ -34,6 +34,7 @@ check "a piece that is none" bad "'9' is not STEP=RATE" --schedule piecewise:9
 check "too many pieces" bad 'more than 15 steps' --schedule "piecewise:$(seq -s, 1 16 | sed 's/\([0-9]*\)/\1=1/g')"
 check "two that set the rate" bad 'contradict each other' --schedule cosine --reduce-on-plateau 3
 check "nothing that watches" bad '--monitor needs' --monitor loss
+check "histograms without TensorBoard" bad '--histograms needs --tensorboard' --histograms 1
 check "steps without TensorBoard" bad '--tensorboard-every needs --tensorboard' --tensorboard-every 3
 check "two files in one" bad 'name the same file' --csv "$TMP/a" --save "$TMP/a"
 
@@ -155,7 +156,7 @@ for python in "${PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/peers}/bin/pyth
     fi
 done
 board() {
-    train --epochs 3 --tensorboard "$TMP/board" --log "$TMP/board.log" >/dev/null || return 1
+    train --epochs 3 --tensorboard "$TMP/board" --histograms 2 --log "$TMP/board.log" >/dev/null || return 1
     timeout 120 "$PYTHON" tests/tool/read_tensorboard.py "$TMP/board" "$TMP/board.log"
 }
 if [ -n "$PYTHON" ]; then

@@ -42,6 +42,33 @@ device_times() {
 }
 check "time of each device" device_times
 
+# ---- confusion matrices ----
+
+confusion() {
+    cp "$TMP/one.log" "$TMP/confusion.log"
+    ends 0 "$LOCKSTEP" evaluate mlp --data $SMALL --confusion --log "$TMP/confusion.log" || return 1
+    # The numbers of the event are those that the command prints.
+    sed -n '/^confusion matrix/,$p' "$TMP/out" | sed '1,2d' | awk '{ $1 = ""; print }' | tr -s ' \n' ',' | sed 's/^,//; s/,$//' >"$TMP/printed"
+    tail -1 "$TMP/confusion.log" | sed -n 's/.*"event":"confusion".*"matrix":\[\(.*\)\]}$/\1/p' | tr -d '[]' >"$TMP/logged"
+    [ -s "$TMP/logged" ] && [ "$(cat "$TMP/logged")" = "$(cat "$TMP/printed")" ] || { echo "the log has another matrix"; return 1; }
+    report "$TMP/confusion.log" && has '<h2>Confusion matrix' 'on the diagonal' '<path class="p0" opacity=' && report "$TMP/one.log" &&
+        lacks 'Confusion matrix'
+}
+check "a confusion matrix is drawn" confusion
+named_classes() {
+    echo '{"event":"confusion","set":"test","classes":["<b>cat","dog"],"matrix":[[3,1],[0,5]]}' >"$TMP/named.log"
+    report "$TMP/named.log" && has '&lt;b&gt;cat' 'dog' '9 samples, 88.89 %' '>3</text>' '>5</text>' 'an evaluation alone' && lacks '<b>cat'
+}
+check "classes have names, and a log may have a matrix alone" named_classes
+bad_matrices() {
+    for matrix in '[]' '[[1,2],[3]]' '[[1,-2],[3,4]]' '[[1,"a"],[3,4]]' '{"a":1}' '7' '[[1,2,3],[4,5,6]]'; do
+        { cat "$TMP/one.log"; echo "{\"event\":\"confusion\",\"matrix\":$matrix}"; } >"$TMP/bad.log"
+        report "$TMP/bad.log" && lacks 'Confusion matrix' || { echo "matrix $matrix"; return 1; }
+    done
+}
+check "a wrong matrix is left out" bad_matrices
+check "a log without a matrix" refuses 2 '--log needs --confusion' evaluate mlp --data $SMALL --log "$TMP/x.log"
+
 # ---- logs that end early, or go on ----
 
 # The first lines of the log, and a part of the next.

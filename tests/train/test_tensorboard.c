@@ -90,6 +90,38 @@ static bytes part(bytes *b)
     return found;
 }
 
+static double number(bytes *b)
+{
+    uint64_t raw = fixed(b, 8);
+    double value;
+    memcpy(&value, &raw, 8);
+    return value;
+}
+
+/* Checks the buckets, and returns [min, max, number, sum, sum of squares, buckets]. */
+static json_t *read_histogram(bytes h)
+{
+    double head[5], counted = 0, before = -INFINITY;
+    for (uint64_t i = 0; i < 5; i++) {
+        assert_true(varint(&h) == ((i + 1) << 3 | 1));
+        head[i] = number(&h);
+    }
+    assert_true(varint(&h) == (6 << 3 | 2));
+    bytes limits = part(&h);
+    assert_true(varint(&h) == (7 << 3 | 2));
+    bytes counts = part(&h);
+    ptrdiff_t buckets = (limits.end - limits.at) / 8;
+    assert_true(h.at == h.end && buckets == (counts.end - counts.at) / 8);
+    while (limits.at < limits.end) {
+        double limit = number(&limits);
+        assert_true(limit > before);
+        before = limit;
+        counted += number(&counts);
+    }
+    assert_true(before == head[1] && counted == head[2]);
+    return json_pack("[f,f,f,f,f,i]", head[0], head[1], head[2], head[3], head[4], (int)buckets);
+}
+
 /* {"tag": {"steps": [..], "values": [..]}, ...} of one Event; anything that we do not write
  * fails. */
 static void read_event(bytes event, bool first, json_t *out)
@@ -115,18 +147,25 @@ static void read_event(bytes event, bool first, json_t *out)
             bytes item = part(&summary);
             assert_true(summary.at == summary.end && varint(&item) == (1 << 3 | 2));
             bytes tag = part(&item);
-            assert_true(varint(&item) == (2 << 3 | 5));
-            uint32_t raw = (uint32_t)fixed(&item, 4);
-            assert_true(item.at == item.end);
-            float value;
             char name[128];
-            memcpy(&value, &raw, 4);
+            json_t *value;
+            uint64_t kind = varint(&item);
+            if (kind == (5 << 3 | 2)) {
+                value = read_histogram(part(&item));
+            } else {
+                assert_true(kind == (2 << 3 | 5));
+                uint32_t raw = (uint32_t)fixed(&item, 4);
+                float single;
+                memcpy(&single, &raw, 4);
+                value = json_real((double)single);
+            }
+            assert_true(item.at == item.end);
             snprintf(name, sizeof(name), "%.*s", (int)(tag.end - tag.at), (const char *)tag.at);
             if (!json_object_get(out, name))
                 json_object_set_new(out, name, json_pack("{s:[], s:[]}", "steps", "values"));
             json_t *entry = json_object_get(out, name);
             json_array_append_new(json_object_get(entry, "steps"), json_integer(step));
-            json_array_append_new(json_object_get(entry, "values"), json_real((double)value));
+            json_array_append_new(json_object_get(entry, "values"), value);
         }
     }
     assert_true(versioned == first);
@@ -421,9 +460,105 @@ static void a_folder_that_cannot_be_made_is_reported_first(void **state)
     ls_context_close(ctx);
 }
 
+/* ---- Histograms ---- */
+
+static double of_histogram(json_t *found, const char *tag, size_t epoch, size_t which)
+{
+    json_t *values = json_object_get(json_object_get(found, tag), "values");
+    return json_number_value(json_array_get(json_array_get(values, epoch), which));
+}
+
+/* A kernel w and a bias b of one number each: histograms have one bucket. The gradients are
+ * those of the first step, 2 mean((w x + b - x) x) and 2 mean(w x + b - x), and the bits stay
+ * the same. */
+static void histograms_have_weights_and_gradients(void **state)
+{
+    (void)state;
+    char path[256], hex[2][65];
+    for (int with = 0; with < 2; with++) {
+        ls_context *ctx = NULL;
+        OK(ls_context_open(&(ls_context_options){ .threads = 2 }, &ctx));
+        ls_model *model = make_model(ctx);
+        ls_dataset *ten = numbers(10);
+        float w = 0;
+        double slope = 0, offset = 0;
+        OK(ls_read(ls_model_variable(model, 0), &w, sizeof(w)));
+        for (int i = 0; i < 4; i++) {
+            slope += 2 * (double)(w * x[i] - x[i]) * (double)x[i] / 4;
+            offset += 2 * (double)(w * x[i] - x[i]) / 4;
+        }
+        snprintf(path, sizeof(path), "%s/histograms-%d", folder, with);
+        OK(ls_fit(model, ten, .epochs = 3, .batch_size = 4, .keep_order = true, .verbose = LS_VERBOSE_SILENT,
+                  .callbacks = ls_callbacks(ls_tensorboard(path, .histogram_freq = with ? 2 : 0))));
+        OK(ls_model_weights_sha256(model, hex[with]));
+        OK(ls_read(ls_model_variable(model, 0), &w, sizeof(w)));
+        int files;
+        snprintf(path, sizeof(path), "histograms-%d", with);
+        json_t *found = read_folder(path, "train", &files);
+        assert_int_equal(files, 1);
+        if (!with) {
+            assert_null(json_object_get(found, "dense/kernel/histogram"));
+        } else {
+            static const char *const tags[] = { "dense/kernel/histogram", "dense/bias/histogram",
+                                                "dense/kernel/gradient/histogram", "dense/bias/gradient/histogram" };
+            for (int i = 0; i < 4; i++) {
+                json_t *steps = json_object_get(json_object_get(found, tags[i]), "steps"),
+                       *wanted = json_pack("[i,i]", 0, 2);
+                assert_true(json_equal(steps, wanted));
+                json_decref(wanted);
+                assert_true(of_histogram(found, tags[i], 1, 2) == 1 && of_histogram(found, tags[i], 1, 5) == 1);
+            }
+            assert_true(of_histogram(found, tags[0], 1, 0) == (double)w);
+            assert_true(fabs(of_histogram(found, tags[2], 0, 3) - slope) <= 1e-6);
+            assert_true(fabs(of_histogram(found, tags[3], 0, 3) - offset) <= 1e-6);
+        }
+        json_decref(found);
+        ls_dataset_destroy(ten);
+        ls_model_destroy(model);
+        ls_context_close(ctx);
+    }
+    assert_string_equal(hex[0], hex[1]);
+}
+
+static void a_histogram_has_thirty_buckets(void **state)
+{
+    (void)state;
+    char path[256];
+    float data[8] = { 0, 0.25F, 0.5F, 1, 1, 0.5F, 0.25F, 0 };
+    ls_context *ctx = NULL;
+    ls_model *model = NULL;
+    OK(ls_context_open(NULL, &ctx));
+    OK(ls_sequential(ctx, "m", &model, ls_input(4), ls_dense(7), ls_dense(4)));
+    OK(ls_compile(model, .optimizer = ls_sgd(0.125), .loss = ls_mean_squared_error()));
+    ls_array rows = ls_array_of(LS_F32, LS_SHAPE(2, 4), data);
+    ls_dataset *two = ls_from_tensor_slices(rows, rows);
+    snprintf(path, sizeof(path), "%s/buckets", folder);
+    OK(ls_fit(model, two, .batch_size = 2, .verbose = LS_VERBOSE_SILENT,
+              .callbacks = ls_callbacks(ls_tensorboard(path, .histogram_freq = 1))));
+    int files;
+    float kernel[28];
+    double sum = 0;
+    OK(ls_read(ls_model_variable(model, 0), kernel, sizeof(kernel)));
+    for (int i = 0; i < 28; i++)
+        sum += (double)kernel[i];
+    json_t *found = read_folder("buckets", "train", &files);
+    assert_true(of_histogram(found, "dense/kernel/histogram", 0, 2) == 28);
+    assert_true(of_histogram(found, "dense/kernel/histogram", 0, 5) == 30);
+    assert_true(of_histogram(found, "dense/kernel/histogram", 0, 3) == sum);
+    json_decref(found);
+    FAILS(ls_fit(model, two, .batch_size = 2, .verbose = LS_VERBOSE_SILENT,
+                 .callbacks = ls_callbacks(ls_tensorboard(path, .histogram_freq = -1))),
+          LS_ERR_INVALID, "histogram_freq must not be negative", "-1");
+    ls_dataset_destroy(two);
+    ls_model_destroy(model);
+    ls_context_close(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(histograms_have_weights_and_gradients),
+        cmocka_unit_test(a_histogram_has_thirty_buckets),
         cmocka_unit_test(checksums_are_castagnoli_s),
         cmocka_unit_test(tags_and_steps_are_keras_s),
         cmocka_unit_test(values_are_those_of_the_history),

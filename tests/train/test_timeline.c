@@ -564,6 +564,73 @@ static void devices_that_do_not_help_are_reported(void **state)
     assert_string_equal(advice(2, 1, 0, 100, two), "2 devices are slower than 1 for this model: joins 65 %\n");
 }
 
+/* ---- Times by op ---- */
+
+/* The shares of all rows; `rows` counts them. */
+static double all_shares(const char *text, int *rows)
+{
+    double sum = 0, share;
+    *rows = 0;
+    for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL)
+        if (strstr(line, " % ") && sscanf(line, " %lf %%", &share) == 1) {
+            sum += share;
+            ++*rows;
+        }
+    return sum;
+}
+
+/* The number of calls of an op: "  0.1 %     0.000 s        96     6.8  apply: simd update". */
+static long long calls_of(const char *text, const char *op)
+{
+    long long calls = -1;
+    const char *line = strstr(text, op);
+    assert_non_null(line);
+    while (line > text && line[-1] != '\n')
+        line--;
+    assert_int_equal(sscanf(line, " %*f %% %*f s %lld", &calls), 1);
+    return calls;
+}
+
+static void a_profile_has_every_op(void **state)
+{
+    (void)state;
+    for (int gpus = 0; gpus <= 2; gpus += 2) {
+        char hex[2][65];
+        for (int with = 0; with < 2; with++) {
+            fitted f;
+            char *text = NULL;
+            int rows;
+            open_fitted(&f, gpus, gpus ? 1 : 2, false);
+            ls_fit_options o = options(&f, ls_mirrored());
+            o.profile = with;
+            OK(ls_fit_with(f.model, f.data, o));
+            OK(ls_model_weights_sha256(f.model, hex[with]));
+            OK(ls_explain_profile(f.model, &text));
+            if (with) {
+                double shares = all_shares(text, &rows);
+                machine_has(text, "profile: ");
+                machine_has(text, gpus ? "matmul and " : "matmul: ");
+                machine_has(text, gpus ? "more: gpu:1" : "apply: ");
+                machine_has(text, "joins, and exchange");
+                if (!gpus) /* one for each of six variables */
+                    assert_int_equal(calls_of(text, "apply: "), 6 * 2 * ((SAMPLES + BATCH - 1) / BATCH));
+                assert_true(rows >= 4 && rows <= 21 && shares > 98 && shares < 102);
+            } else {
+                assert_string_equal(text, "");
+            }
+            free(text);
+            /* The next fit without it has none. */
+            o.profile = false;
+            OK(ls_fit_with(f.model, f.data, o));
+            OK(ls_explain_profile(f.model, &text));
+            assert_string_equal(text, "");
+            free(text);
+            close_fitted(&f);
+        }
+        assert_string_equal(hex[0], hex[1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -577,6 +644,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_it),
         cmocka_unit_test(missing_room_is_reported),
         cmocka_unit_test(times_of_devices_add_up),
+        cmocka_unit_test(a_profile_has_every_op),
         cmocka_unit_test(the_log_has_them),
         cmocka_unit_test(stages_report_their_bubble),
         cmocka_unit_test(devices_that_do_not_help_are_reported),

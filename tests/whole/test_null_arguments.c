@@ -719,6 +719,9 @@ static void nn_calls(void **state)
     CALL(ls_model_minimize(t.model, ls_sgd(), NULL));
     CALL(ls_minimize(ls_sgd(), t.x, NULL));
     CALL(ls_loss_name(NULL));
+    CALL(ls_threshold(NULL, 0, 0));
+    CALL(ls_reference_name(LS_REFERENCE_OPS));
+    CALL(ls_reference(LS_REFERENCE_OPS, 0, NULL));
     CALL(ls_loss_per_sample(ls_mean_squared_error(), NULL, t.x));
     CALL(ls_loss_per_sample(ls_mean_squared_error(), t.x, NULL));
     CALL(ls_loss_value(ls_mean_squared_error(), NULL, t.x, t.x));
@@ -792,6 +795,9 @@ static void train_calls(void **state)
     REFUSED(ls_model_device_times(NULL, &t.times, &t.count));
     REFUSED(ls_model_device_times(t.model, NULL, &t.count));
     REFUSED(ls_model_device_times(t.model, &t.times, NULL));
+    REFUSED(ls_explain_profile(NULL, &t.text));
+    REFUSED(ls_explain_profile(t.model, NULL));
+    STATUS(ls_explain_profile(t.model, &t.text));
     REFUSED(ls_explain_times(NULL, &t.text));
     REFUSED(ls_explain_times(t.model, NULL));
     STATUS(ls_explain_times(t.model, &t.text));

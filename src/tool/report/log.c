@@ -98,6 +98,18 @@ static void add_to_list(char *list, size_t room, const char *item)
         strcat(list, ", \xe2\x80\xa6");
 }
 
+static void read_class_names(report_run *run, const json_t *names)
+{
+    size_t count = json_array_size(names) < REPORT_CLASSES ? json_array_size(names) : REPORT_CLASSES;
+    free(run->class_names);
+    run->class_names = count > 0 ? calloc(count, sizeof *run->class_names) : NULL;
+    run->class_name_count = run->class_names ? count : 0;
+    for (size_t i = 0; i < run->class_name_count; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        keep_text(run->class_names[i], REPORT_NAME, name ? name : "");
+    }
+}
+
 /* ---- start ---- */
 
 static void read_losses(report_run *run, const json_t *losses)
@@ -158,6 +170,8 @@ static void read_start(report_run *run, const json_t *line)
     TEXT(line, "model", run->model);
     TEXT(line, "optimizer", run->optimizer);
     TEXT(line, "bit_class", run->bit_class);
+    if (json_object_get(line, "classes"))
+        read_class_names(run, json_object_get(line, "classes"));
     read_losses(run, json_object_get(line, "losses"));
     read_seed(run, json_object_get(line, "seed"));
     run->parameters = whole(line, "parameters");
@@ -354,6 +368,46 @@ static void read_checkpoint(report_run *run, const json_t *line)
     run->waited = seconds(line, "waited_seconds"); /* total so far */
 }
 
+/* ---- confusion ---- */
+
+/* Returns NULL if it is not a square of numbers that are not negative, or too large. */
+static double *read_matrix(const json_t *rows, size_t classes)
+{
+    double *matrix = classes > 0 && classes <= REPORT_CLASSES ? calloc(classes * classes, sizeof *matrix) : NULL;
+    bool good = matrix != NULL;
+    for (size_t i = 0; good && i < classes * classes; i++) {
+        const json_t *row = json_array_get(rows, i / classes), *value = json_array_get(row, i % classes);
+        good = json_array_size(row) == classes && json_is_number(value);
+        matrix[i] = good ? json_number_value(value) : 0;
+        good = good && matrix[i] >= 0 && matrix[i] < 1e15;
+    }
+    if (!good) {
+        free(matrix);
+        matrix = NULL;
+    }
+    return matrix;
+}
+
+/* The last matrix of the log counts. */
+static void read_confusion(report_run *run, const json_t *line)
+{
+    const json_t *rows = json_object_get(line, "matrix"), *names = json_object_get(line, "classes");
+    double *matrix = read_matrix(rows, json_array_size(rows));
+    if (!matrix) {
+        run->left_out = true;
+        return;
+    }
+    free(run->confusion);
+    run->confusion = matrix;
+    run->classes = json_array_size(rows);
+    if (names)
+        read_class_names(run, names);
+    run->confusion_set[0] = '\0';
+    TEXT(line, "set", run->confusion_set);
+    if (run->model[0] == '\0')
+        TEXT(line, "model", run->model);
+}
+
 /* ---- Lines ---- */
 
 static void count_bad(report_run *run, const char *why)
@@ -389,6 +443,8 @@ static ls_status read_line(report_run *run, const char *line, size_t bytes, bool
         read_end(run, event);
     else if (kind && strcmp(kind, "checkpoint") == 0)
         read_checkpoint(run, event);
+    else if (kind && strcmp(kind, "confusion") == 0)
+        read_confusion(run, event);
     else if (!kind) /* later versions may add event kinds */
         count_bad(run, "a line without an event");
     json_decref(event);
@@ -461,7 +517,7 @@ static ls_status check(const report_run *run)
 {
     if (run->lines == 0)
         return ls_fail(LS_ERR_DATA, "'%s' is empty: the log has no lines yet", run->path);
-    if (run->starts == 0 && run->epochs_seen == 0 && run->step == 0 && run->reason[0] == '\0')
+    if (run->starts == 0 && run->epochs_seen == 0 && run->step == 0 && run->reason[0] == '\0' && !run->confusion)
         return ls_fail(LS_ERR_DATA, "'%s' is not a log of a training run (lockstep train --log): %s", run->path,
                        run->bad_lines > 0 ? run->first_bad : "its only line is incomplete");
     return LS_OK;
@@ -501,5 +557,7 @@ void report_free(report_run *run)
     if (!run)
         return;
     free(run->epochs);
+    free(run->confusion);
+    free(run->class_names);
     free(run);
 }

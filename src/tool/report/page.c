@@ -81,6 +81,7 @@ static const char style[] =
     "svg.chart{display:block;width:100%;max-width:600px;margin:0 auto;height:auto}\n"
     "svg text{font-size:12px;fill:var(--faint)}svg .y{text-anchor:end}svg .x{text-anchor:middle}\n"
     "@media(max-width:520px){svg text{font-size:15px}}\n"
+    "svg .on{fill:var(--page)}.frame{fill:none;stroke:var(--rule)}\n"
     ".grid{stroke:var(--rule);stroke-width:.7}.axis{stroke:var(--faint)}\n"
     ".thin,.solid,.dashed{fill:none;stroke-linejoin:round}.thin{stroke-width:1;opacity:.45}.solid,.dashed{stroke-width:"
     "2}"
@@ -110,7 +111,9 @@ static void put_style(ls_text *page)
 static void put_state(ls_text *page, const report_run *run)
 {
     const char *class = "wait", *words = run->reason;
-    if (run->reason[0] == '\0')
+    if (run->confusion && run->starts == 0 && run->step == 0)
+        words = "an evaluation alone";
+    else if (run->reason[0] == '\0')
         words = "no end event: still running, or killed";
     else if (strcmp(run->reason, "done") == 0)
         class = "good";
@@ -394,6 +397,8 @@ void report_put_page(ls_text *page, report_run *const *runs, size_t count)
     report_put_times(page, runs, count);
     for (size_t r = 0; r < count; r++)
         report_put_devices(page, runs[r], alone);
+    for (size_t r = 0; r < count; r++)
+        report_put_confusion(page, runs[r], alone);
     put_facts(page, runs, count);
     for (size_t r = 0; r < count; r++)
         put_epochs(page, runs[r], alone);

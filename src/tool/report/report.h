@@ -12,6 +12,7 @@ enum {
     REPORT_EPOCHS = 512,   /* epochs kept */
     REPORT_VALUES = 64,    /* losses and metrics by name, including "val_" ones */
     REPORT_DEVICES = 64,   /* devices shown */
+    REPORT_CLASSES = 256,  /* classes of a confusion matrix */
     REPORT_LOGS = 8,       /* logs in one page */
     REPORT_NAME = 80,      /* bytes kept of a name */
     REPORT_TEXT = 400,     /* bytes kept of a text: a list of devices, a message */
@@ -75,6 +76,11 @@ typedef struct report_run {
     /* Seconds waited for checkpoints: since the last start, and before. */
     double waited, waited_before;
     int64_t samples;
+    double *confusion; /* [classes][classes], of the last evaluation; NULL: none */
+    size_t classes;
+    char confusion_set[REPORT_NAME];
+    char (*class_names)[REPORT_NAME]; /* NULL: none */
+    size_t class_name_count;
     report_device devices[REPORT_DEVICES];
     size_t device_count;
     bool devices_from_end;
@@ -141,6 +147,11 @@ report_names report_list_names(report_run *const *runs, size_t count);
 void report_put_charts(ls_text *page, report_run *const *runs, size_t count);
 void report_put_times(ls_text *page, report_run *const *runs, size_t count);
 void report_put_devices(ls_text *page, const report_run *run, bool alone);
+
+/* ---- Confusion matrix (heat.c) ---- */
+
+/* Writes a section with its heading; nothing if the log has no matrix. */
+void report_put_confusion(ls_text *page, const report_run *run, bool alone);
 
 /* ---- The page (page.c) ---- */
 

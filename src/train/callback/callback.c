@@ -92,6 +92,28 @@ void ls_callbacks_take_over(ls_callback_list *list)
     }
 }
 
+static bool wants_gradients(const ls_callback *c, int64_t epoch)
+{
+    const ls_builtin *builtin = builtins[c->kind];
+    return builtin && builtin->wants_gradients && builtin->wants_gradients(c->user, epoch);
+}
+
+bool ls_callbacks_want_gradients(const ls_callback_list *list, int64_t epoch)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (wants_gradients(&list->all[i], epoch))
+            return true;
+    return false;
+}
+
+ls_status ls_callbacks_gradients(ls_callback_list *list, int64_t epoch, const ls_step_nodes *step)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (wants_gradients(&list->all[i], epoch))
+            LS_TRY(builtins[list->all[i].kind]->on_gradients(list->all[i].user, epoch, step));
+    return LS_OK;
+}
+
 const char *ls_callback_name(const ls_callback *callback)
 {
     return builtins[callback->kind] ? builtins[callback->kind]->name : "functions";

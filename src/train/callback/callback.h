@@ -60,6 +60,10 @@ ls_status ls_callbacks_call(ls_callback_list *list, ls_moment when, const ls_cal
 /* Continues the files of a chief that was lost, or starts new ones. */
 void ls_callbacks_take_over(ls_callback_list *list);
 
+/* Whether a callback takes the gradients of the first step of this epoch, and hands them over. */
+bool ls_callbacks_want_gradients(const ls_callback_list *list, int64_t epoch);
+ls_status ls_callbacks_gradients(ls_callback_list *list, int64_t epoch, const ls_step_nodes *step);
+
 bool ls_callbacks_have(const ls_callback_list *list, ls_callback_kind kind);
 
 /* ---- Built-in callbacks ---- */
@@ -73,6 +77,10 @@ typedef struct ls_builtin {
     /* Optional: called when this worker replaces a lost chief. Until then the callback keeps its
      * state as if it wrote files; from then on it writes them. Logs a warning if it cannot. */
     void (*take_over)(void *user);
+    /* Optional: whether it takes the gradients of the first step of an epoch, from 0, and takes them,
+     * when their tensors hold values. All workers answer the same. */
+    bool (*wants_gradients)(const void *user, int64_t epoch);
+    ls_status (*on_gradients)(void *user, int64_t epoch, const ls_step_nodes *step);
 } ls_builtin;
 extern const ls_builtin ls_builtin_early_stopping, ls_builtin_csv_logger, ls_builtin_tensorboard,
     ls_builtin_model_checkpoint, ls_builtin_plateau, ls_builtin_scheduler;

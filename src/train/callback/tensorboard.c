@@ -5,17 +5,21 @@
  *     Event       1 wall_time (double), 2 step (int64), 3 file_version (string, first event only),
  *                 5 summary
  *     Summary     1 value
- *     Value       1 tag (string), 2 simple_value (float) */
+ *     Value       1 tag (string), 2 simple_value (float), 5 histo
+ *     Histogram   1 min, 2 max, 3 num, 4 sum, 5 sum_squares (doubles), 6 bucket_limit, 7 bucket (packed
+ *                 doubles) */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "nn/model.h"
 #include "train/callback/callback.h"
 #include "train/job/step.h"
 
@@ -132,23 +136,111 @@ typedef struct tag {
     const char *prefix, *name, *suffix;
 } tag;
 
-static void put_scalar(ls_text *to, tag named, int64_t step, double value)
+/* Frees the value, whose tag is still missing. */
+static void put_value(ls_text *to, tag named, int64_t step, ls_text *value)
 {
     ls_text full = { 0 }, item = { 0 }, summary = { 0 }, event = { 0 };
     ls_text_add(&full, "%s%s%s", named.prefix, named.name, named.suffix);
     put_part(&item, 1, ls_text_get(&full), full.length);
-    put_float(&item, 2, (float)value);
+    ls_text_put_bytes(&item, ls_text_get(value), value->length);
     put_part(&summary, 1, ls_text_get(&item), item.length);
     put_double(&event, 1, wall_time());
     put_key(&event, 2, VARINT);
     put_varint(&event, (uint64_t)step);
     put_part(&event, 5, ls_text_get(&summary), summary.length);
-    event.failed |= full.failed | item.failed | summary.failed;
+    event.failed |= full.failed | item.failed | summary.failed | value->failed;
     put_record(to, &event);
+    ls_text_free(value);
     ls_text_free(&full);
     ls_text_free(&item);
     ls_text_free(&summary);
     ls_text_free(&event);
+}
+
+static void put_scalar(ls_text *to, tag named, int64_t step, double value)
+{
+    ls_text item = { 0 };
+    put_float(&item, 2, (float)value);
+    put_value(to, named, step, &item);
+}
+
+/* ---- Histograms ---- */
+
+#define BUCKETS 30 /* of equal width, as TensorFlow's default */
+
+typedef struct histogram {
+    double min, max, sum, squares;
+    double counts[BUCKETS];
+    int64_t count; /* finite numbers */
+} histogram;
+
+static double number_at(const ls_array *array, int64_t i)
+{
+    return array->dtype == LS_F32 ? (double)((const float *)array->data)[i] : ((const double *)array->data)[i];
+}
+
+static void count_numbers(const ls_array *array, int64_t size, histogram *h)
+{
+    *h = (histogram){ .min = INFINITY, .max = -INFINITY };
+    for (int64_t i = 0; i < size; i++) {
+        double x = number_at(array, i);
+        if (!isfinite(x))
+            continue;
+        h->min = fmin(h->min, x);
+        h->max = fmax(h->max, x);
+        h->sum += x;
+        h->squares += x * x;
+        h->count++;
+    }
+    double width = (h->max - h->min) / BUCKETS;
+    for (int64_t i = 0; i < size; i++) {
+        double x = number_at(array, i), at = width > 0 ? (x - h->min) / width : 0;
+        if (isfinite(x))
+            h->counts[at < BUCKETS ? (int)at : BUCKETS - 1]++;
+    }
+}
+
+/* All numbers equal: one bucket. */
+static void put_buckets(ls_text *to, const histogram *h)
+{
+    int count = h->max > h->min ? BUCKETS : 1;
+    for (int field = 6; field <= 7; field++) {
+        put_key(to, field, BYTES);
+        put_varint(to, (uint64_t)count * 8);
+        for (int i = 0; i < count; i++) {
+            double limit = i == count - 1 ? h->max : h->min + (h->max - h->min) * (i + 1) / count;
+            double value = field == 6 ? limit : h->counts[i];
+            uint64_t bits;
+            memcpy(&bits, &value, sizeof(bits));
+            put_fixed(to, bits, 8);
+        }
+    }
+}
+
+/* Writes nothing if no number is finite, or the tensor has integers. */
+static ls_status put_histogram(ls_text *to, tag named, int64_t step, ls_tensor *tensor)
+{
+    ls_array array;
+    ls_text body = { 0 }, item = { 0 };
+    histogram h;
+    int64_t size = 1;
+    if (ls_tensor_dtype(tensor) != LS_F32 && ls_tensor_dtype(tensor) != LS_F64)
+        return LS_OK;
+    LS_TRY(ls_value(tensor, &array));
+    for (int i = 0; i < array.shape.rank; i++)
+        size *= array.shape.dims[i];
+    count_numbers(&array, size, &h);
+    if (h.count == 0)
+        return LS_OK;
+    const double numbers[] = { h.min, h.max, (double)h.count, h.sum, h.squares };
+    for (int i = 0; i < 5; i++)
+        put_double(&body, i + 1, numbers[i]);
+    put_buckets(&body, &h);
+    put_part(&item, 5, ls_text_get(&body), body.length);
+    item.failed |= body.failed;
+    ls_text_free(&body);
+    put_value(to, named, step, &item);
+    return LS_OK;
 }
 
 /* ---- Files ---- */
@@ -273,11 +365,39 @@ static ls_status on_batch_end(void *user, ls_model *model, const ls_logs *logs, 
     return LS_OK;
 }
 
+static bool has_histograms(const void *user, int64_t epoch)
+{
+    const tensorboard *t = user;
+    return t->options.histogram_freq > 0 && epoch % t->options.histogram_freq == 0;
+}
+
+static ls_status put_gradients(void *user, int64_t epoch, const ls_step_nodes *step)
+{
+    tensorboard *t = user;
+    for (size_t i = 0; i < step->count; i++)
+        if (step->gradients[i])
+            LS_TRY(put_histogram(&t->writers[TRAIN].records,
+                                 (tag){ "", ls_tensor_name(step->variables[i]), "/gradient/histogram" }, epoch,
+                                 step->gradients[i]));
+    flush(t, TRAIN, true);
+    return LS_OK;
+}
+
+static ls_status put_weights(tensorboard *t, const ls_model *model, int64_t epoch)
+{
+    for (size_t i = 0; i < ls_model_variable_count(model); i++)
+        LS_TRY(put_histogram(&t->writers[TRAIN].records, (tag){ "", ls_model_variable_name(model, i), "/histogram" },
+                             epoch, ls_model_variable(model, i)));
+    return LS_OK;
+}
+
 static ls_status on_epoch_end(void *user, ls_model *model, const ls_logs *logs, bool *stop)
 {
     tensorboard *t = user;
     double rate;
-    (void)model, (void)stop;
+    (void)stop;
+    if (has_histograms(t, logs->epoch))
+        LS_TRY(put_weights(t, model, logs->epoch));
     for (size_t i = 0; i < logs->count; i++) {
         bool val = strncmp(logs->names[i], "val_", 4) == 0;
         const char *name = logs->names[i] + (val ? 4 : 0);
@@ -372,6 +492,8 @@ static ls_status open_state(const ls_callback_spec *spec, const ls_callback_fact
     out->load = load;
     if (o->update_freq < 0)
         return ls_fail(LS_ERR_INVALID, NAME ": update_freq must not be negative, got %" PRId64, o->update_freq);
+    if (o->histogram_freq < 0)
+        return ls_fail(LS_ERR_INVALID, NAME ": histogram_freq must not be negative, got %" PRId64, o->histogram_freq);
     if (t->quiet)
         return LS_OK;
     if (facts->trains)
@@ -392,5 +514,10 @@ static void close_state(void *user)
     free(t);
 }
 
-const ls_builtin ls_builtin_tensorboard = { NAME, open_state, close_state, .only_writes = true,
-                                            .take_over = take_over };
+const ls_builtin ls_builtin_tensorboard = { NAME,
+                                            open_state,
+                                            close_state,
+                                            .only_writes = true,
+                                            .take_over = take_over,
+                                            .wants_gradients = has_histograms,
+                                            .on_gradients = put_gradients };

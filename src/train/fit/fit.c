@@ -292,10 +292,35 @@ static void show(ls_fit_state *f, const char *doing)
     ls_fit_status_workers(f->status, &f->workers, made);
 }
 
+/* Computes the gradients of the first step of the epoch, before it, for the callbacks that take
+ * them. The step draws the same random numbers, and its bits do not change. */
+static ls_status take_gradients(ls_fit_state *f, const ls_fit_batch *batch)
+{
+    const ls_position *at = &f->job->position;
+    const ls_step_nodes *step = &f->function->step;
+    if (at->step > 0 || !ls_callbacks_want_gradients(&f->callbacks, at->epoch))
+        return LS_OK;
+    ls_tensor **fetches = calloc(step->count + 1, sizeof(*fetches));
+    size_t count = 0;
+    if (!fetches)
+        return ls_fail(LS_ERR_MEMORY, "no memory for %zu gradients", step->count);
+    for (size_t i = 0; i < step->count; i++)
+        if (step->gradients[i])
+            fetches[count++] = step->gradients[i];
+    ls_status status =
+        ls_job_fetch(f->job, f->function, &f->settings, &batch->view, f->options->class_weights, fetches, count);
+    status = ls_explain_failure(f->job, f->function, &batch->view, status);
+    free(fetches);
+    LS_TRY(status);
+    LS_TRY(promote_to_chief(f));
+    return ls_callbacks_gradients(&f->callbacks, at->epoch, step);
+}
+
 static ls_status train_batch(ls_fit_state *f, ls_fit_batch *batch)
 {
     const ls_position *at = &f->job->position;
     LS_TRY(ls_fit_call_back(f, LS_BATCH_BEGIN, at->epoch));
+    LS_TRY(take_gradients(f, batch));
     LS_TRY(f->method->run(f, batch));
     if (is_stopped_by(f, "not_finite"))
         return LS_OK;

@@ -230,6 +230,8 @@ static ls_status open_times(ls_fit_state *f)
     LS_TRY(ls_fit_seconds_make(graph->context, &f->settings.run.plan.map, &seconds));
     f->job->seconds = seconds;
     f->job->fitting = true;
+    if (o->profile)
+        LS_TRY(ls_profile_make(&f->job->profile));
     if (!o->trace.path)
         return LS_OK;
     if (f->chief)
@@ -242,6 +244,8 @@ static ls_status open_all(ls_fit_state *f, ls_dataset *data)
     const ls_fit_options *o = f->options;
     ls_fit_seconds_free(f->job->seconds); /* left by the last fit */
     f->job->seconds = NULL;
+    ls_profile_free(f->job->profile);
+    f->job->profile = NULL;
     LS_TRY(ls_fit_open_data(f, data));
     LS_TRY(open_callbacks(f));
     if (o->continue_last)
@@ -281,6 +285,9 @@ ls_status ls_fit_open(ls_fit_state *f, ls_dataset *data)
     LS_TRY(open_all(f, data));
     if (f->method->check)
         LS_TRY(f->method->check(f));
+    if (!f->method->has_state && ls_callbacks_want_gradients(&f->callbacks, 0))
+        return ls_fail(LS_ERR_UNSUPPORTED, "tensorboard: asynchronous parameter servers have no histograms; set "
+                                           ".histogram_freq = 0");
     introduce_cluster(f);
     LS_TRY(ls_fit_call_back(f, LS_TRAIN_BEGIN, f->options->initial_epoch));
     const ls_peers *peers = ls_fit_context(f)->peers;

@@ -21,6 +21,7 @@ static void destroy(void *user)
     ls_optimizer_state_free(&job->state);
     ls_tally_end(&job->tally);
     ls_fit_seconds_free(job->seconds);
+    ls_profile_free(job->profile);
     ls_arena_free(&job->arena);
     free(job);
 }

@@ -90,14 +90,14 @@ static int64_t classes_of(const ls_job *job, const ls_function *f, size_t target
     return f->class_weights ? (int64_t)f->class_count : 0;
 }
 
-static bool find_label(const searched *s, const ls_array *labels, int64_t classes, ls_text *text)
+static bool find_label(const searched *s, const ls_array *labels, int64_t classes, double ignored, ls_text *text)
 {
     int64_t each = elements_of_sample(labels);
     for (int64_t i = 0; i < s->batch->samples * each; i++) {
         if (!is_made(s, i / each))
             continue;
         double label = number_at(labels, first_element(s, i / each, each) + i % each);
-        if (label >= 0 && label < (double)classes)
+        if ((label >= 0 && label < (double)classes) || label == ignored)
             continue;
         ls_text_add(text, "label %.17g of ", label);
         put_sample(text, s, i / each);
@@ -114,7 +114,8 @@ static bool find_labels(const searched *s, const ls_job *job, const ls_function 
 {
     for (size_t i = 0; i < job->target_count; i++) {
         int64_t classes = classes_of(job, f, i);
-        if (classes > 0 && find_label(s, &s->batch->element->component[(size_t)f->spec.features + i], classes, text))
+        const ls_array *labels = &s->batch->element->component[(size_t)f->spec.features + i];
+        if (classes > 0 && find_label(s, labels, classes, ls_job_ignored(job, i), text))
             return true;
     }
     return false;

@@ -131,6 +131,7 @@ struct ls_job {
     bool fitting;
     /* one lane is computed twice every N steps; 0: never */
     int64_t audit;
+    ls_profile *profile;   /* times of ops of the current or last fit; NULL: not measured */
     ls_timeline *timeline; /* timeline of the running fit; NULL: not recorded */
 };
 

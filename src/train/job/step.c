@@ -133,8 +133,8 @@ static ls_status check_labels(const ls_job *job, const ls_function *f, const ls_
 {
     for (size_t i = 0; i < job->target_count && f->kind != LS_FUNCTION_PREDICT; i++)
         if (job->targets[i].loss.kind == LS_LOSS_SPARSE_CATEGORICAL_CROSSENTROPY || f->class_weights)
-            LS_TRY(ls_check_class_labels(&batch->element->component[(size_t)f->spec.features + i], batch->rows, first,
-                                         end));
+            LS_TRY(ls_check_class_labels(&batch->element->component[(size_t)f->spec.features + i],
+                                         ls_job_ignored(job, i), batch->rows, first, end));
     return LS_OK;
 }
 
@@ -191,6 +191,12 @@ static bool is_audited(const ls_job *job, const ls_function *f)
            (step + 1) % job->audit == 0;
 }
 
+/* A step of a fit, or a part of it. */
+static ls_profile *profile_of(const ls_job *job, const ls_function *f)
+{
+    return job->fitting && f->kind == LS_FUNCTION_TRAIN ? job->profile : NULL;
+}
+
 static ls_run_request request_of(const maker *m, const ls_settings *settings, const feeds *fed)
 {
     const ls_job *job = m->job;
@@ -206,7 +212,8 @@ static ls_run_request request_of(const maker *m, const ls_settings *settings, co
                              .make_user = (void *)m,
                              .audit = is_audited(job, f),
                              .timeline = job->timeline,
-                             .seconds = seconds_of(job, f) };
+                             .seconds = seconds_of(job, f),
+                             .profile = profile_of(job, f) };
 }
 
 static ls_status run_function(ls_job *job, ls_function *f, const ls_settings *settings, const ls_batch_view *batch,

@@ -26,8 +26,13 @@ ls_status ls_job_step(const ls_job *job, int64_t *out);
 /* Learning rate of the next step. */
 ls_status ls_job_rate(const ls_job *job, double *out);
 
-/* Checks that floating-point labels are class numbers: whole and not negative (labels.c). */
-ls_status ls_check_class_labels(const ls_array *labels, const int64_t *rows, int64_t first, int64_t end);
+/* Checks that floating-point labels are class numbers: whole and not negative (labels.c).
+ * `ignored`: another number that is allowed; NAN: none. */
+ls_status ls_check_class_labels(const ls_array *labels, double ignored, const int64_t *rows, int64_t first,
+                                int64_t end);
+
+/* The class that the loss of a target ignores; NAN: none. */
+double ls_job_ignored(const ls_job *job, size_t target);
 
 /* Adds to the error message of a failed run: names the row of the data with a bad label or a value
  * that is not finite, else suggests a smaller learning rate (explain.c). Returns `status`. */

@@ -254,3 +254,18 @@ ls_status ls_explain_times(const ls_model *model, char **out)
     ls_text_put(&text, "");
     return ls_text_take(&text, out);
 }
+
+ls_status ls_explain_profile(const ls_model *model, char **out)
+{
+    LS_CLAIM(ls_model_claimed(model));
+    ls_text text = { 0 };
+    if (!model || !out)
+        return ls_fail(LS_ERR_INVALID, "ls_explain_profile: model and out must not be NULL");
+    ls_status status = model->job && model->job->profile ? ls_profile_print(model->job->profile, &text) : LS_OK;
+    if (status != LS_OK) {
+        ls_text_free(&text);
+        return status;
+    }
+    ls_text_put(&text, "");
+    return ls_text_take(&text, out);
+}
