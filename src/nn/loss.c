@@ -39,6 +39,7 @@ static const loss_info kinds[] = {
         ls_categorical_focal_values, FOCAL },
     [LS_LOSS_DICE] = { "dice", LS_OP_COUNT, ls_dice_values, AXIS },
     [LS_LOSS_TVERSKY] = { "tversky", LS_OP_COUNT, ls_tversky_values, ALPHA | BETA | AXIS },
+    [LS_LOSS_CTC] = { "ctc", LS_OP_COUNT, NULL, 0 },
     [LS_LOSS_CUSTOM] = { "loss", LS_OP_COUNT, NULL, 0 },
 };
 /* clang-format on */
@@ -118,6 +119,16 @@ static ls_status check_axis(const ls_loss *loss, const ls_tensor *predictions)
     return LS_OK;
 }
 
+/* CTC always takes logits. */
+static ls_tensor *ctc_values(ls_tensor *targets, ls_tensor *predictions)
+{
+    char label[LS_NODE_TEXT];
+    if (predictions->op == LS_OP_softmax)
+        ls_spec_warn(predictions->graph, "ctc takes logits, but the predictions (%s) come from a softmax",
+                     ls_node_label(predictions, label));
+    return ls_op_ctc(ls_whole_labels(targets), predictions);
+}
+
 /* Returns one value per sample, or a scalar that is the value of the whole batch. */
 static ls_tensor *values_of(const ls_loss *loss, ls_tensor *targets, ls_tensor *predictions)
 {
@@ -139,6 +150,8 @@ static ls_tensor *values_of(const ls_loss *loss, ls_tensor *targets, ls_tensor *
         ls_tensor *values = ls_tensor_is_error(labels) ? labels : ls_sparse_values(&loss->options, labels, predictions);
         return ls_sample_means(ls_mask_values(name, values, masked, scaled));
     }
+    if (loss->kind == LS_LOSS_CTC)
+        return ls_mask_values(name, ctc_values(targets, predictions), masked, scaled);
     error = ls_match_pair(name, &targets, &predictions);
     if (!error && check_axis(loss, predictions) != LS_OK)
         error = ls_node_error(predictions->graph, LS_ERR_INVALID, name);

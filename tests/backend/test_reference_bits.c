@@ -88,7 +88,8 @@ static const struct family {
                   LS_OP_max_pool2d_grad, LS_OP_warp_grad } },
     { MOMENTS, 1, { LS_OP_moments } },
     { NORM, 3, { LS_OP_batch_norm, LS_OP_batch_norm_grad_input, LS_OP_batch_norm_grad_moments } },
-    { DRAWN, 5, { LS_OP_random_uniform, LS_OP_recurrent, LS_OP_recurrent_grad, LS_OP_attention, LS_OP_attention_grad } },
+    { DRAWN, 7, { LS_OP_random_uniform, LS_OP_recurrent, LS_OP_recurrent_grad, LS_OP_attention, LS_OP_attention_grad,
+                  LS_OP_ctc, LS_OP_ctc_grad } },
     { STATE, 2, { LS_OP_assign_add, LS_OP_apply } },
 };
 /* clang-format on */
