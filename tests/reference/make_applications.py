@@ -38,14 +38,15 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 
 import numpy as np
 import keras
+import tensorflow as tf
 from keras import layers as L
 
 CLASSES = 10
 SAMPLES = 2
-STEPS, BATCH, RATE = 3, 8, 1e-3  # of the comparison
+STEPS, BATCH, MOVE = 3, 8, 1e-5  # of the comparison
 COMPARED = 96                    # size of its inputs: batch norms of few values are chaotic
 FACTOR, LEAST = 4, 2e-6          # errors that are allowed: times Keras's, and what one unit in the last place makes
-MEANINGFUL = 0.05                # Keras's own float32 must know how the weights move: else the comparison says nothing
+MEANINGFUL = 0.1                 # Keras's own float32 must know how the weights move: else the comparison says nothing
 RAW = ["EfficientNetB0", "EfficientNetV2B0", "ConvNeXtTiny", "MobileNetV3Small", "MobileNetV3Large"]  # take 0..255
 SIZES = {"InceptionV3": 75, "Xception": 71, "InceptionResNetV2": 75}
 NETWORKS = ["ResNet50", "ResNet50V2", "MobileNet", "MobileNetV2", "VGG16", "DenseNet121", "InceptionV3", "Xception",
@@ -226,12 +227,38 @@ def without_dropout(text):
     return re.sub(r'"(rate|drop_path_rate)": [0-9.]+', r'"\1": 0.0', text)
 
 
-def train(text, weights, x, y):
+def pictures(random, size):
+    """Smooth ones, each with colours of its own: samples of noise are alike, and batch norms would amplify rounding."""
+    at = np.linspace(0, 4, size)
+    low = np.minimum(at.astype(int), 3)
+    part = (at - low).reshape(-1, 1, 1)
+    x = random.uniform(0, 1, (BATCH, 5, 5, 3))
+    for axis in (1, 2):
+        x = np.moveaxis(x, axis, 1)
+        x = np.moveaxis(x[:, low] * (1 - part) + x[:, low + 1] * part, 1, axis)
+    return 0.9 * x + 0.1 * random.uniform(0, 1, x.shape)
+
+
+def rate_of(text, weights, x, y):
+    """A rate with which a step moves the weights by about MOVE of their norm: gradients of untrained networks differ by powers
+    of ten, and a long step is chaotic."""
+    model = keras.models.model_from_json(text)
+    for v, value in zip(model.weights, weights):
+        v.assign(value)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, model(x, training=True)))
+    norm = lambda arrays: float(np.sqrt(sum(np.sum(np.square(np.asarray(a, np.float64))) for a in arrays)))
+    variables = [v.value for v in model.trainable_weights]
+    gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
+    return float(f"{MOVE * norm(variables) / norm(gradients):.1g}")
+
+
+def train(text, weights, x, y, rate):
     """Losses of the steps, then trainable weights and moving statistics."""
     model = keras.models.model_from_json(text)
     for v, value in zip(model.weights, weights):
         v.assign(value)
-    model.compile(keras.optimizers.SGD(RATE), loss="sparse_categorical_crossentropy")
+    model.compile(keras.optimizers.SGD(rate), loss="sparse_categorical_crossentropy")
     losses = []
     for _ in range(STEPS):
         model.reset_metrics()
@@ -270,13 +297,14 @@ def compare(name, lockstep, folder):
     open(path(".json"), "w").write(text)
     model.save_weights(path(".weights.h5"))
     random = np.random.default_rng(3)
-    x = random.uniform(0, 255 if name in RAW else 1, (BATCH, size, size, 3)).astype(np.float32)
+    x = (pictures(random, size) * (255 if name in RAW else 1)).astype(np.float32)
     y = random.integers(0, CLASSES, BATCH).astype(np.int32)
+    rate = rate_of(text, weights, x, y)
     np.savez(path(".npz"), x_train=x, y_train=y, x_test=x, y_test=y)
-    single = train(text, weights, x, y)
-    double = train(text.replace('"float32"', '"float64"'), weights, x, y)
+    single = train(text, weights, x, y, rate)
+    double = train(text.replace('"float32"', '"float64"'), weights, x, y, rate)
     run([lockstep, "train", path(".json"), "--weights", path(".weights.h5"), "--data", path(".npz"), "--optimizer", "sgd",
-         "--lr", str(RATE), "--batch-size", str(BATCH), "--shuffle", "off", "--epochs", str(STEPS), "--verbose", "0",
+         "--lr", str(rate), "--batch-size", str(BATCH), "--shuffle", "off", "--epochs", str(STEPS), "--verbose", "0",
          "--csv", path(".csv"), "--save", path("_out.keras")])
     with open(path(".csv")) as file:
         losses = [float(row["loss"]) for row in csv.DictReader(file)]
@@ -290,7 +318,7 @@ def compare(name, lockstep, folder):
     own, other = (errors_of(r, double, start) for r in ((losses, *parts_of(loaded)), single))
     says = other[1] < MEANINGFUL
     good = says and all(a <= FACTOR * b + LEAST for a, b in zip(own, other)) and back < 1e-5 and again == 0
-    print(f"{name}: losses {own[0]:.2g} (Keras's float32 {other[0]:.2g}), weights {own[1]:.2g} ({other[1]:.2g}), moving "
+    print(f"{name}: rate {rate:g}, losses {own[0]:.2g} (Keras's float32 {other[0]:.2g}), weights {own[1]:.2g} ({other[1]:.2g}), moving "
           f"statistics {own[2]:.2g} ({other[2]:.2g}), predictions in Keras {back:.2g}: {'good' if good else 'BAD'}", flush=True)
     return good
 

@@ -13,7 +13,8 @@ LS_REFERENCE=/tmp/full gives to the tests.
     training_schedules.json    [{name, kind, ... as in ls_schedule, steps, rates}]
     training_optimizers.json   {variables: [{name, shape, data}], gradients: [step][variable],
                                 cases: [{name, kind, options, schedule (or null), steps: [step][variable],
-                                         slots: {slot: [variable]} after the last step, iterations}]}
+                                         slots: {slot: [variable]} after the last step, iterations,
+                                         errors: {steps, slot}: of Keras's own float32, relative to numbers above 1}]}
     training_losses.json       [{name, kind, options, targets, predictions, weights (or null), per_sample, mean, sum,
                                  gradient (of the mean by the predictions)}]
     training_metrics.json      [{name, kind, k, threshold, batches: [{targets, predictions, weights}], results}]
@@ -173,15 +174,15 @@ def slots_of(optimizer, names):
     for slot, attribute in names.items():
         held = getattr(optimizer, attribute, None) if slot != "average" or optimizer.use_ema else None
         if held and held[0] is not None:
-            found[slot] = [flat(v.numpy()) for v in held]
+            found[slot] = [v.numpy() for v in held]
     return found
 
 
-def keras_case(label, kind, schedule=None, constraint=None, **options):
+def keras_run(dtype, kind, rate, constraint, options):
+    """In float64 Keras's constants are float64 too, such as beta_1."""
     make, slots = KINDS[kind]
-    rate = {"learning_rate": schedule[0]} if schedule else {}
+    keras.config.set_floatx(dtype)
     optimizer = make(**options, **rate)
-    dtype = "float32" if kind == "muon" else "float64"  # Keras's Muon multiplies by a float32
     variables = [keras.Variable(v, name=n.replace("/", "_"), dtype=dtype) for n, v in zip(SHAPES, VARIABLES)]
     for variable in variables if constraint else ():
         variable.constraint = getattr(keras.constraints, constraint["class"])(
@@ -190,10 +191,26 @@ def keras_case(label, kind, schedule=None, constraint=None, **options):
     steps = []
     for gradients in GRADIENTS:
         optimizer.apply([tf.constant(g, dtype) for g in gradients], variables)
-        steps.append([flat(v.numpy()) for v in variables])
+        steps.append([v.numpy() for v in variables])
+    keras.config.set_floatx("float32")
+    return kept(steps), slots_of(optimizer, {**slots, "average": "_model_variables_moving_average"}), int(optimizer.iterations)
+
+
+def largest_error(exact, single):
+    """Of arrays in lists, as the tests measure it."""
+    return max(float(np.max(np.abs(a - b) / np.maximum(1, np.abs(a)))) for a, b in zip(exact, single))
+
+
+def keras_case(label, kind, schedule=None, constraint=None, **options):
+    rate = {"learning_rate": schedule[0]} if schedule else {}
+    steps, slots, iterations = keras_run("float64", kind, rate, constraint, options)
+    single, single_slots, _ = keras_run("float32", kind, rate, constraint, options)
+    errors = {slot: largest_error(slots[slot], single_slots[slot]) for slot in slots}
+    errors["steps"] = max(largest_error(a, b) for a, b in zip(steps, single) if a is not None)
     return {"name": label, "kind": kind, "options": options, "schedule": schedule[1] if schedule else None,
             **({"constraint": constraint} if constraint else {}),
-            "steps": kept(steps), "slots": slots_of(optimizer, {**slots, "average": "_model_variables_moving_average"}), "iterations": int(optimizer.iterations)}
+            "steps": [s and [flat(v) for v in s] for s in steps], "slots": {n: [flat(v) for v in s] for n, s in slots.items()},
+            "errors": {n: float(f"{e:.3g}") for n, e in errors.items()}, "iterations": iterations}
 
 
 def tf1_case(label, learning_rate, rho=0.9, momentum=0.0, epsilon=1e-10, **given):
