@@ -213,10 +213,10 @@ def write_family(path, draws, count):
                      "exact": short(np.concatenate([np.zeros(0), *numbers["exact"]]))})
 
 
-def main(families):
-    """SCRIPT [--all] [FOLDER]: writes FOLDER/FAMILY.npz for each family."""
+def main(families, sample=SAMPLE):
+    """SCRIPT [--all] [FOLDER]: writes FOLDER/FAMILY.npz for each family. sample: configurations of a class without --all"""
     arguments = [a for a in sys.argv[1:] if a != "--all"]
-    count = ALL if "--all" in sys.argv else SAMPLE
+    count = ALL if "--all" in sys.argv else sample
     folder = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers")
     os.makedirs(folder, exist_ok=True)
     for family, draws in families.items():

@@ -43,7 +43,7 @@ from keras import layers as L
 
 CLASSES = 10
 SAMPLES = 2
-STEPS, BATCH, MOVE = 3, 8, 1e-5  # of the comparison
+STEPS, BATCH, MOVE = 3, 8, 1e-6  # of the comparison
 COMPARED = 96                    # size of its inputs: batch norms of few values are chaotic
 FACTOR, LEAST = 4, 2e-6          # errors that are allowed: times Keras's, and what one unit in the last place makes
 MEANINGFUL = 0.1                 # Keras's own float32 must know how the weights move: else the comparison says nothing

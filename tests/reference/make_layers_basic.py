@@ -168,4 +168,4 @@ AUGMENT = {
 }
 
 if __name__ == "__main__":
-    main({"basic": BASIC, "augment": AUGMENT})
+    main({"basic": BASIC, "augment": AUGMENT}, sample=8)
