@@ -35,8 +35,8 @@ ls_tensor *ls_pair_error(const char *what, ls_tensor *targets, ls_tensor *predic
  * axis of size 1 that only one has; [N] and [N] become [N,1]. */
 ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **predictions);
 
-/* Casts floats and bools to int64. Values that are not integers become -1, which every loss rejects;
- * a cast would turn NaN into class 0. */
+/* Casts floats and bools to int64. Values that are not integers become -1, which every loss
+ * rejects; a cast would turn NaN into class 0. */
 ls_tensor *ls_whole_labels(ls_tensor *labels);
 
 /* Drops a last axis of size 1; casts by ls_whole_labels. */

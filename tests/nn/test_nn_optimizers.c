@@ -19,10 +19,10 @@
 
 /* Differences that are allowed: in float32 twice that of Keras's own float32, and units in the last
  * place; in float64 the digits that the file has. TensorFlow 1's RMSProp is in float32 only. */
-#define TIMES          2.0
-#define UNITS          8.0
-#define TOLERANCE_F64  2e-9
-#define TOLERANCE_TF1  2e-6
+#define TIMES         2.0
+#define UNITS         8.0
+#define TOLERANCE_F64 2e-9
+#define TOLERANCE_TF1 2e-6
 
 /* ---- Schedules ---- */
 

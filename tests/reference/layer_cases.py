@@ -89,21 +89,8 @@ def conv_transpose(input, filters, output_shape, strides, dilations=1, **more):
     return plain_conv_transpose(input, filters, output_shape, strides, **more)
 
 
-plain_conv = keras.src.backend.nn.conv
-
-
-def conv(inputs, kernel, *args, **more):
-    """Keras compiles a convolution of groups anew for every shape. Here each group is a convolution of its own."""
-    groups = inputs.shape[-1] // kernel.shape[-2]
-    if groups == 1:
-        return plain_conv(inputs, kernel, *args, **more)
-    parts = zip(tf.split(inputs, groups, axis=-1), tf.split(tf.convert_to_tensor(kernel), groups, axis=-1))
-    return tf.concat([plain_conv(x, k, *args, **more) for x, k in parts], axis=-1)
-
-
 tf.image.resize = resize
 tf.nn.conv_transpose = conv_transpose
-keras.src.backend.nn.conv = conv
 
 
 # ---- One case ---------------------------------------------------------------------------------------------------------
