@@ -179,7 +179,7 @@ def slots_of(optimizer, names):
 
 
 def keras_run(dtype, kind, rate, constraint, options):
-    """In float64 Keras's constants are float64 too, such as beta_1."""
+    """With floatx as the type, since Muon multiplies by a number of that type."""
     make, slots = KINDS[kind]
     keras.config.set_floatx(dtype)
     optimizer = make(**options, **rate)
