@@ -50,7 +50,7 @@ GOALS := $(or $(MAKECMDGOALS),all)
 # tests/ has a folder for each layer of src, and one for the whole; `make test-fabric` runs one of them.
 TEST_FOLDERS := $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/test_*))))
 FOLDER_GOALS := $(TEST_FOLDERS:%=test-%)
-TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program reference tokenizers objects everything
+TESTING := test quick $(FOLDER_GOALS) surface verify faults kills schedules random-jobs soak-workers bits bits-program reference reference-layers reference-training tokenizers objects everything
 NEEDS := build
 ifneq ($(filter $(TESTING),$(GOALS)),)
 NEEDS := build demo test
@@ -419,16 +419,27 @@ bits: all bits-program $(filter %/test_reference_bits,$(TEST_PROGRAMS))
 
 bits-program: $(B)/tests/test_step_bits
 
-# Keras's numbers: draws hundreds of configurations of every layer class and compares; `make test` compares a small sample of them.
-# Also makes that sample again: it must be the one in the repository. Needs a Python with the Keras that the scripts name.
+# Keras's numbers: draws 200 configurations of every class of layers, losses, metrics, optimizers and schedules, and compares;
+# `make test` compares a small sample of them. Also makes that sample again: it must be the one in the repository. Needs a
+# Python with the Keras that the scripts name, and PyTorch.
 PYTHON ?= python3
 LAYER_SCRIPTS := $(filter-out %/layer_cases.py,$(shell grep -ls 'from layer_cases import' tests/reference/*.py))
-.PHONY: reference
-reference: $(B)/tests/test_keras_layers
-	@rm -rf '$(B)/reference' && for script in $(LAYER_SCRIPTS); do \
+TRAINING_TESTS := test_nn_losses test_nn_metrics test_nn_optimizers
+.PHONY: reference reference-layers reference-training
+reference: reference-layers reference-training
+reference-layers: $(B)/tests/test_keras_layers
+	@rm -rf '$(B)/reference/sample' '$(B)/reference/all' && for script in $(LAYER_SCRIPTS); do \
 	    $(PYTHON) $$script '$(B)/reference/sample' && $(PYTHON) $$script --all '$(B)/reference/all' || exit 1; done
 	@LS_BUILD='$(B)' CC='$(CC)' LS_LAYER_CASES='$(B)/reference/all' LS_TEST_TIMEOUT=3600 tests/run.sh $(B)/tests/test_keras_layers
 	@for file in '$(B)'/reference/sample/*; do cmp $$file tests/reference/layers/$${file##*/} || exit 1; done
+reference-training: $(TRAINING_TESTS:%=$(B)/tests/%)
+	@mkdir -p '$(B)/reference/training' && $(PYTHON) tests/reference/make_training.py '$(B)/reference/training' 200
+	@LS_BUILD='$(B)' CC='$(CC)' LS_REFERENCE='$(B)/reference/training' LS_TEST_TIMEOUT=3600 tests/run.sh $(TRAINING_TESTS:%=$(B)/tests/%)
+
+# All networks of keras.applications: trains them beside Keras and loads the result into Keras.
+.PHONY: applications
+applications: $(COMMAND)
+	@$(PYTHON) tests/reference/make_applications.py --compare $(COMMAND)
 
 # Tokenizers beside Hugging Face's library (PYTHON has `tokenizers`) on 10,000 random lines for each rule.
 .PHONY: tokenizers

@@ -344,6 +344,7 @@ LS_LOSS_(ls_binary_focal_crossentropy, BINARY_FOCAL_CROSSENTROPY)
 LS_LOSS_(ls_categorical_focal_crossentropy, CATEGORICAL_FOCAL_CROSSENTROPY)
 LS_LOSS_(ls_dice, DICE)
 LS_LOSS_(ls_tversky, TVERSKY)
+LS_LOSS_(ls_ctc, CTC)
 inline ls_loss ls_custom_loss(ls_loss_function function, void *user = nullptr, const char *name = nullptr,
                               ls_loss_options options = {})
 {

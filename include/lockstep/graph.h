@@ -555,6 +555,11 @@ LS_API ls_tensor *ls_op_binary_cross_entropy(ls_tensor *labels, ls_tensor *score
 LS_API ls_tensor *ls_op_mean_squared_error(ls_tensor *targets, ls_tensor *predictions);
 LS_API ls_tensor *ls_op_mean_absolute_error(ls_tensor *targets, ls_tensor *predictions);
 LS_API ls_tensor *ls_op_huber(ls_tensor *targets, ls_tensor *predictions, double delta);
+/* Connectionist temporal classification: labels [N,L], logits [N,T,C]. Class 0 is the blank. A
+ * sample's labels are its first n, where n of its L labels are not 0: shorter ones are padded with
+ * 0. Labels that need more than T frames, one each and one more between equal ones, give Keras's
+ * number, a loss of about 700. */
+LS_API ls_tensor *ls_op_ctc(ls_tensor *labels, ls_tensor *logits);
 
 /* ---- An op of one's own ---- */
 

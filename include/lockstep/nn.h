@@ -587,6 +587,7 @@ typedef enum ls_loss_kind {
     LS_LOSS_CATEGORICAL_FOCAL_CROSSENTROPY,
     LS_LOSS_DICE,    /* one value for the whole batch, unless axis is set */
     LS_LOSS_TVERSKY, /* the same */
+    LS_LOSS_CTC,     /* integer labels [N,L], padded with 0, which is the blank; logits [N,T,C] */
     LS_LOSS_CUSTOM,
 } ls_loss_kind;
 
@@ -665,6 +666,7 @@ typedef struct ls_loss {
     ((ls_loss){ .kind = LS_LOSS_CATEGORICAL_FOCAL_CROSSENTROPY, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_dice(...)    ((ls_loss){ .kind = LS_LOSS_DICE, .options = { .ls_first = 0, __VA_ARGS__ } })
 #define ls_tversky(...) ((ls_loss){ .kind = LS_LOSS_TVERSKY, .options = { .ls_first = 0, __VA_ARGS__ } })
+#define ls_ctc(...)     ((ls_loss){ .kind = LS_LOSS_CTC, .options = { .ls_first = 0, __VA_ARGS__ } })
 /* ls_custom_loss(function, user, "name"); user and name are optional */
 #define ls_custom_loss(...) ((ls_loss){ .kind = LS_LOSS_CUSTOM, .options = { .ls_first_function = 0, __VA_ARGS__ } })
 #endif

@@ -1,5 +1,5 @@
-/* Losses with one value per sample: they reduce the last axis. All but sparse cross-entropy are
- * built from other ops. */
+/* Losses with one value per sample: they reduce the last axis. All but sparse cross-entropy and CTC
+ * are built from other ops. */
 #include "base/fpmode.h"
 #include "graph/claim.h"
 #include "graph/rules.h"
@@ -173,4 +173,47 @@ ls_tensor *ls_op_huber(ls_tensor *targets, ls_tensor *predictions, double delta)
     ls_tensor *outer = ls_op_shift(ls_op_scale(size, delta), -0.5 * delta * delta);
     ls_tensor *near = ls_op_compare(size, LS_LESS_EQUAL, ls_scalar_like(size, delta));
     return last_mean(ls_op_select(near, inner, outer));
+}
+
+/* ---- Connectionist temporal classification ---- */
+
+/* Inputs: logits [N,T,C], labels [N,L]. */
+ls_status ls_shape_ctc(ls_tensor *node)
+{
+    const ls_tensor *logits = node->in[0], *labels = node->in[1];
+    char a[LS_SHAPE_TEXT], b[LS_SHAPE_TEXT];
+    LS_TRY(ls_need_real(node, 0));
+    if (!ls_dtype_is_integer(labels->dtype) && labels->dtype != LS_U8)
+        return ls_fail(LS_ERR_DTYPE, "labels are %s; they must be int32, int64 or uint8", ls_dtype_name(labels->dtype));
+    if (logits->shape.rank != 3 || labels->shape.rank != 2 || logits->shape.dims[0] != labels->shape.dims[0] ||
+        logits->per_sample != labels->per_sample)
+        return ls_fail(LS_ERR_SHAPE,
+                       "labels have shape %s and logits %s; they must be [samples, labels] and [samples, frames, "
+                       "classes]",
+                       ls_shape_format(&labels->shape, a), ls_shape_format(&logits->shape, b));
+    if (logits->shape.dims[1] == 0 || logits->shape.dims[2] == 0)
+        return ls_fail(LS_ERR_SHAPE, "logits have shape %s; there must be a frame and a class",
+                       ls_shape_format(&logits->shape, a));
+    ls_rule_like_first(node);
+    node->shape.rank = 1;
+    return LS_OK;
+}
+
+ls_tensor *ls_op_ctc(ls_tensor *labels, ls_tensor *logits)
+{
+    LS_CLAIM_TENSORS(labels, logits);
+    return ls_node_make2(LS_OP_ctc, logits, labels, ls_no_attrs());
+}
+
+void ls_grad_ctc(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    ls_tensor *in[] = { y->in[0], y->in[1], dy };
+    dx[0] = ls_node_make(NULL, &(ls_node_spec){ .op = LS_OP_ctc_grad, .in = in, .input_count = 3 });
+}
+
+/* Inputs: logits, labels, dy. */
+ls_status ls_shape_ctc_grad(ls_tensor *node)
+{
+    ls_rule_like_first(node);
+    return LS_OK;
 }

@@ -152,6 +152,14 @@ double ls_flops_softmax(const ls_tensor *node)
     return 5 * elements(node->in[0]);
 }
 
+/* A softmax, and about 30 operations for a state of a frame. */
+double ls_flops_ctc(const ls_tensor *node)
+{
+    const ls_shape *logits = &node->in[0]->shape, *labels = &node->in[1]->shape;
+    double states = 2 * (double)labels->dims[1] + 1;
+    return elements(node->in[0]) * (5 + 30 * states / (double)logits->dims[2]);
+}
+
 double ls_flops_norm(const ls_tensor *node)
 {
     return 4 * elements(node->in[0]);

@@ -39,6 +39,7 @@ static const loss_info kinds[] = {
         ls_categorical_focal_values, FOCAL },
     [LS_LOSS_DICE] = { "dice", LS_OP_COUNT, ls_dice_values, AXIS },
     [LS_LOSS_TVERSKY] = { "tversky", LS_OP_COUNT, ls_tversky_values, ALPHA | BETA | AXIS },
+    [LS_LOSS_CTC] = { "ctc", LS_OP_COUNT, NULL, 0 },
     [LS_LOSS_CUSTOM] = { "loss", LS_OP_COUNT, NULL, 0 },
 };
 /* clang-format on */
@@ -154,6 +155,16 @@ static void drop_last_axis(ls_tensor **targets, ls_tensor **predictions)
     *predictions = ls_op_reshape(*predictions, shape);
 }
 
+/* CTC always takes logits. */
+static ls_tensor *ctc_values(ls_tensor *targets, ls_tensor *predictions)
+{
+    char label[LS_NODE_TEXT];
+    if (predictions->op == LS_OP_softmax)
+        ls_spec_warn(predictions->graph, "ctc takes logits, but the predictions (%s) come from a softmax",
+                     ls_node_label(predictions, label));
+    return ls_op_ctc(ls_whole_labels(targets), predictions);
+}
+
 /* Returns one value per sample, or a scalar that is the value of the whole batch. */
 static ls_tensor *values_of(const ls_loss *loss, ls_tensor *targets, ls_tensor *predictions)
 {
@@ -174,6 +185,8 @@ static ls_tensor *values_of(const ls_loss *loss, ls_tensor *targets, ls_tensor *
         ls_tensor *labels = ls_match_labels(name, targets, predictions);
         return ls_tensor_is_error(labels) ? labels : by_sample(loss, sparse_values(loss, labels, predictions, scaled));
     }
+    if (loss->kind == LS_LOSS_CTC)
+        return ls_mask_values(name, ctc_values(targets, predictions), mask, scaled);
     bool ranks_differ = targets->shape.rank != predictions->shape.rank;
     error = ls_match_pair(name, &targets, &predictions);
     if (!error && ranks_differ && !mask)

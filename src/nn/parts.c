@@ -169,10 +169,12 @@ ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **pred
     return NULL;
 }
 
-/* Values that are not integers become -1, which every loss rejects; a cast would turn NaN into
- * class 0. */
-static ls_tensor *whole_labels(ls_tensor *t)
+ls_tensor *ls_whole_labels(ls_tensor *t)
 {
+    if (t->dtype == LS_BOOL)
+        return ls_op_cast(t, LS_I64);
+    if (t->dtype != LS_F32 && t->dtype != LS_F64)
+        return t;
     ls_tensor *cast = ls_op_cast(t, LS_I64);
     ls_tensor *whole = ls_op_compare(ls_op_cast(cast, t->dtype), LS_EQUAL, t);
     return ls_op_select(whole, cast, ls_scalar_like(cast, -1));
@@ -189,9 +191,7 @@ ls_tensor *ls_match_labels(const char *what, ls_tensor *labels, ls_tensor *predi
     wanted.rank--;
     if (predictions->shape.rank < 2 || !ls_shape_equal(&t->shape, &wanted) || t->per_sample != predictions->per_sample)
         return shapes_differ(what, labels, predictions);
-    if (t->dtype == LS_F32 || t->dtype == LS_F64)
-        return whole_labels(t);
-    return t->dtype == LS_BOOL ? ls_op_cast(t, LS_I64) : t;
+    return ls_whole_labels(t);
 }
 
 bool ls_targets_are_labels(const ls_tensor *targets, const ls_tensor *predictions)

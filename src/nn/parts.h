@@ -35,7 +35,11 @@ ls_tensor *ls_pair_error(const char *what, ls_tensor *targets, ls_tensor *predic
  * axis of size 1 that only one has; [N] and [N] become [N,1]. */
 ls_tensor *ls_match_pair(const char *what, ls_tensor **targets, ls_tensor **predictions);
 
-/* Drops a last axis of size 1; casts floats and bools to int64. */
+/* Casts floats and bools to int64. Values that are not integers become -1, which every loss
+ * rejects; a cast would turn NaN into class 0. */
+ls_tensor *ls_whole_labels(ls_tensor *labels);
+
+/* Drops a last axis of size 1; casts by ls_whole_labels. */
 ls_tensor *ls_match_labels(const char *what, ls_tensor *labels, ls_tensor *predictions);
 
 /* Whether the shapes suggest sparse labels rather than one-hot rows (Keras's rule). */

@@ -28,7 +28,8 @@
     X("binary_focal_crossentropy", BINARY_FOCAL_CROSSENTROPY)                                                          \
     X("categorical_focal_crossentropy", CATEGORICAL_FOCAL_CROSSENTROPY)                                                \
     X("dice", DICE)                                                                                                    \
-    X("tversky", TVERSKY)
+    X("tversky", TVERSKY)                                                                                              \
+    X("ctc", CTC)
 
 /* X(name, KIND of LS_OPTIMIZER_KIND) */
 #define TOOL_OPTIMIZERS(X)                                                                                             \

@@ -89,7 +89,7 @@ static const struct family {
     { MOMENTS, 1, { LS_OP_moments } },
     { NORM, 3, { LS_OP_batch_norm, LS_OP_batch_norm_grad_input, LS_OP_batch_norm_grad_moments } },
     { DRAWN, 7, { LS_OP_random_uniform, LS_OP_recurrent, LS_OP_recurrent_grad, LS_OP_attention, LS_OP_attention_grad,
-                  LS_OP_custom, LS_OP_custom_grad } },
+                  LS_OP_custom, LS_OP_custom_grad, LS_OP_ctc, LS_OP_ctc_grad } },
     { STATE, 2, { LS_OP_assign_add, LS_OP_apply } },
 };
 /* clang-format on */

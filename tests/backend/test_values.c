@@ -821,10 +821,11 @@ FAMILY(norm, run_modes)
 FAMILY(loss, run_modes)
 FAMILY(update, run_update)
 
-/* Ops that no peer can have values for, and those whose values test_keras_layers compares. */
-static const char *const without_values[] = { "random_uniform", "random_normal",  "group",
-                                              "recurrent",      "recurrent_grad", "attention",
-                                              "attention_grad", "custom",         "custom_grad" };
+/* Ops that no peer can have values for, and those whose values test_keras_layers and test_nn_losses
+ * compare. */
+static const char *const without_values[] = { "random_uniform", "random_normal", "group",          "recurrent",
+                                              "recurrent_grad", "attention",     "attention_grad", "ctc",
+                                              "ctc_grad",       "custom",        "custom_grad" };
 
 static void every_op_has_values(void **state)
 {

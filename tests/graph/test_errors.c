@@ -320,6 +320,11 @@ static void wrong_losses(void **state)
     REFUSED(ls_op_sparse_cross_entropy(x, x, LS_LOGITS), LS_ERR_DTYPE, "sparse_cross_entropy(x|labels are float32");
     REFUSED(ls_op_sparse_cross_entropy(labels, ls_op_cast(labels, LS_F32), LS_LOGITS), LS_ERR_SHAPE,
             "sparse_cross_entropy(|classes");
+    REFUSED(ls_op_ctc(F32(2, 3), F32(2, 5, 4)), LS_ERR_DTYPE, "ctc(|labels are float32");
+    REFUSED(ls_op_ctc(I32(3), F32(2, 5, 4)), LS_ERR_SHAPE, "ctc(|labels have shape (3,) and logits (2, 5, 4)");
+    REFUSED(ls_op_ctc(I32(2, 3), F32(5, 4)), LS_ERR_SHAPE, "ctc(|labels have shape (2, 3) and logits (5, 4)");
+    REFUSED(ls_op_ctc(I32(2, 3), F32(3, 5, 4)), LS_ERR_SHAPE, "ctc(|(2, 3)|(3, 5, 4)");
+    REFUSED(ls_op_ctc(I32(2, 3), F32(2, 0, 4)), LS_ERR_SHAPE, "ctc(|there must be a frame and a class");
     REFUSED(ls_op_cross_entropy(F32(3, 6), x, LS_LOGITS), LS_ERR_SHAPE,
             "cross_entropy|targets have shape (3, 6)|predictions (batch, 6)");
     REFUSED(ls_op_binary_cross_entropy(F32(6), x, LS_PROBABILITIES), LS_ERR_SHAPE,
@@ -626,6 +631,7 @@ static void null_tensors(void **state)
         ls_op_mean_squared_error(n, n),
         ls_op_mean_absolute_error(n, n),
         ls_op_huber(n, n, 1),
+        ls_op_ctc(n, n),
     };
     for (size_t i = 0; i < sizeof(got) / sizeof(got[0]); i++)
         if (got[i])
@@ -668,6 +674,7 @@ static void one_null_among_tensors(void **state)
     REFUSED(ls_op_mean_squared_error(n, t), LS_ERR_INVALID, "mean_squared_error|NULL");
     REFUSED(ls_op_mean_absolute_error(n, t), LS_ERR_INVALID, "mean_absolute_error|NULL");
     REFUSED(ls_op_huber(n, t, 1), LS_ERR_INVALID, "huber|NULL");
+    REFUSED(ls_op_ctc(n, t), LS_ERR_INVALID, "ctc|input 1 is NULL");
     REFUSED(ls_op_assign(n, t), LS_ERR_INVALID, "assign|variable is NULL");
     REFUSED(ls_op_assign(v, n), LS_ERR_INVALID, "assign|input 0 is NULL");
     REFUSED(ls_op_assign_add(n, t), LS_ERR_INVALID, "assign_add|variable is NULL");

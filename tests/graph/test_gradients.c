@@ -359,6 +359,7 @@ static const test_case missing[] = {
       .build = test_attention_grad,
       .options = HEADS(.heads = 2) },
     { "custom_grad", "", { "2,3", "3", "2,3" }, .build = test_custom_grad },
+    { "ctc_grad", "", { "2,3,4", "i4:2,1", "2" }, .build = test_ctc_grad },
     { "moments", "", { "5,3" }, .build = moments },
     { "batch_norm_grad_moments",
       "of gamma's gradient",

@@ -187,7 +187,7 @@ def write_family(path, draws, count):
                 if refused > 20 + 4 * count:
                     raise SystemExit(f"{name}: Keras refused {refused} configurations; the last one: {error}")
                 continue
-            keras.backend.clear_session()
+            keras.backend.clear_session(free_memory=False)
             cases.append(case)
             made += 1
             for kind, values in more.items():
@@ -200,10 +200,10 @@ def write_family(path, draws, count):
                      "exact": short(np.concatenate([np.zeros(0), *numbers["exact"]]))})
 
 
-def main(families):
-    """SCRIPT [--all] [FOLDER]: writes FOLDER/FAMILY.npz for each family."""
+def main(families, sample=SAMPLE):
+    """SCRIPT [--all] [FOLDER]: writes FOLDER/FAMILY.npz for each family. sample: configurations of a class without --all"""
     arguments = [a for a in sys.argv[1:] if a != "--all"]
-    count = ALL if "--all" in sys.argv else SAMPLE
+    count = ALL if "--all" in sys.argv else sample
     folder = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers")
     os.makedirs(folder, exist_ok=True)
     for family, draws in families.items():

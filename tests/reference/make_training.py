@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes training_*.json: schedules, optimizers, losses and metrics, as Keras 3 (and TensorFlow 1's RMSProp) computes them.
 
-    pip install tensorflow-cpu==2.21.0                      (Keras 3.15.1 and NumPy 2.4.6 come with it)
+    pip install tensorflow-cpu==2.21.0 torch                (Keras 3.15.1 and NumPy 2.4.6 come with TensorFlow)
     python3 tests/reference/make_training.py [directory] [random cases a class]
                                                             (default: the directory of this script, and 3)
 
@@ -13,7 +13,8 @@ LS_REFERENCE=/tmp/full gives to the tests.
     training_schedules.json    [{name, kind, ... as in ls_schedule, steps, rates}]
     training_optimizers.json   {variables: [{name, shape, data}], gradients: [step][variable],
                                 cases: [{name, kind, options, schedule (or null), steps: [step][variable],
-                                         slots: {slot: [variable]} after the last step, iterations}]}
+                                         slots: {slot: [variable]} after the last step, iterations,
+                                         errors: {steps, slot}: of Keras's own float32, relative to numbers above 1}]}
     training_losses.json       [{name, kind, options, targets, predictions, weights (or null), per_sample, mean, sum,
                                  gradient (of the mean by the predictions)}]
     training_metrics.json      [{name, kind, k, threshold, batches: [{targets, predictions, weights}], results}]
@@ -173,15 +174,15 @@ def slots_of(optimizer, names):
     for slot, attribute in names.items():
         held = getattr(optimizer, attribute, None) if slot != "average" or optimizer.use_ema else None
         if held and held[0] is not None:
-            found[slot] = [flat(v.numpy()) for v in held]
+            found[slot] = [v.numpy() for v in held]
     return found
 
 
-def keras_case(label, kind, schedule=None, constraint=None, **options):
+def keras_run(dtype, kind, rate, constraint, options):
+    """With floatx as the type, since Muon multiplies by a number of that type."""
     make, slots = KINDS[kind]
-    rate = {"learning_rate": schedule[0]} if schedule else {}
+    keras.config.set_floatx(dtype)
     optimizer = make(**options, **rate)
-    dtype = "float32" if kind == "muon" else "float64"  # Keras's Muon multiplies by a float32
     variables = [keras.Variable(v, name=n.replace("/", "_"), dtype=dtype) for n, v in zip(SHAPES, VARIABLES)]
     for variable in variables if constraint else ():
         variable.constraint = getattr(keras.constraints, constraint["class"])(
@@ -190,10 +191,26 @@ def keras_case(label, kind, schedule=None, constraint=None, **options):
     steps = []
     for gradients in GRADIENTS:
         optimizer.apply([tf.constant(g, dtype) for g in gradients], variables)
-        steps.append([flat(v.numpy()) for v in variables])
+        steps.append([v.numpy() for v in variables])
+    keras.config.set_floatx("float32")
+    return kept(steps), slots_of(optimizer, {**slots, "average": "_model_variables_moving_average"}), int(optimizer.iterations)
+
+
+def largest_error(exact, single):
+    """Of arrays in lists, as the tests measure it."""
+    return max(float(np.max(np.abs(a - b) / np.maximum(1, np.abs(a)))) for a, b in zip(exact, single))
+
+
+def keras_case(label, kind, schedule=None, constraint=None, **options):
+    rate = {"learning_rate": schedule[0]} if schedule else {}
+    steps, slots, iterations = keras_run("float64", kind, rate, constraint, options)
+    single, single_slots, _ = keras_run("float32", kind, rate, constraint, options)
+    errors = {slot: largest_error(slots[slot], single_slots[slot]) for slot in slots}
+    errors["steps"] = max(largest_error(a, b) for a, b in zip(steps, single) if a is not None)
     return {"name": label, "kind": kind, "options": options, "schedule": schedule[1] if schedule else None,
             **({"constraint": constraint} if constraint else {}),
-            "steps": kept(steps), "slots": slots_of(optimizer, {**slots, "average": "_model_variables_moving_average"}), "iterations": int(optimizer.iterations)}
+            "steps": [s and [flat(v) for v in s] for s in steps], "slots": {n: [flat(v) for v in s] for n, s in slots.items()},
+            "errors": {n: float(f"{e:.3g}") for n, e in errors.items()}, "iterations": iterations}
 
 
 def tf1_case(label, learning_rate, rho=0.9, momentum=0.0, epsilon=1e-10, **given):
@@ -347,7 +364,107 @@ LOSSES = {
     "categorical_focal_crossentropy": keras.losses.CategoricalFocalCrossentropy,
     "dice": keras.losses.Dice,
     "tversky": keras.losses.Tversky,
+    "ctc": keras.losses.CTC,
 }
+
+
+def ctc_float64(labels, logits):
+    """keras.ops.ctc_loss of TensorFlow computes in float32 only. This is its formula (tensorflow/python/ops/ctc_ops.py) in
+    float64: values, and gradients of each. A path may begin and end in any state, but elsewhere with 1e-307."""
+    log_0 = float(np.float32(np.log(1e-307)))
+    losses, gradients = [], []
+    for y, x in zip(labels.astype(int), logits.astype(np.float64)):
+        length, count = int(np.sum(y != 0)), len(y)
+        states = np.array([0 if s % 2 == 0 else y[s // 2] for s in range(2 * count + 1)])
+        log_p = x - np.logaddexp.reduce(x, axis=1, keepdims=True)
+        moves = np.full((len(states), len(states)), -np.inf)  # [to, from]
+        for s in range(len(states)):
+            moves[s, max(s - 1, 0):s + 1] = 0
+            if s % 2 and s > 1 and y[s // 2] != y[s // 2 - 1]:
+                moves[s, s - 2] = 0
+        first = np.where(np.arange(len(states)) < 2, 0.0, -np.inf)
+        end = np.where(np.isin(np.arange(len(states)), (2 * length, 2 * length - 1)), 0.0, log_0)
+
+        def forward(start):
+            rows = [start + log_p[0, states]]
+            for t in range(1, len(x)):
+                rows.append(np.logaddexp.reduce(moves + rows[-1], axis=1) + log_p[t, states])
+            return rows
+
+        losses.append(-np.logaddexp.reduce(forward(first)[-1] + end))
+        alpha = forward(np.logaddexp(first, np.logaddexp.reduce(moves + log_0, axis=1)))
+        beta = [end]
+        for t in range(len(x) - 1, 0, -1):
+            beta.insert(0, np.logaddexp.reduce(moves.T + beta[0] + log_p[t, states], axis=1))
+        gradient = np.exp(log_p)
+        for t in range(len(x)):
+            each = alpha[t] + beta[t]
+            each = np.exp(each - np.logaddexp.reduce(each))
+            for s, c in enumerate(states):
+                if s % 2 == 0 or s < 2 * length:  # TensorFlow leaves out labels 0
+                    gradient[t, c] -= each[s]
+        gradients.append(gradient)
+    return np.array(losses), np.array(gradients)
+
+
+def ctc_torch(labels, logits):
+    """Values and gradients of each, from PyTorch in float64."""
+    import torch
+
+    x = torch.tensor(logits.astype(np.float64), requires_grad=True)
+    lengths = torch.tensor(np.sum(labels != 0, axis=1))
+    values = torch.nn.functional.ctc_loss(torch.log_softmax(x, -1).transpose(0, 1), torch.tensor(labels.astype(np.int64)),
+                                          torch.full((len(logits),), logits.shape[1]), lengths, reduction="none")
+    values.sum().backward()
+    return values.detach().numpy(), x.grad.numpy()
+
+
+def ctc_case(name, labels, logits, weights=None):
+    """Keras's float32, and where the labels fit PyTorch's float64, agree with ctc_float64."""
+    values, gradients = ctc_float64(labels, logits)
+    tensor = tf.constant(logits, tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(tensor)
+        found = keras.losses.ctc(labels.astype(np.int32), tensor)
+        total = tf.reduce_sum(found)
+    single = found.numpy(), tape.gradient(total, tensor).numpy()
+    for exact, near in zip((values, gradients), single):
+        assert np.allclose(exact, near, rtol=2e-5, atol=2e-4 if values.max() > 700 else 2e-5), (name, exact, near)
+    double = ctc_torch(labels, logits)
+    fits = np.isfinite(double[0])
+    for exact, near in zip((values, gradients), double):
+        assert np.allclose(exact[fits], near[fits], rtol=1e-9, atol=1e-9), (name, exact, near)
+    scale = np.ones(len(logits)) if weights is None else weights.astype(np.float64)
+    values = values * scale
+    gradients = gradients * scale[:, None, None] / len(logits)
+    return {"name": name, "kind": "ctc", "options": {}, "targets": described(labels), "predictions": described(logits),
+            "weights": described(weights), "per_sample": flat(values), "mean": flat(values.mean())[0],
+            "sum": flat(values.sum())[0], "gradient": flat(gradients)}
+
+
+def random_ctc(name, rng):
+    n, frames, classes = int(rng.integers(1, 5)), int(rng.integers(1, 13)), int(rng.integers(2, 7))
+    most = int(rng.integers(1, min(frames, 6) + 2))
+    labels = np.zeros((n, most), (np.int64, np.int32, np.uint8, np.float32)[rng.integers(0, 4)])
+    for row in labels:
+        length = rng.integers(0, most + 1)
+        row[:length] = rng.integers(1, classes, length)
+    weights = rounded(rng.uniform(0.1, 2, n)) if rng.integers(0, 2) else None
+    return ctc_case(name, labels, rounded(rng.normal(0, 1.5, (n, frames, classes))), weights)
+
+
+def ctc_cases():
+    """Repeated labels, none, one frame, as many frames as needed, fewer."""
+    def logits(name, *shape):
+        return rounded(generator(name).normal(0, 2, shape))
+
+    return [ctc_case("ctc_plain", np.array([[1, 2, 3], [3, 1, 0]]), logits("ctc_plain", 2, 6, 5)),
+            ctc_case("ctc_repeated", np.array([[1, 1, 0], [2, 2, 2], [1, 1, 2]]), logits("ctc_repeated", 3, 5, 4)),
+            ctc_case("ctc_empty", np.array([[0, 0], [1, 0]]), logits("ctc_empty", 2, 4, 3)),
+            ctc_case("ctc_one_frame", np.array([[1], [0], [2]]), logits("ctc_one_frame", 3, 1, 3)),
+            ctc_case("ctc_exact", np.array([[1, 2, 2, 1]]), logits("ctc_exact", 1, 5, 3)),
+            ctc_case("ctc_too_long", np.array([[1, 2, 1, 0], [2, 2, 0, 0], [1, 2, 0, 0]]), logits("ctc_too_long", 3, 2, 3)),
+            ctc_case("ctc_long", generator("ctc_labels").integers(1, 6, (2, 10)), logits("ctc_long", 2, 40, 6))]
 
 
 def loss_case(name, kind, targets, predictions, weights=None, **options):
@@ -376,6 +493,8 @@ def random_loss(kind, number):
     """A case with shapes, targets and all arguments of the class drawn."""
     name = f"{kind}_random_{number}"
     rng = generator(name)
+    if kind == "ctc":
+        return random_ctc(name, rng)
     chance = lambda: bool(rng.integers(0, 2))
     n, classes = int(rng.integers(1, 7)), int(rng.integers(2, 7))
     whole = kind in ("dice", "tversky")
@@ -506,7 +625,7 @@ def losses():
             add("sparse_pixels", sparse, labels((N, 2, 3)), reals((N, 2, 3, C)), from_logits=True)
             add("squared_pixels", "mean_squared_error", reals((N, 2, 3)), reals((N, 2, 3)))
             add("binary_pixels", binary, bits((N, 4)), units((N, 4, 1)))
-    return cases + [random_loss(kind, i) for kind in LOSSES for i in range(RANDOM)]
+    return cases + ctc_cases() + [random_loss(kind, i) for kind in LOSSES for i in range(RANDOM)]
 
 
 # ---- metrics --------------------------------------------------------------------------------------------------------

@@ -463,6 +463,17 @@ ls_tensor *test_sparse_cross_entropy(const test_case *c, ls_tensor *const *x)
     return ls_op_sparse_cross_entropy(x[1], scores, c->number ? LS_PROBABILITIES : LS_LOGITS);
 }
 
+ls_tensor *test_ctc(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_ctc(x[1], x[0]);
+}
+
+ls_tensor *test_ctc_grad(const test_case *c, ls_tensor *const *x)
+{
+    return test_pull_back(test_ctc(c, x), x[0], x[2]);
+}
+
 ls_tensor *test_cross_entropy(const test_case *c, ls_tensor *const *x)
 {
     ls_tensor *scores = c->number == 2 ? ls_op_softmax(x[0], -1) : x[0];

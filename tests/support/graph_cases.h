@@ -221,6 +221,8 @@ ls_tensor *test_sparse_cross_entropy_grad(const test_case *c, ls_tensor *const *
 
 /* number: 0 from logits, 1 from probabilities, 2 from probabilities made by softmax or sigmoid */
 ls_tensor *test_sparse_cross_entropy(const test_case *c, ls_tensor *const *x);
+ls_tensor *test_ctc(const test_case *c, ls_tensor *const *x); /* logits, labels */
+ls_tensor *test_ctc_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_cross_entropy(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_binary_cross_entropy(const test_case *c, ls_tensor *const *x);
 

@@ -208,6 +208,15 @@ static ls_tensor *make_loss(test_graph *t, test_draws *d)
     return test_draw(d, 2) ? ls_op_reduce_mean(y, LS_ALL_AXES, false) : y;
 }
 
+static ls_tensor *make_ctc(test_graph *t, test_draws *d)
+{
+    int classes = between(d, 1, 40), frames = one_in(d, 6) ? between(d, 1, 3) : between(d, 1, 30);
+    const char *rows = one_in(d, 4) ? "6" : "N";
+    ls_tensor *x = leaf_of(t, d, "%s,%d,%d", rows, frames, classes);
+    ls_tensor *labels = leaf_of(t, d, "%c%d:%s,%d", "iju"[test_draw(d, 3)], classes, rows, between(d, 0, 9));
+    return ls_op_ctc(labels, one_in(d, 4) ? ls_op_scale(x, 30) : x);
+}
+
 static ls_tensor *make_places(test_graph *t, test_draws *d)
 {
     box b = draw_box(d, 1, 600);
@@ -634,5 +643,6 @@ const test_shapes test_shape_families[] = {
     { "recurrent cells", make_recurrent, 2 },
     { "attention", make_attention, 3 },
     { "ops of C functions", make_custom, 1 },
+    { "CTC", make_ctc, 1 },
 };
 const size_t test_shape_family_count = sizeof test_shape_families / sizeof *test_shape_families;

@@ -215,6 +215,7 @@ static ls_status training(ls_model *model, ls_dataset *data)
                                ls_categorical_focal_crossentropy({ .label_smoothing = 0.1 }),
                                ls_dice(),
                                ls_tversky({ .alpha = 0.3, .beta = 0.7 }),
+                               ls_ctc(),
                                ls_custom_loss(difference),
                                ls_custom_loss(difference, nullptr, "mine", { .reduction = LS_REDUCE_SUM }) };
     ls_array x = {};

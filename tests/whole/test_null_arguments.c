@@ -311,6 +311,8 @@ static void op_calls(void **state)
     CALL(ls_op_mean_absolute_error(NULL, t.x));
     CALL(ls_op_huber(t.x, NULL, 0.5));
     CALL(ls_op_huber(NULL, t.x, 0.5));
+    CALL(ls_op_ctc(t.x, NULL));
+    CALL(ls_op_ctc(NULL, t.x));
 }
 
 static void device_calls(void **state)

@@ -160,6 +160,14 @@ typedef struct ls_gpu_attention {
     ls_gpu_random random;
 } ls_gpu_attention;
 
+/* CTC: labels [samples, labels], logits [samples, frames, classes] */
+typedef struct ls_gpu_ctc {
+    i64 samples, frames, classes, labels;
+    i64 width;         /* bytes of a label */
+    i64 gradient;      /* the alphas are those of the gradient: one for each frame */
+    double impossible; /* LS_CTC_IMPOSSIBLE */
+} ls_gpu_ctc;
+
 /* corrects: whose bias correction */
 enum { LS_CORRECTS_NOTHING, LS_CORRECTS_ADAM, LS_CORRECTS_ADAMAX, LS_CORRECTS_NADAM };
 typedef struct ls_gpu_update {

@@ -23,6 +23,7 @@ typedef enum ls_gpu_module {
     LS_GPU_POOLS,
     LS_GPU_WARP,
     LS_GPU_ATTENTION,
+    LS_GPU_CTC,
     LS_GPU_SUMS,
     LS_GPU_NORM,
     LS_GPU_SOFTMAX,

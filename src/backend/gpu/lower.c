@@ -503,6 +503,8 @@ static const struct row {
     [LS_OP_dropout] = { ls_gpu_dropout, F32 },
     [LS_OP_sparse_cross_entropy] = { ls_gpu_cross_entropy, F32 },
     [LS_OP_sparse_cross_entropy_grad] = { ls_gpu_cross_entropy_grad, F32 },
+    [LS_OP_ctc] = { ls_gpu_ctc_loss, F32 },
+    [LS_OP_ctc_grad] = { ls_gpu_ctc_grad, F32 },
 };
 
 /* Some kernels count the elements of a sample in 31 bits. */
@@ -537,6 +539,8 @@ bool ls_gpu_supports(const ls_tensor *node, bool rounded)
         return false;
     if (node->op == LS_OP_attention || node->op == LS_OP_attention_grad)
         return ls_gpu_attention_fits(node);
+    if (node->op == LS_OP_ctc || node->op == LS_OP_ctc_grad)
+        return ls_gpu_ctc_fits(node);
     if (node->op == LS_OP_conv2d_grad_kernel || node->op == LS_OP_moments || node->op == LS_OP_batch_norm_grad_moments)
         return node->use == LS_USE_REDUCES;
     return true;

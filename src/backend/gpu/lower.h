@@ -93,6 +93,11 @@ static inline bool ls_gpu_is_shared(const lowering *x, int input)
 
 /* Whether the scores of a sample can be counted in 31 bits. */
 bool ls_gpu_attention_fits(const ls_tensor *node);
+/* The same for the states of CTC. */
+bool ls_gpu_ctc_fits(const ls_tensor *node);
+
+/* Reports an index of an input that is outside 0..size-1; kind: LS_GPU_FAULT_LABEL or _INDEX. */
+ls_status ls_gpu_check_indices(lowering *x, int input, int64_t size, int kind);
 
 /* ---- Vendor's library (lower_library.c); *done: the library handles the op ---- */
 
@@ -102,7 +107,7 @@ ls_status ls_gpu_library_matmul(lowering *x, const ls_gpu_product *p, bool sums,
 lower_function ls_gpu_conv2d, ls_gpu_conv2d_grad_input, ls_gpu_conv2d_grad_kernel, ls_gpu_matmul, ls_gpu_pool,
     ls_gpu_pool_grad, ls_gpu_warp, ls_gpu_attention_op, ls_gpu_attention_grad, ls_gpu_moments, ls_gpu_grad_moments,
     ls_gpu_norm_input, ls_gpu_norm_grad_input, ls_gpu_reduce_sum, ls_gpu_reduce_extreme, ls_gpu_softmax,
-    ls_gpu_cross_entropy, ls_gpu_cross_entropy_grad, ls_gpu_dropout, ls_gpu_uniform, ls_gpu_apply, ls_gpu_gather,
-    ls_gpu_gather_grad, ls_gpu_one_hot, ls_gpu_argmax;
+    ls_gpu_cross_entropy, ls_gpu_cross_entropy_grad, ls_gpu_ctc_loss, ls_gpu_ctc_grad, ls_gpu_dropout, ls_gpu_uniform,
+    ls_gpu_apply, ls_gpu_gather, ls_gpu_gather_grad, ls_gpu_one_hot, ls_gpu_argmax;
 
 #endif

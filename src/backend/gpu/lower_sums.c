@@ -203,7 +203,7 @@ ls_status ls_gpu_argmax(lowering *x)
     return LAUNCH(x, LS_GPU_SUMS, "argmax_f32", &p, p.outer * p.inner, 1, ls_gpu_in(x, 0), x->out);
 }
 
-static ls_status check_indices(lowering *x, int input, int64_t size, int kind)
+ls_status ls_gpu_check_indices(lowering *x, int input, int64_t size, int kind)
 {
     ls_shape shape = ls_gpu_in_shape(x, input);
     ls_gpu_rows p = { .outer = x->l->step,
@@ -227,7 +227,7 @@ static ls_gpu_rows logits_of(const lowering *x)
 ls_status ls_gpu_cross_entropy(lowering *x)
 {
     ls_gpu_rows p = logits_of(x);
-    LS_TRY(check_indices(x, 1, p.n, LS_GPU_FAULT_LABEL));
+    LS_TRY(ls_gpu_check_indices(x, 1, p.n, LS_GPU_FAULT_LABEL));
     p.way = LS_GPU_CROSS_ENTROPY;
     return LAUNCH(x, LS_GPU_SOFTMAX, "softmax_rows", &p, p.outer, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out, x->out);
 }
@@ -235,7 +235,7 @@ ls_status ls_gpu_cross_entropy(lowering *x)
 ls_status ls_gpu_cross_entropy_grad(lowering *x)
 {
     ls_gpu_rows p = logits_of(x);
-    LS_TRY(check_indices(x, 1, p.n, LS_GPU_FAULT_LABEL));
+    LS_TRY(ls_gpu_check_indices(x, 1, p.n, LS_GPU_FAULT_LABEL));
     p.way = LS_GPU_CROSS_ENTROPY_GRAD;
     return LAUNCH(x, LS_GPU_SOFTMAX, "softmax_rows", &p, p.outer, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), ls_gpu_in(x, 2),
                   x->out);
@@ -257,7 +257,7 @@ ls_status ls_gpu_gather(lowering *x)
     char name[48];
     ls_shape shape = ls_gpu_in_shape(x, 0);
     ls_gpu_rows p = taken_of(x, &shape, (int)x->node->attr.axis.axis);
-    LS_TRY(check_indices(x, 1, p.size, LS_GPU_FAULT_INDEX));
+    LS_TRY(ls_gpu_check_indices(x, 1, p.size, LS_GPU_FAULT_INDEX));
     snprintf(name, sizeof(name), "gather_%zu", ls_dtype_bytes(x->node->dtype));
     return LAUNCH(x, LS_GPU_MOVES, name, &p, p.outer * p.n * p.inner, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }
@@ -287,7 +287,7 @@ ls_status ls_gpu_gather_grad(lowering *x)
 {
     ls_memory_place links;
     ls_gpu_rows p = taken_of(x, &x->out_shape, (int)x->node->attr.axis_size.axis);
-    LS_TRY(check_indices(x, 1, p.size, LS_GPU_FAULT_INDEX));
+    LS_TRY(ls_gpu_check_indices(x, 1, p.size, LS_GPU_FAULT_INDEX));
     LS_TRY(ls_gpu_fill(x, x->out, LS_F32, p.outer * p.size * p.inner, 0));
     LS_TRY(link_positions(x, &p, &links));
     return LAUNCH(x, LS_GPU_MOVES, "gather_grad_f32", &p, p.outer * p.n * p.inner, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1),

@@ -29,6 +29,7 @@ static const struct module {
     [LS_GPU_POOLS] = { "pools", { text_pools_cl } },
     [LS_GPU_WARP] = { "warp", { text_warp_cl } },
     [LS_GPU_ATTENTION] = { "attention", { text_random_cl, text_attention_cl } },
+    [LS_GPU_CTC] = { "ctc", { text_softmax_cl, text_ctc_cl } },
     [LS_GPU_SUMS] = { "sums", { text_sums_cl } },
     [LS_GPU_NORM] = { "norm", { text_norm_cl } },
     [LS_GPU_SOFTMAX] = { "softmax", { text_softmax_cl } },
