@@ -14,20 +14,17 @@
 #include "samples.h"
 
 #define SAMPLES 11
-#define LENGTH  5
+#define WORDS   5
 #define SIDE    7
 #define CLASSES 3
 
 static ls_model *make_text_model(ls_context *ctx)
 {
     ls_model *model;
-    OK(ls_sequential(ctx, "text", &model, ls_input(LENGTH, .dtype = LS_I32), ls_embedding(9, 5, .mask_zero = true),
-                     ls_bidirectional(ls_lstm(7, .return_sequences = true, .dropout = 0.2)),
-                     ls_gru(6, .return_sequences = true),
-                     ls_gru(4, .reset_before = true, .recurrent_activation = LS_HARD_SIGMOID, .return_sequences = true),
-                     ls_simple_rnn(5, .go_backwards = true, .activation = LS_RELU), ls_gaussian_noise(0.1),
+    OK(ls_sequential(ctx, "text", &model, ls_input(WORDS, .dtype = LS_I32), ls_embedding(9, 5, .mask_zero = true),
+                     ls_bidirectional(ls_lstm(7, .return_sequences = true)), ls_gru(4, .reset_before = true),
                      ls_dense(CLASSES, .activation = LS_SOFTMAX)));
-    OK(ls_compile(model, .optimizer = ls_adam(0.01), .loss = ls_sparse_categorical_crossentropy()));
+    OK(ls_compile(model, .optimizer = ls_sgd(0.1), .loss = ls_sparse_categorical_crossentropy()));
     return model;
 }
 
@@ -35,14 +32,12 @@ static ls_model *make_text_model(ls_context *ctx)
 static ls_model *make_augmented_model(ls_context *ctx)
 {
     ls_model *model;
-    OK(ls_sequential(ctx, "augmented", &model, ls_input(SIDE, SIDE, 1), ls_random_flip(),
+    OK(ls_sequential(ctx, "augmented", &model, ls_input(SIDE, SIDE, 1),
                      ls_random_rotation(.factor = { 0.5 }, .fill_mode = LS_FILL_WRAP),
-                     ls_random_zoom(.height_factor = { 0.3 }, .fill_mode = LS_FILL_CONSTANT), ls_random_crop(6, 5),
-                     ls_random_contrast(.factor = { 0.5 }, .value_range = { 0, 2 }),
                      ls_conv2d(4, 3, .activation = LS_RELU), ls_random_rotation(.factor = { 0.1 }),
                      ls_random_erasing(.value_range = { 0, 2 }), ls_flatten(),
                      ls_dense(CLASSES, .activation = LS_SOFTMAX)));
-    OK(ls_compile(model, .optimizer = ls_adam(0.01), .loss = ls_sparse_categorical_crossentropy()));
+    OK(ls_compile(model, .optimizer = ls_sgd(0.1), .loss = ls_sparse_categorical_crossentropy()));
     return model;
 }
 
@@ -59,18 +54,18 @@ static void count_missing(void *user, ls_log_level level, const char *line)
 static void train(const other_kind *k, bool text, const char *devices, char hash[65])
 {
     static float pixels[SAMPLES * SIDE * SIDE];
-    static int32_t words[SAMPLES * LENGTH], labels[SAMPLES];
+    static int32_t words[SAMPLES * WORDS], labels[SAMPLES];
     int missing = 0;
     ls_context *ctx = NULL;
     ls_context_options options = {
         .threads = 1, .log_level = LS_LOG_INFO, .log_sink = count_missing, .log_user = &missing
     };
     samples_fill_floats(pixels, labels, SAMPLES, SIDE * SIDE, CLASSES);
-    for (int i = 0; i < SAMPLES * LENGTH; i++)
+    for (int i = 0; i < SAMPLES * WORDS; i++)
         words[i] = i * 7 % 3 == 0 ? 0 : i * 5 % 9;
     assert_true(k->open(&options, devices, &ctx));
     ls_model *model = text ? make_text_model(ctx) : make_augmented_model(ctx);
-    ls_array x = text ? ls_array_of(LS_I32, LS_SHAPE(SAMPLES, LENGTH), words)
+    ls_array x = text ? ls_array_of(LS_I32, LS_SHAPE(SAMPLES, WORDS), words)
                       : ls_array_of(LS_F32, LS_SHAPE(SAMPLES, SIDE, SIDE, 1), pixels);
     OK(ls_fit_arrays(model, x, ls_array_of(LS_I32, LS_SHAPE(SAMPLES), labels), .epochs = 2, .batch_size = 7, .lanes = 3,
                      .strategy = ls_mirrored(.devices = devices), .verbose = LS_VERBOSE_SILENT));
@@ -84,12 +79,9 @@ void other_trains_sequences_and_augmented_images(const other_kind *k)
 {
     for (int text = 0; text < 2; text++) {
         char expected[65], hash[65];
-        const char *const devices[] = { k->first, k->both };
         train(k, text, "cpu:0", expected);
-        for (int i = 0; i < 2; i++) {
-            train(k, text, devices[i], hash);
-            if (strcmp(hash, expected) != 0)
-                fail_msg("%s on \"%s\": %s, on the CPU: %s", text ? "text" : "images", devices[i], hash, expected);
-        }
+        train(k, text, k->both, hash);
+        if (strcmp(hash, expected) != 0)
+            fail_msg("%s on \"%s\": %s, on the CPU: %s", text ? "text" : "images", k->both, hash, expected);
     }
 }
