@@ -1,6 +1,6 @@
 /* Updates of optimizers by the rules of graph/apply.def, which is inserted after the first half of
- * this file. One item computes the scalars once, with powers of wide.cl; the rules then run for each
- * element, with every operation rounded. */
+ * this file. One item computes the scalars once, with powers of wide.cl; the rules then run for
+ * each element, with every operation rounded. */
 typedef struct scalars {
     float rate, step, momentum, rho, epsilon, beta_1, beta_2;
     float one_minus_rho, one_minus_beta_1, one_minus_beta_2;
