@@ -42,6 +42,13 @@ static void layers_on_both_have_the_cpu_s_bits(void **state)
     other_shares_layers_with_the_cpu(&cuda);
 }
 
+static void sequences_and_augmented_images_have_the_cpu_s_bits(void **state)
+{
+    (void)state;
+    NEED_STAND_IN;
+    other_trains_sequences_and_augmented_images(&cuda);
+}
+
 static void a_steady_step_moves_no_weights(void **state)
 {
     (void)state;
@@ -537,6 +544,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(trainings_have_the_cpu_s_bits),
         TEST(layers_on_both_have_the_cpu_s_bits),
+        TEST(sequences_and_augmented_images_have_the_cpu_s_bits),
         TEST(a_steady_step_moves_no_weights),
         TEST(a_wrong_label_is_reported_as_on_the_cpu),
         TEST(what_waits_keeps_its_order),

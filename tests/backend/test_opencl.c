@@ -45,6 +45,13 @@ static void layers_on_both_have_the_cpu_s_bits(void **state)
     other_shares_layers_with_the_cpu(&opencl);
 }
 
+static void sequences_and_augmented_images_have_the_cpu_s_bits(void **state)
+{
+    (void)state;
+    NEED_OPENCL;
+    other_trains_sequences_and_augmented_images(&opencl);
+}
+
 static void a_steady_step_moves_no_weights(void **state)
 {
     (void)state;
@@ -305,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trainings_have_the_cpu_s_bits),
         cmocka_unit_test(layers_on_both_have_the_cpu_s_bits),
+        cmocka_unit_test(sequences_and_augmented_images_have_the_cpu_s_bits),
         cmocka_unit_test(a_steady_step_moves_no_weights),
         cmocka_unit_test(launches_do_not_depend_on_lanes),
         cmocka_unit_test(as_many_lanes_as_fit_are_run_at_once),

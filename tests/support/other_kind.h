@@ -32,6 +32,8 @@ void other_train(const other_kind *k, other_job *j, const char *devices, char ha
 
 void other_trains_as_the_cpu(const other_kind *k);
 void other_shares_layers_with_the_cpu(const other_kind *k);
+/* Nothing but what always does runs on the CPU. */
+void other_trains_sequences_and_augmented_images(const other_kind *k);
 void other_moves_no_weights(const other_kind *k);
 void other_tells_a_wrong_label(const other_kind *k);
 void other_launches_all_lanes_at_once(const other_kind *k);

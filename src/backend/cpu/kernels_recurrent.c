@@ -1,6 +1,6 @@
 /* Recurrent cells: step by step, up to ROWS samples at once. The kernel is packed into panels once
  * per run; each step of a sequence multiplies the states of all samples by them, in place in the
- * value, and applies the gates row by row. docs/bits.md has the formulas, and
+ * value, and applies the gates in one pass over each row. docs/bits.md has the formulas, and
  * backend/ref/recurrent_real.c the same steps in plain C. */
 #include <stddef.h>
 #include <string.h>
@@ -9,17 +9,17 @@
 #include "backend/ref/ref.h"
 #include "graph/recurrent.h"
 
-#define ROWS  64
-#define TEMPS 4 /* vectors of a unit each */
+#define ROWS 64
 
 typedef struct recurrent {
     ls_cpu_kernel base;
     ls_cell cell;
-    ls_gate activation, inner;
+    ls_simd_cell sizes;
     int64_t steps, units, columns; /* columns of the kernel */
     int64_t value, gradient;       /* numbers in a step */
     bool reverse, turned;          /* turned: the panels are those of the transposed kernel */
-    int64_t own_panels;            /* offset in room.numbers; 0: the panels are prepared */
+    bool packs;                    /* the panels are not prepared */
+    int64_t own_panels;            /* their offset in room.numbers */
 } recurrent;
 
 /* Samples that are computed together. */
@@ -27,7 +27,7 @@ typedef struct room {
     const float *in[ROWS + LS_GEMM_MOST_ROWS];
     float *out[ROWS + LS_GEMM_MOST_ROWS];
     float nowhere[LS_GEMM_PANEL]; /* output of rows that fill the last tile */
-    float numbers[];              /* temps; of gradients also the states'; panels that are not prepared */
+    float numbers[];              /* gradients of the states; panels that are not prepared */
 } room;
 
 typedef struct batch {
@@ -37,7 +37,6 @@ typedef struct batch {
     const uint8_t *mask; /* the first sample's; NULL: none */
     int64_t rows;
     room *room;
-    float *temp[TEMPS], *ones;
 } batch;
 
 static int64_t least(int64_t a, int64_t b)
@@ -129,115 +128,7 @@ static bool same_packing(const ls_kernel *a, const ls_kernel *b)
            (x->turned || first_columns(x) == first_columns(y));
 }
 
-/* ---- Gates ---- */
-
-static void activate(const batch *b, ls_gate gate, float *x, const float *from, int64_t n)
-{
-    size_t count = (size_t)n;
-    switch (gate) {
-    case LS_GATE_TANH:
-        b->simd->tanh(x, from, count);
-        break;
-    case LS_GATE_SIGMOID:
-        b->simd->sigmoid(x, from, count);
-        break;
-    case LS_GATE_RELU:
-        b->simd->relu(x, from, count);
-        break;
-    case LS_GATE_HARD_SIGMOID:
-        b->simd->div_scalar(x, from, 6, count);
-        b->simd->add_scalar(x, x, 0.5f, count);
-        b->simd->clip(x, x, 0, 1, count);
-        break;
-    default:
-        memmove(x, from, count * sizeof(*x));
-    }
-}
-
-/* d *= the derivative where the activation's value is y. */
-static void apply_slope(const batch *b, ls_gate gate, float *d, const float *y)
-{
-    size_t n = (size_t)b->r->units;
-    float *slope = b->temp[0];
-    switch (gate) {
-    case LS_GATE_TANH:
-        b->simd->square(slope, y, n);
-        b->simd->sub(slope, b->ones, slope, n);
-        break;
-    case LS_GATE_SIGMOID:
-        b->simd->sub(slope, b->ones, y, n);
-        b->simd->mul(slope, y, slope, n);
-        break;
-    case LS_GATE_RELU:
-        for (size_t i = 0; i < n; i++)
-            slope[i] = y[i] > 0 ? 1 : 0;
-        break;
-    case LS_GATE_HARD_SIGMOID:
-        for (size_t i = 0; i < n; i++)
-            slope[i] = y[i] > 0 && y[i] < 1 ? (float)(1.0 / 6) : 0;
-        break;
-    default:
-        slope = b->ones;
-    }
-    b->simd->mul(d, d, slope, n);
-}
-
-/* x = a * b, where NULL is a vector of zeros. */
-static void times(const batch *b, float *x, const float *a, const float *by, int64_t n)
-{
-    if (by)
-        b->simd->mul(x, a, by, (size_t)n);
-    else
-        b->simd->scale(x, a, 0, (size_t)n);
-}
-
-/* ---- Values: y is a step of a sample, before the step before it or NULL ---- */
-
-static void finish_lstm(const batch *b, float *y, const float *before)
-{
-    const ls_simd *simd = b->simd;
-    int64_t n = b->r->units;
-    size_t count = (size_t)n;
-    float *h = y, *c = y + n, *i = y + 2 * n, *f = y + 3 * n, *g = y + 4 * n, *o = y + 5 * n, *a = y + 6 * n;
-    activate(b, b->r->inner, i, i, 2 * n);
-    activate(b, b->r->activation, g, g, n);
-    activate(b, b->r->inner, o, o, n);
-    times(b, c, f, before ? before + n : NULL, n);
-    simd->mul(b->temp[0], i, g, count);
-    simd->add(c, c, b->temp[0], count);
-    activate(b, b->r->activation, a, c, n);
-    simd->mul(h, o, a, count);
-}
-
-/* The gates z and r, and what is in front of the candidate's activation. */
-static void finish_gates(const batch *b, const float *p, float *y, const float *before)
-{
-    int64_t n = b->r->units;
-    float *z = y + n, *r = y + 2 * n, *part = y + 3 * n, *g = y + 4 * n;
-    if (b->r->cell == LS_CELL_GRU_RESET_AFTER) {
-        b->simd->add(z, p, z, (size_t)(2 * n));
-        activate(b, b->r->inner, z, z, 2 * n);
-        b->simd->mul(g, r, part, (size_t)n);
-        b->simd->add(g, p + 2 * n, g, (size_t)n);
-        return;
-    }
-    activate(b, b->r->inner, z, z, 2 * n);
-    times(b, part, r, before, n);
-    memcpy(g, p + 2 * n, (size_t)n * sizeof(*g));
-}
-
-static void finish_gru(const batch *b, float *y, const float *before)
-{
-    const ls_simd *simd = b->simd;
-    int64_t n = b->r->units;
-    size_t count = (size_t)n;
-    float *h = y, *z = y + n, *g = y + 4 * n;
-    activate(b, b->r->activation, g, g, n);
-    times(b, h, z, before, n);
-    simd->sub(b->temp[0], b->ones, z, count);
-    simd->mul(b->temp[0], b->temp[0], g, count);
-    simd->add(h, h, b->temp[0], count);
-}
+/* ---- Values ---- */
 
 static void copy_state(const recurrent *r, float *y, const float *before)
 {
@@ -265,164 +156,129 @@ static int64_t chain_offset(const recurrent *r)
     return r->cell == LS_CELL_SIMPLE ? 0 : r->cell == LS_CELL_LSTM ? 2 * r->units : r->units;
 }
 
-/* Step t of all rows; last: the step before, or -1. */
-static void compute_step(const batch *b, const float *p, float *y, int64_t t, int64_t last)
+/* One step of values of all rows. */
+typedef struct forth {
+    const float *p; /* the first row's */
+    float *y;
+    int64_t t, last; /* the step, and the one before it, or -1 */
+} forth;
+
+static void finish_step(const batch *b, const float *p, float *y, const float *before)
+{
+    const ls_cell cell = b->r->cell;
+    if (cell == LS_CELL_SIMPLE)
+        b->simd->simple_step(&b->r->sizes, y);
+    else if (cell == LS_CELL_LSTM)
+        b->simd->lstm_step(&b->r->sizes, y, before);
+    else
+        b->simd->gru_step(&b->r->sizes, cell == LS_CELL_GRU_RESET_AFTER ? p : NULL, y, before);
+}
+
+/* The candidate's chains of a GRU that resets before its product. */
+static void add_candidates(const batch *b, const forth *k)
 {
     const recurrent *r = b->r;
-    int64_t n = r->units, sample = r->steps * r->value, input = r->steps * r->columns;
+    int64_t n = r->units, sample = r->steps * r->value;
     const ls_gemm_run all = { .count = (int32_t)n };
     for (int64_t i = 0; i < b->rows; i++) {
-        float *at = y + i * sample + t * r->value + chain_offset(r);
-        start_chains(b, p + i * input + t * r->columns, at);
-        b->room->in[i] = last < 0 ? at : y + i * sample + last * r->value;
+        float *y = k->y + i * sample + k->t * r->value;
+        b->simd->gru_gates(&r->sizes, k->p + (i * r->steps + k->t) * r->columns, y,
+                           k->last < 0 ? NULL : k->y + i * sample + k->last * r->value);
+        b->room->in[i] = y + 3 * n;
+        b->room->out[i] = y + 4 * n;
+    }
+    if (k->last >= 0)
+        multiply(b, b->panels + n * ls_gemm_padded(2 * n), n, n, &all, 1);
+}
+
+static void compute_step(const batch *b, const forth *k)
+{
+    const recurrent *r = b->r;
+    int64_t sample = r->steps * r->value;
+    const ls_gemm_run all = { .count = (int32_t)r->units };
+    for (int64_t i = 0; i < b->rows; i++) {
+        float *at = k->y + i * sample + k->t * r->value + chain_offset(r);
+        start_chains(b, k->p + (i * r->steps + k->t) * r->columns, at);
+        b->room->in[i] = k->last < 0 ? at : k->y + i * sample + k->last * r->value;
         b->room->out[i] = at;
     }
-    if (last >= 0)
-        multiply(b, b->panels, n, first_columns(r), &all, 1);
-    bool gru = r->cell == LS_CELL_GRU || r->cell == LS_CELL_GRU_RESET_AFTER;
-    for (int64_t i = 0; i < b->rows && gru; i++) {
-        float *at = y + i * sample + t * r->value;
-        finish_gates(b, p + i * input + t * r->columns, at, last < 0 ? NULL : y + i * sample + last * r->value);
-        b->room->in[i] = at + 3 * n;
-        b->room->out[i] = at + 4 * n;
-    }
-    if (last >= 0 && r->cell == LS_CELL_GRU)
-        multiply(b, b->panels + n * ls_gemm_padded(2 * n), n, n, &all, 1);
+    if (k->last >= 0)
+        multiply(b, b->panels, r->units, first_columns(r), &all, 1);
+    if (r->cell == LS_CELL_GRU)
+        add_candidates(b, k);
     for (int64_t i = 0; i < b->rows; i++) {
-        float *at = y + i * sample + t * r->value;
-        const float *before = last < 0 ? NULL : y + i * sample + last * r->value;
-        if (is_masked(b, i, t))
-            copy_state(r, at, before);
-        else if (gru)
-            finish_gru(b, at, before);
-        else if (r->cell == LS_CELL_LSTM)
-            finish_lstm(b, at, before);
+        float *y = k->y + i * sample + k->t * r->value;
+        const float *before = k->last < 0 ? NULL : k->y + i * sample + k->last * r->value;
+        if (is_masked(b, i, k->t))
+            copy_state(r, y, before);
         else
-            activate(b, r->activation, at, at, n);
+            finish_step(b, k->p + (i * r->steps + k->t) * r->columns, y, before);
     }
 }
 
-/* ---- Gradients: d is a step of a sample; dh: of its state, dc: of an LSTM's c ---- */
-
-static void back_lstm(const batch *b, const float *y, const float *before, float *dh, float *dc, float *d)
-{
-    const ls_simd *simd = b->simd;
-    const recurrent *r = b->r;
-    int64_t n = r->units;
-    size_t count = (size_t)n;
-    const float *i = y + 2 * n, *f = y + 3 * n, *g = y + 4 * n, *o = y + 5 * n, *a = y + 6 * n;
-    float *through = b->temp[1];
-    simd->mul(through, dh, o, count);
-    apply_slope(b, r->activation, through, a);
-    simd->add(dc, dc, through, count);
-    simd->mul(d, dc, g, count);
-    apply_slope(b, r->inner, d, i);
-    times(b, d + n, dc, before ? before + n : NULL, n);
-    apply_slope(b, r->inner, d + n, f);
-    simd->mul(d + 2 * n, dc, i, count);
-    apply_slope(b, r->activation, d + 2 * n, g);
-    simd->mul(d + 3 * n, dh, a, count);
-    apply_slope(b, r->inner, d + 3 * n, o);
-    simd->mul(dc, dc, f, count);
-    memset(dh, 0, count * sizeof(*dh));
-}
-
-/* Gradients of the candidate and of z. */
-static void back_candidate(const batch *b, const float *y, const float *before, float *dh, float *reset, float *d)
-{
-    const ls_simd *simd = b->simd;
-    int64_t n = b->r->units;
-    size_t count = (size_t)n;
-    const float *z = y + n, *g = y + 4 * n;
-    if (before)
-        simd->sub(d, before, g, count);
-    else
-        for (int64_t u = 0; u < n; u++)
-            d[u] = 0 - g[u];
-    simd->mul(d, dh, d, count);
-    apply_slope(b, b->r->inner, d, z);
-    simd->sub(d + 2 * n, b->ones, z, count);
-    simd->mul(d + 2 * n, dh, d + 2 * n, count);
-    apply_slope(b, b->r->activation, d + 2 * n, g);
-    simd->mul(dh, dh, z, count);
-    memset(reset, 0, count * sizeof(*reset));
-}
-
-/* Gradient of r; reset: of r times the state. */
-static void back_reset(const batch *b, const float *y, const float *before, float *dh, const float *reset, float *d)
-{
-    const ls_simd *simd = b->simd;
-    int64_t n = b->r->units;
-    size_t count = (size_t)n;
-    const float *gate = y + 2 * n, *part = y + 3 * n;
-    if (b->r->cell == LS_CELL_GRU_RESET_AFTER) {
-        simd->mul(d + n, d + 2 * n, part, count);
-        simd->mul(d + 3 * n, d + 2 * n, gate, count);
-    } else {
-        times(b, d + n, reset, before, n);
-        simd->mul(b->temp[1], reset, gate, count);
-        simd->add(dh, dh, b->temp[1], count);
-    }
-    apply_slope(b, b->r->inner, d + n, gate);
-}
+/* ---- Gradients ---- */
 
 /* One step of gradients of all rows. */
 typedef struct back {
     const float *dy, *y; /* the first row's */
     float *d, *dh, *dc;
-    int64_t t, last; /* the step, and the one that was computed before it, or -1 */
+    int64_t t, last; /* the step, and the one before it, or -1 */
 } back;
 
-static const float *value_at(const batch *b, const back *k, int64_t row, int64_t step)
+static ls_simd_back back_of(const batch *b, const back *k, int64_t row)
 {
-    return step < 0 ? NULL : k->y + (row * b->r->steps + step) * b->r->value;
+    const recurrent *r = b->r;
+    const float *y = k->y + row * r->steps * r->value;
+    return (ls_simd_back){ .dy = k->dy + (row * r->steps + k->t) * r->units,
+                           .y = y + k->t * r->value,
+                           .before = k->last < 0 ? NULL : y + k->last * r->value,
+                           .dh = k->dh + row * r->units,
+                           .dc = k->dc + row * r->units,
+                           .d = k->d + (row * r->steps + k->t) * r->gradient };
 }
 
-static float *gradient_at(const batch *b, const back *k, int64_t row)
-{
-    return k->d + (row * b->r->steps + k->t) * b->r->gradient;
-}
-
-/* The first gates of a GRU; other cells: all. */
+/* A GRU that resets before its product then lacks the gradient of r. */
 static void back_gates(const batch *b, const back *k)
 {
     const recurrent *r = b->r;
-    int64_t n = r->units;
     for (int64_t i = 0; i < b->rows; i++) {
-        float *dh = k->dh + i * n, *dc = k->dc + i * n, *d = gradient_at(b, k, i);
-        const float *y = value_at(b, k, i, k->t), *before = value_at(b, k, i, k->last);
-        b->simd->add(dh, k->dy + (i * r->steps + k->t) * n, dh, (size_t)n);
-        b->room->in[i] = d;
-        b->room->out[i] = dc;
+        ls_simd_back at = back_of(b, k, i);
+        b->room->in[i] = at.d;
+        b->room->out[i] = at.dc;
         if (is_masked(b, i, k->t)) {
-            memset(d, 0, (size_t)r->gradient * sizeof(*d));
-        } else if (r->cell == LS_CELL_LSTM) {
-            back_lstm(b, y, before, dh, dc, d);
+            b->simd->add(at.dh, at.dy, at.dh, (size_t)r->units);
+            memset(at.d, 0, (size_t)r->gradient * sizeof(*at.d));
         } else if (r->cell == LS_CELL_SIMPLE) {
-            memcpy(d, dh, (size_t)n * sizeof(*d));
-            apply_slope(b, r->activation, d, y);
-            memset(dh, 0, (size_t)n * sizeof(*dh));
+            b->simd->simple_back(&r->sizes, &at);
+        } else if (r->cell == LS_CELL_LSTM) {
+            b->simd->lstm_back(&r->sizes, &at);
         } else {
-            back_candidate(b, y, before, dh, dc, d);
+            b->simd->gru_back(&r->sizes, &at, r->cell == LS_CELL_GRU_RESET_AFTER);
         }
+    }
+}
+
+static void back_reset(const batch *b, const back *k)
+{
+    int32_t n = (int32_t)b->r->units;
+    const ls_gemm_run candidate = { .a = 2 * n, .b = 2 * n, .count = n };
+    multiply(b, b->panels, b->r->columns, n, &candidate, 1);
+    for (int64_t i = 0; i < b->rows; i++) {
+        ls_simd_back at = back_of(b, k, i);
+        if (!is_masked(b, i, k->t))
+            b->simd->gru_back_reset(&b->r->sizes, &at);
     }
 }
 
 static void back_step(const batch *b, const back *k)
 {
     const recurrent *r = b->r;
-    int64_t n = r->units;
+    int32_t n = (int32_t)r->units;
     bool gru = r->cell == LS_CELL_GRU || r->cell == LS_CELL_GRU_RESET_AFTER;
-    const ls_gemm_run candidate = { .a = (int32_t)(2 * n), .b = (int32_t)(2 * n), .count = (int32_t)n };
-    ls_gemm_run runs[2] = { { .count = (int32_t)(gru ? 2 * n : r->columns) },
-                            { .a = (int32_t)(3 * n), .b = (int32_t)(2 * n), .count = (int32_t)n } };
+    ls_gemm_run runs[2] = { { .count = gru ? 2 * n : (int32_t)r->columns }, { .a = 3 * n, .b = 2 * n, .count = n } };
     back_gates(b, k);
     if (r->cell == LS_CELL_GRU)
-        multiply(b, b->panels, r->columns, n, &candidate, 1);
-    for (int64_t i = 0; i < b->rows && gru; i++)
-        if (!is_masked(b, i, k->t))
-            back_reset(b, value_at(b, k, i, k->t), value_at(b, k, i, k->last), k->dh + i * n, k->dc + i * n,
-                       gradient_at(b, k, i));
+        back_reset(b, k);
     for (int64_t i = 0; i < b->rows; i++)
         b->room->out[i] = k->dh + i * n;
     if (k->last >= 0)
@@ -435,15 +291,10 @@ static batch open_batch(const recurrent *r, const ls_kernel_call *call)
 {
     const ls_tensor *node = r->base.group->nodes[0];
     batch b = { .r = r, .simd = r->base.cpu->simd, .panels = call->in[1], .room = call->scratch };
-    if (r->own_panels) {
+    if (r->packs) {
         b.panels = b.room->numbers + r->own_panels;
         pack_panels(r, call->in[1], b.room->numbers + r->own_panels);
     }
-    for (int i = 0; i < TEMPS; i++)
-        b.temp[i] = b.room->numbers + i * r->units;
-    b.ones = b.temp[TEMPS - 1];
-    for (int64_t u = 0; u < r->units; u++)
-        b.ones[u] = 1;
     memset(b.room->nowhere, 0, sizeof(b.room->nowhere));
     if (node->attr.recurrent.masked)
         b.mask = call->in[node->input_count - 1];
@@ -465,10 +316,13 @@ static ls_status run_forward(ls_kernel *kernel, const ls_kernel_call *call)
     for (int64_t first = 0, all = rows_of(r, call); first < all; first += ROWS) {
         b.rows = least(all - first, ROWS);
         b.mask = mask ? mask + first * r->steps : NULL;
-        for (int64_t i = 0; i < r->steps; i++)
-            compute_step(&b, (const float *)call->in[0] + first * r->steps * r->columns,
-                         (float *)call->out + first * r->steps * r->value, step_at(r, i),
-                         i > 0 ? step_at(r, i - 1) : -1);
+        forth k = { .p = (const float *)call->in[0] + first * r->steps * r->columns,
+                    .y = (float *)call->out + first * r->steps * r->value };
+        for (int64_t i = 0; i < r->steps; i++) {
+            k.t = step_at(r, i);
+            k.last = i > 0 ? step_at(r, i - 1) : -1;
+            compute_step(&b, &k);
+        }
     }
     return LS_OK;
 }
@@ -479,7 +333,7 @@ static ls_status run_gradient(ls_kernel *kernel, const ls_kernel_call *call)
     const recurrent *r = (const recurrent *)kernel;
     batch b = open_batch(r, call);
     const uint8_t *mask = b.mask;
-    float *states = b.room->numbers + TEMPS * r->units;
+    float *states = b.room->numbers;
     for (int64_t first = 0, all = rows_of(r, call); first < all; first += ROWS) {
         b.rows = least(all - first, ROWS);
         b.mask = mask ? mask + first * r->steps : NULL;
@@ -512,23 +366,25 @@ ls_status ls_cpu_make_recurrent(ls_cpu *cpu, const ls_group *group, const int64_
     if (!r)
         return LS_ERR_MEMORY;
     r->cell = (ls_cell)node->attr.recurrent.cell;
-    r->activation = (ls_gate)node->attr.recurrent.activation;
-    r->inner = (ls_gate)node->attr.recurrent.recurrent_activation;
     r->steps = node->shape.dims[1], r->units = kernel->dims[0], r->columns = kernel->dims[1];
     r->value = r->units * ls_cell_parts_of(r->cell).value;
     r->gradient = r->units * ls_cell_parts_of(r->cell).gradient;
+    r->sizes = (ls_simd_cell){ .units = (size_t)r->units,
+                               .activation = (ls_gate)node->attr.recurrent.activation,
+                               .inner = (ls_gate)node->attr.recurrent.recurrent_activation };
     r->reverse = node->attr.recurrent.reverse;
     r->turned = gradient;
     int64_t first = first_columns(r);
     int64_t floats = gradient ? r->columns * ls_gemm_padded(r->units)
                               : r->units * (ls_gemm_padded(first) + ls_gemm_padded(r->columns - first));
-    int64_t numbers = (TEMPS + (gradient ? 2 * ROWS : 0)) * r->units;
+    int64_t numbers = gradient ? 2 * ROWS * r->units : 0;
     ls_kernel *base = &r->base.base;
     if (group->per_sample) {
         base->prepare =
             (ls_prepare){ .input = 1, .bytes = (size_t)floats * sizeof(float), .run = pack, .same = same_packing };
         base->layout = "panels";
     } else { /* computed once: nothing is prepared */
+        r->packs = true;
         r->own_panels = numbers;
         numbers += floats;
     }

@@ -17,6 +17,7 @@
 
 #include "backend/ref/update.h"
 #include "base/philox.h"
+#include "graph/recurrent.h"
 #include "plan/plan.h"
 
 /* Windows over images: x [n,h,w,c], y [n,oh,ow,c]. */
@@ -27,6 +28,20 @@ typedef struct ls_simd_pool {
     int64_t pad_top, pad_left;
     bool count_padding; /* average: padding counts as zeros */
 } ls_simd_pool;
+
+/* A recurrent cell. */
+typedef struct ls_simd_cell {
+    size_t units;
+    ls_gate activation, inner; /* inner: of the gates */
+} ls_simd_cell;
+
+/* The gradient of one step of a sample. */
+typedef struct ls_simd_back {
+    const float *dy;         /* of its h */
+    const float *y, *before; /* its value, and that of the step before; NULL: none */
+    float *dh, *dc;          /* of the state, without dy; become what the state before gets without the kernel */
+    float *d;
+} ls_simd_back;
 
 typedef void ls_simd_unary(float *dst, const float *x, size_t n);
 typedef void ls_simd_binary(float *dst, const float *a, const float *b, size_t n);
@@ -142,6 +157,21 @@ typedef struct ls_simd {
     /* n elements of one sample from element `first`, a multiple of 4. */
     void (*dropout_from)(float *dst, const float *x, ls_philox_key key, uint64_t run, uint32_t sample, uint64_t first,
                          size_t n, float rate);
+
+    /* ---- Recurrent cells: a step of one sample (graph/recurrent.h), whose chains are in the places of
+     * their gates; before: the value of the step before, NULL: none ---- */
+    void (*simple_step)(const ls_simd_cell *cell, float *y);
+    void (*lstm_step)(const ls_simd_cell *cell, float *y, const float *before);
+    /* The gates of a GRU that resets before its product, and where the candidate's chain starts. */
+    void (*gru_gates)(const ls_simd_cell *cell, const float *p, float *y, const float *before);
+    /* The rest of it (p NULL), or all of a GRU that resets after its product. */
+    void (*gru_step)(const ls_simd_cell *cell, const float *p, float *y, const float *before);
+    void (*simple_back)(const ls_simd_cell *cell, const ls_simd_back *b);
+    void (*lstm_back)(const ls_simd_cell *cell, const ls_simd_back *b);
+    /* after: resets after its product; otherwise without the gradient of r, and dc becomes 0 for the
+     * chain that gru_back_reset then reads */
+    void (*gru_back)(const ls_simd_cell *cell, const ls_simd_back *b, bool after);
+    void (*gru_back_reset)(const ls_simd_cell *cell, const ls_simd_back *b);
 
     /* ---- Optimizer, in place on elements from .. to-1: same bits as the reference kernel ----
      * Slots in the order of ls_apply_rule's formulas: momentum m; Adam m, v; RMSprop v and, with

@@ -168,6 +168,17 @@ typedef struct ls_gpu_ctc {
     double impossible; /* LS_CTC_IMPOSSIBLE */
 } ls_gpu_ctc;
 
+/* Recurrent cells: the sizes of graph/recurrent.h, and one step. */
+typedef struct ls_gpu_recurrent {
+    i64 samples, steps, units, columns;
+    i64 value, gradient; /* numbers in a step */
+    i64 cell, activation, inner;
+    i64 masked, biased;
+    i64 step, last, next; /* indices of the step, of the one that comes before it and after it; -1: none */
+} ls_gpu_recurrent;
+enum { LS_GPU_SIMPLE, LS_GPU_LSTM, LS_GPU_GRU, LS_GPU_GRU_RESET_AFTER };               /* as ls_cell */
+enum { LS_GPU_LINEAR, LS_GPU_TANH, LS_GPU_SIGMOID, LS_GPU_RELU, LS_GPU_HARD_SIGMOID }; /* as ls_gate */
+
 /* corrects: whose bias correction */
 enum { LS_CORRECTS_NOTHING, LS_CORRECTS_ADAM, LS_CORRECTS_ADAMAX, LS_CORRECTS_NADAM };
 typedef struct ls_gpu_update {

@@ -24,10 +24,12 @@ typedef enum ls_gpu_module {
     LS_GPU_WARP,
     LS_GPU_ATTENTION,
     LS_GPU_CTC,
+    LS_GPU_RECURRENT,
     LS_GPU_SUMS,
     LS_GPU_NORM,
     LS_GPU_SOFTMAX,
     LS_GPU_RANDOM,
+    LS_GPU_NORMAL,
     LS_GPU_UPDATE,
     LS_GPU_CHAINS, /* chain.cl; each chain is a module based on it */
     /* Kernels of any module that most networks need, compiled at once. */

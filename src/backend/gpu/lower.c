@@ -252,6 +252,17 @@ static ls_status binary(lowering *x)
     return binary_as(x, ls_tensor_op(x->node), 0, 1);
 }
 
+static ls_status power(lowering *x)
+{
+    int64_t strides[2][LS_MAX_RANK];
+    for (int i = 0; i < 2; i++) {
+        ls_shape shape = ls_gpu_in_shape(x, i);
+        ls_gpu_broadcast_strides(&shape, &x->out_shape, strides[i]);
+    }
+    ls_gpu_walk p = ls_gpu_walk_of(&x->out_shape, 2, strides);
+    return LAUNCH(x, LS_GPU_NORMAL, "pow_f32", &p, p.n, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+}
+
 static ls_status compare(lowering *x)
 {
     static const char *const names[] = {
@@ -439,6 +450,7 @@ static const struct row {
     [LS_OP_fill] = { fill, ANY },
     [LS_OP_count] = { count, ANY },
     [LS_OP_random_uniform] = { ls_gpu_uniform, F32 },
+    [LS_OP_random_normal] = { ls_gpu_normal, F32 },
     [LS_OP_apply] = { ls_gpu_apply, F32 },
     [LS_OP_stop_gradient] = { copy_all, ANY },
     [LS_OP_cast] = { cast, ANY },
@@ -446,6 +458,7 @@ static const struct row {
     [LS_OP_sub] = { binary, NUMBERS },
     [LS_OP_mul] = { binary, NUMBERS },
     [LS_OP_div] = { binary, REALS },
+    [LS_OP_pow] = { power, F32 },
     [LS_OP_maximum] = { binary, NUMBERS },
     [LS_OP_minimum] = { binary, NUMBERS },
     [LS_OP_compare] = { compare, NUMBERS },
@@ -494,6 +507,9 @@ static const struct row {
     [LS_OP_average_pool2d] = { ls_gpu_pool, F32 },
     [LS_OP_average_pool2d_grad] = { ls_gpu_pool_grad, F32 },
     [LS_OP_warp] = { ls_gpu_warp, F32 },
+    [LS_OP_warp_grad] = { ls_gpu_warp_grad, F32 },
+    [LS_OP_recurrent] = { ls_gpu_recurrent_op, F32 },
+    [LS_OP_recurrent_grad] = { ls_gpu_recurrent_grad, F32 },
     [LS_OP_attention] = { ls_gpu_attention_op, F32 },
     [LS_OP_attention_grad] = { ls_gpu_attention_grad, F32 },
     [LS_OP_moments] = { ls_gpu_moments, F32 },

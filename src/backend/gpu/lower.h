@@ -91,6 +91,11 @@ static inline bool ls_gpu_is_shared(const lowering *x, int input)
     return !slot->per_sample && (slot->room == LS_ROOM_STATE || slot->room == LS_ROOM_PLAN);
 }
 
+/* Transposes input [..., rows, columns] to scratch memory; only once if it is the same for all
+ * lanes, so scratch memory whose size depends on the lane comes after it. */
+ls_status ls_gpu_swap_last(lowering *x, int input, int64_t matrices, int64_t rows, int64_t columns,
+                           ls_memory_place *out);
+
 /* Whether the scores of a sample can be counted in 31 bits. */
 bool ls_gpu_attention_fits(const ls_tensor *node);
 /* The same for the states of CTC. */
@@ -105,9 +110,10 @@ ls_status ls_gpu_library_conv(lowering *x, ls_gpu_call_kind kind, const ls_gpu_w
 ls_status ls_gpu_library_matmul(lowering *x, const ls_gpu_product *p, bool sums, bool *done);
 
 lower_function ls_gpu_conv2d, ls_gpu_conv2d_grad_input, ls_gpu_conv2d_grad_kernel, ls_gpu_matmul, ls_gpu_pool,
-    ls_gpu_pool_grad, ls_gpu_warp, ls_gpu_attention_op, ls_gpu_attention_grad, ls_gpu_moments, ls_gpu_grad_moments,
-    ls_gpu_norm_input, ls_gpu_norm_grad_input, ls_gpu_reduce_sum, ls_gpu_reduce_extreme, ls_gpu_softmax,
-    ls_gpu_cross_entropy, ls_gpu_cross_entropy_grad, ls_gpu_ctc_loss, ls_gpu_ctc_grad, ls_gpu_dropout, ls_gpu_uniform,
-    ls_gpu_apply, ls_gpu_gather, ls_gpu_gather_grad, ls_gpu_one_hot, ls_gpu_argmax;
+    ls_gpu_pool_grad, ls_gpu_warp, ls_gpu_warp_grad, ls_gpu_attention_op, ls_gpu_attention_grad, ls_gpu_recurrent_op,
+    ls_gpu_recurrent_grad, ls_gpu_normal, ls_gpu_moments, ls_gpu_grad_moments, ls_gpu_norm_input,
+    ls_gpu_norm_grad_input, ls_gpu_reduce_sum, ls_gpu_reduce_extreme, ls_gpu_softmax, ls_gpu_cross_entropy,
+    ls_gpu_cross_entropy_grad, ls_gpu_ctc_loss, ls_gpu_ctc_grad, ls_gpu_dropout, ls_gpu_uniform, ls_gpu_apply, ls_gpu_gather, ls_gpu_gather_grad,
+    ls_gpu_one_hot, ls_gpu_argmax;
 
 #endif

@@ -102,9 +102,7 @@ ls_status ls_gpu_conv2d(lowering *x)
     return launch_conv(x, &p, ls_gpu_in(x, 0), ls_gpu_in(x, 1));
 }
 
-/* Transposes input [..., rows, columns] to scratch memory; only once if it is the same for all
- * lanes. */
-static ls_status swap_last(lowering *x, int input, int64_t matrices, int64_t rows, int64_t columns,
+ls_status ls_gpu_swap_last(lowering *x, int input, int64_t matrices, int64_t rows, int64_t columns,
                            ls_memory_place *out)
 {
     bool shared = ls_gpu_is_shared(x, input);
@@ -151,7 +149,7 @@ ls_status ls_gpu_conv2d_grad_input(lowering *x)
         .start = { v.pad[0] - (v.kh - 1) * v.dilation[0], v.pad[1] - (v.kw - 1) * v.dilation[1] },
         .padded = v.kh * v.kw > 1 || is_padded(x),
     };
-    LS_TRY(swap_last(x, 0, v.kh * v.kw, v.group_in, v.out, &swapped));
+    LS_TRY(ls_gpu_swap_last(x, 0, v.kh * v.kw, v.group_in, v.out, &swapped));
     return launch_conv(x, &p, ls_gpu_in(x, 1), swapped);
 }
 
@@ -281,7 +279,7 @@ ls_status ls_gpu_matmul(lowering *x)
     if (done)
         return LS_OK;
     if (transpose_b && p.n > 0 && p.k > 0)
-        LS_TRY(swap_last(x, 1, ls_gpu_elements(&in[1]) / (p.n * p.k), p.n, p.k, &b));
+        LS_TRY(ls_gpu_swap_last(x, 1, ls_gpu_elements(&in[1]) / (p.n * p.k), p.n, p.k, &b));
     if (sums)
         return matmul_blocks(x, &p, &over, b);
     char name[48];
@@ -329,19 +327,31 @@ ls_status ls_gpu_pool_grad(lowering *x)
     return LAUNCH(x, LS_GPU_POOLS, "average_pool2d_grad", &v, v.h * v.w * v.c, v.n, ls_gpu_in(x, 0), x->out);
 }
 
-ls_status ls_gpu_warp(lowering *x)
+/* from, to: shapes of the image and of what it becomes */
+static ls_gpu_warped warp_of(const lowering *x, const ls_shape *from, const ls_shape *to)
 {
     const ls_attrs *attr = &x->node->attr;
+    return (ls_gpu_warped){ .n = from->dims[0],
+                            .h = from->dims[1],
+                            .w = from->dims[2],
+                            .c = from->dims[3],
+                            .yh = to->dims[1],
+                            .yw = to->dims[2],
+                            .nearest = attr->warp.interpolation == LS_NEAREST,
+                            .fill_mode = attr->warp.fill_mode,
+                            .fill_value = (float)attr->warp.fill_value };
+}
+
+ls_status ls_gpu_warp(lowering *x)
+{
     ls_shape in = ls_gpu_in_shape(x, 0);
-    const int64_t *from = in.dims, *to = x->out_shape.dims;
-    ls_gpu_warped p = { .n = from[0],
-                        .h = from[1],
-                        .w = from[2],
-                        .c = from[3],
-                        .yh = to[1],
-                        .yw = to[2],
-                        .nearest = attr->warp.interpolation == LS_NEAREST,
-                        .fill_mode = attr->warp.fill_mode,
-                        .fill_value = (float)attr->warp.fill_value };
+    ls_gpu_warped p = warp_of(x, &in, &x->out_shape);
     return LAUNCH(x, LS_GPU_WARP, "warp", &p, p.yh * p.yw, p.n, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
+}
+
+ls_status ls_gpu_warp_grad(lowering *x)
+{
+    ls_shape dy = ls_gpu_in_shape(x, 0);
+    ls_gpu_warped p = warp_of(x, &x->out_shape, &dy);
+    return LAUNCH(x, LS_GPU_WARP, "warp_grad", &p, p.c, p.n, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }

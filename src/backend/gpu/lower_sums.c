@@ -337,6 +337,12 @@ ls_status ls_gpu_uniform(lowering *x)
     return LAUNCH(x, LS_GPU_RANDOM, "random_uniform", &p, (p.each + 3) / 4, p.samples, x->out);
 }
 
+ls_status ls_gpu_normal(lowering *x)
+{
+    ls_gpu_random p = random_of(x, LS_RANDOM_OP);
+    return LAUNCH(x, LS_GPU_NORMAL, "random_normal", &p, (p.each + 3) / 4, p.samples, x->out);
+}
+
 static const char *rule_kernel(ls_apply_rule rule)
 {
     switch (rule) {

@@ -13,11 +13,11 @@ static const char tables_begin[] = "#ifdef __OPENCL_VERSION__\n"
                                    "#endif\n";
 static const char tables_end[] = "#undef static\n";
 
-#define PARTS 14
+#define PARTS 15
 #define COMMON_PARTS                                                                                                   \
     text_functions_cl, text_elementwise_cl, text_moves_cl, text_products_cl, text_pools_cl, text_sums_cl,              \
-        text_norm_cl, text_softmax_cl, tables_begin, text_math_tables_h, tables_end, text_update_cl, text_apply_def,   \
-        text_small_cl
+        text_norm_cl, text_softmax_cl, tables_begin, text_math_tables_h, tables_end, text_wide_cl, text_update_cl,     \
+        text_apply_def, text_small_cl
 
 static const struct module {
     const char *name;
@@ -30,11 +30,17 @@ static const struct module {
     [LS_GPU_WARP] = { "warp", { text_warp_cl } },
     [LS_GPU_ATTENTION] = { "attention", { text_random_cl, text_attention_cl } },
     [LS_GPU_CTC] = { "ctc", { text_softmax_cl, text_ctc_cl } },
+    [LS_GPU_RECURRENT] = { "recurrent", { text_recurrent_cl } },
     [LS_GPU_SUMS] = { "sums", { text_sums_cl } },
     [LS_GPU_NORM] = { "norm", { text_norm_cl } },
     [LS_GPU_SOFTMAX] = { "softmax", { text_softmax_cl } },
     [LS_GPU_RANDOM] = { "random", { text_random_cl } },
-    [LS_GPU_UPDATE] = { "update", { tables_begin, text_math_tables_h, tables_end, text_update_cl, text_apply_def } },
+    [LS_GPU_NORMAL] = { "normal",
+                        { tables_begin, text_math_tables_h, tables_end, text_wide_cl, text_random_cl,
+                          text_normal_cl } },
+    [LS_GPU_UPDATE] = { "update",
+                        { tables_begin, text_math_tables_h, tables_end, text_wide_cl, text_update_cl,
+                          text_apply_def } },
     [LS_GPU_CHAINS] = { "chain", { text_functions_cl, text_chain_cl } },
     [LS_GPU_COMMON] = { "common", { COMMON_PARTS } },
     [LS_GPU_DEEPER] = { "deeper", { COMMON_PARTS } },

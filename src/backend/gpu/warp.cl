@@ -52,6 +52,17 @@ FUNCTION double row(GLOBAL const ls_gpu_warped *v, GLOBAL const float *image, i6
     return sum;
 }
 
+/* Finds where pixel (i, j) of the output is taken from; false: from outside of every image. */
+FUNCTION bool places_of(GLOBAL const ls_gpu_warped *v, GLOBAL const float *m, i64 i, i64 j, place *y, place *x)
+{
+    double at_x = ((double)m[0] * (double)j + (double)m[1] * (double)i) + (double)m[2];
+    double at_y = ((double)m[3] * (double)j + (double)m[4] * (double)i) + (double)m[5];
+    bool found = fabs(at_x) < 0x1p30 && fabs(at_y) < 0x1p30;
+    *x = place_of(v, found ? at_x : 0, v->w);
+    *y = place_of(v, found ? at_y : 0, v->h);
+    return found;
+}
+
 /* An item has a pixel of the output. places: x, matrix, y */
 KERNEL_APART(warp, 3)
 {
@@ -62,14 +73,43 @@ KERNEL_APART(warp, 3)
     i64 i = (u32)ITEM(0) / (u32)v->yw, j = (u32)ITEM(0) % (u32)v->yw;
     GLOBAL const float *image = IN(float, 0) + sample * v->h * v->w * v->c, *m = IN(float, 1) + sample * 6;
     GLOBAL float *out = OUT(float, 2) + ((sample * v->yh + i) * v->yw + j) * v->c;
-    double at_x = ((double)m[0] * (double)j + (double)m[1] * (double)i) + (double)m[2];
-    double at_y = ((double)m[3] * (double)j + (double)m[4] * (double)i) + (double)m[5];
-    bool found = fabs(at_x) < 0x1p30 && fabs(at_y) < 0x1p30;
-    place x = place_of(v, found ? at_x : 0, v->w), y = place_of(v, found ? at_y : 0, v->h);
+    place x, y;
+    bool found = places_of(v, m, i, j, &y, &x);
     for (i64 c = 0; c < v->c; c++) {
         double sum = found ? (1 - y.part) * row(v, image + c, y.first, x.first, x.part) : v->fill_value;
         if (found && y.part > 0)
             sum += y.part * row(v, image + c, y.first + 1, x.first, x.part);
         out[c] = TO_FLOAT(sum);
     }
+}
+
+FUNCTION void add_pixel(GLOBAL const ls_gpu_warped *v, GLOBAL float *dx, i64 y, i64 x, double weight, float dy)
+{
+    if (weight > 0 && y >= 0 && y < v->h && x >= 0 && x < v->w)
+        dx[(y * v->w + x) * v->c] += TO_FLOAT(weight * (double)dy);
+}
+
+/* An item has a channel of a sample: pixels of the output are added one after the other, and any of
+ * them may lie anywhere. Gradients of warps are those of layers before them, which have many
+ * channels. places: dy, matrix, dx */
+KERNEL_APART(warp_grad, 3)
+{
+    LANE(ls_gpu_warped, v);
+    i64 c = ITEM(0), sample = ITEM(1);
+    if (sample >= v->n || c >= v->c)
+        return;
+    GLOBAL const float *dy = IN(float, 0) + sample * v->yh * v->yw * v->c + c, *m = IN(float, 1) + sample * 6;
+    GLOBAL float *dx = OUT(float, 2) + sample * v->h * v->w * v->c + c;
+    for (i64 at = 0; at < v->h * v->w; at++)
+        dx[at * v->c] = 0;
+    for (i64 i = 0; i < v->yh; i++)
+        for (i64 j = 0; j < v->yw; j++, dy += v->c) {
+            place x, y;
+            if (!places_of(v, m, i, j, &y, &x))
+                continue;
+            add_pixel(v, dx, y.first, x.first, (1 - y.part) * (1 - x.part), *dy);
+            add_pixel(v, dx, y.first, x.first + 1, (1 - y.part) * x.part, *dy);
+            add_pixel(v, dx, y.first + 1, x.first, y.part * (1 - x.part), *dy);
+            add_pixel(v, dx, y.first + 1, x.first + 1, y.part * x.part, *dy);
+        }
 }

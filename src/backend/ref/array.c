@@ -1,6 +1,7 @@
 /* Walks, fills and stores that the kernels share. */
 #include "backend/ref/array.h"
 
+#include <math.h>
 #include <string.h>
 
 int64_t ls_ref_extent(const ls_shape *shape, int first, int end)
@@ -163,6 +164,10 @@ void ls_ref_set(const ls_ref_array *array, double value)
 {
     size_t bytes = ls_dtype_bytes(array->dtype);
     char *to = array->data;
+    if (value == 0 && !signbit(value)) {
+        ls_ref_clear(array);
+        return;
+    }
     for (int64_t i = 0, n = ls_ref_elements(array); i < n; i++)
         ls_ref_store(to + (size_t)i * bytes, array->dtype, value);
 }
