@@ -7,6 +7,7 @@
     }
 ONE(sqrt, ROOT(x))
 ONE(leaky_relu, x > 0 ? x : (float)s * x)
+ONE(capped_relu, x <= 0 ? 0 : x > (float)s ? (float)s : x)
 ONE(clip, (x < (float)s ? (float)s : x) > (float)t ? (float)t : (x < (float)s ? (float)s : x))
 ONE(exp, wide_exp(x))
 ONE(log, wide_log(x))
@@ -20,5 +21,13 @@ ONE(gelu, wide_gelu(x))
 ONE(gelu_tanh, wide_gelu_tanh(x))
 ONE(elu, x > 0 ? x : (float)((double)(float)s * wide_expm1(x)))
 #define ALL_ONE(X)                                                                                                     \
-    X(sqrt) X(leaky_relu) X(clip) X(exp) X(log) X(rsqrt) X(erf) X(tanh) X(sigmoid) X(softplus) X(silu) X(gelu)         \
-    X(gelu_tanh) X(elu)
+    X(sqrt) X(leaky_relu) X(capped_relu) X(clip) X(exp) X(log) X(rsqrt) X(erf) X(tanh) X(sigmoid) X(softplus) X(silu)  \
+    X(gelu) X(gelu_tanh) X(elu)
+
+/* The gradient of silu, each operation rounded. */
+FUNCTION float silu_grad_of(float dy, float x)
+{
+    float s = (float)wide_sigmoid(x), product = x * s;
+    float curve = product * (1 - s);
+    return dy * (s + curve);
+}
