@@ -97,8 +97,8 @@ static int fuse_norm(fuser *f, ls_group *group, int i)
     return last;
 }
 
-/* A node whose last input is a batch_norm, which is computed again in its kernel: silu, its gradient
- * and capped_relu. The batch_norm stays a group of its own, because a gradient may read it too. */
+/* A node whose last input is a batch_norm, which its kernel computes again: silu, its gradient and
+ * capped_relu. The batch_norm stays a group of its own, because a gradient may read it too. */
 static void fuse_after_norm(fuser *f, ls_group *group, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;

@@ -97,7 +97,7 @@ typedef struct ls_gemm_taps {
 } ls_gemm_taps;
 
 /* ---- Depthwise, the sums of a row of taps over lines of pixels:
- * out[t][c] = sum over lines and pixels p of in[a + p * in_step + t * tap_step + c] * b[line's row + p][c],
+ * out[t][c] = sum over lines, pixels p of in[a + p * in_step + t * tap_step + c] * b[row + p][c],
  * p from first[t] to end[t] - 1 ---- */
 
 #define LS_GEMM_MOST_TAPS 5

@@ -106,6 +106,14 @@ static void fill_block(const work *w, int64_t samples, int64_t next)
     }
 }
 
+/* Requests the lines that the next tile writes: a short sum is over before they arrive. */
+static void expect_rows(const block *b, int64_t first, int64_t rows, int64_t column, int64_t vectors)
+{
+    for (int64_t i = first; i < b->rows && i < first + rows; i++)
+        for (int64_t v = 0; v < vectors; v++)
+            __builtin_prefetch(b->out[i] + column + v * LS_GEMM_VECTOR, 1, 3);
+}
+
 /* Adds one part of the sums of all rows of the block, for the panel at `column`. */
 static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t column, const float *ahead)
 {
@@ -127,6 +135,8 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
         t.out = column > 0 ? out : b->out + i;
         t.in = b->in + i;
         t.ahead = lines > 0 ? ahead : t.b;
+        if (!t.add)
+            expect_rows(b, i + size, size, column, vectors);
         gemm->rows_tile(size, vectors, &t);
         if (lines > 0)
             ahead += p->length * LS_GEMM_VECTOR;

@@ -1,6 +1,6 @@
 /* Float32 ops by vector kernels: elementwise (one input, two of the same shape, a scalar, one row
- * for all rows or for a sample's), casts, dropout, softmax and cross-entropy over the last axis. Other broadcasts use
- * the reference kernels. */
+ * for all rows or for a sample's), casts, dropout, softmax and cross-entropy over the last axis.
+ * Other broadcasts use the reference kernels. */
 #include "backend/cpu/cpu.h"
 
 typedef enum pattern { SAME, SCALAR_RIGHT, SCALAR_LEFT, ROW_RIGHT, ROW_LEFT, OWN_ROW_RIGHT, OWN_ROW_LEFT } pattern;
@@ -257,7 +257,7 @@ static int64_t repeats(const ls_tensor *small, const ls_tensor *large)
     return n;
 }
 
-/* Elements of a sample of `small` if it repeats along the last axes of a sample of `large`, else 0. */
+/* Elements of a sample of `small` if it repeats along the last axes of one of `large`, else 0. */
 static int64_t repeats_in_samples(const ls_tensor *small, const ls_tensor *large)
 {
     int64_t n = 1;

@@ -65,7 +65,7 @@ ls_status LS_REF(silu_grad)(const ls_ref_call *call)
     const real *dy = call->in[0].data, *x = call->in[1].data;
     real *out = call->out.data;
     for (int64_t i = 0, n = ls_ref_elements(&call->out); i < n; i++) {
-        real s = (real)wide_sigmoid(x[i]), rest = 1 - s, product = x[i] * s;
+        real s = slope_sigmoid(x[i]), rest = 1 - s, product = x[i] * s;
         real curve = product * rest, slope = s + curve;
         out[i] = dy[i] * slope;
     }
