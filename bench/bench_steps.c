@@ -1,7 +1,7 @@
 /* Time of a training step on synthetic data, beside peers_steps.py (steps.sh runs both in turns):
  *     bench_steps ROW [STEPS [MODEL.json]]
- * Rows: lstm (64 steps of LSTM(128), batch 64), mobilenetv2 and efficientnetb0 (96x96, batch 32; the
- * model as Keras's JSON), gpt-small (6 blocks of 384, context 256, batch 16). Prints the best step
+ * Rows: lstm (64 steps of LSTM(128), batch 64), mobilenetv2 and efficientnetb0 (96x96, batch 32;
+ * the model as Keras's JSON), gpt-small (6 blocks of 384, context 256, batch 16). Prints the best step
  * and the median in milliseconds. */
 #include <stdio.h>
 #include <stdlib.h>
