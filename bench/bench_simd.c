@@ -100,14 +100,14 @@ static double grad_moments(const ls_simd *t, arrays *a)
 {
     for (size_t at = 0; at + BLOCK <= a->n / CHANNELS; at += BLOCK)
         t->batch_norm_grad_moments(a->chains, a->z + at * CHANNELS, a->x + at * CHANNELS, a->row[0], a->row[1],
-                                   a->row[2], a->row[3], NULL, BLOCK, CHANNELS);
+                                   a->row[2], a->row[3], NAN, NULL, BLOCK, CHANNELS);
     return 8.0 * (double)a->n;
 }
 
 static double grad_input(const ls_simd *t, arrays *a)
 {
-    t->batch_norm_grad_input(a->y, a->z, a->x, a->row[0], a->row[1], a->row[2], a->row[3], NULL, a->row[4], a->row[5],
-                             a->n / CHANNELS, CHANNELS);
+    t->batch_norm_grad_input(a->y, a->z, a->x, a->row[0], a->row[1], a->row[2], a->row[3], NAN, NULL, a->row[4],
+                             a->row[5], a->n / CHANNELS, CHANNELS);
     return 12.0 * (double)a->n;
 }
 

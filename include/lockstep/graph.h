@@ -356,6 +356,7 @@ LS_API ls_tensor *ls_op_erf(ls_tensor *x);
 LS_API ls_tensor *ls_op_clip(ls_tensor *x, double low, double high);
 LS_API ls_tensor *ls_op_relu(ls_tensor *x);
 LS_API ls_tensor *ls_op_leaky_relu(ls_tensor *x, double slope);
+LS_API ls_tensor *ls_op_capped_relu(ls_tensor *x, double limit); /* min(relu(x), limit): with 6, relu6 */
 LS_API ls_tensor *ls_op_sigmoid(ls_tensor *x);
 LS_API ls_tensor *ls_op_tanh(ls_tensor *x);
 LS_API ls_tensor *ls_op_softplus(ls_tensor *x);

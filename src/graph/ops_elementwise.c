@@ -392,6 +392,31 @@ void ls_grad_relu_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
     dx[0] = ls_op_relu_grad(dy, y->in[1], y->attr.slope.slope);
 }
 
+ls_tensor *ls_op_capped_relu(ls_tensor *x, double limit)
+{
+    LS_CLAIM_TENSORS(x);
+    if (!ls_tensor_is_error(x) && !(limit >= 0))
+        return ls_node_error(x->graph, ls_fail(LS_ERR_INVALID, "the limit is %g; it must be at least 0", limit),
+                             "capped_relu");
+    return ls_node_make1(LS_OP_capped_relu, x, (ls_attrs){ .number = { .value = limit } });
+}
+
+/* dy where 0 < x <= limit, else 0 */
+ls_tensor *ls_op_capped_relu_grad(ls_tensor *dy, ls_tensor *x, double limit)
+{
+    return ls_node_make2(LS_OP_capped_relu_grad, dy, x, (ls_attrs){ .number = { .value = limit } });
+}
+
+void ls_grad_capped_relu(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    dx[0] = ls_op_capped_relu_grad(dy, y->in[0], y->attr.number.value);
+}
+
+void ls_grad_capped_relu_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    dx[0] = ls_op_capped_relu_grad(dy, y->in[1], y->attr.number.value);
+}
+
 ls_tensor *ls_op_sigmoid(ls_tensor *x)
 {
     LS_CLAIM_TENSORS(x);
@@ -464,12 +489,24 @@ ls_tensor *ls_op_silu(ls_tensor *x)
     return unary(LS_OP_silu, x);
 }
 
-/* s + x s (1 - s), s = sigmoid(x) */
 void ls_grad_silu(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
 {
-    ls_tensor *x = y->in[0], *s = ls_op_sigmoid(x);
-    ls_tensor *curve = ls_op_mul(ls_op_mul(x, s), ls_op_sub(ls_scalar_like(x, 1), s));
-    dx[0] = ls_op_mul(dy, ls_op_add(s, curve));
+    dx[0] = ls_op_silu_grad(dy, y->in[0]);
+}
+
+/* dy (s + x s (1 - s)), s = sigmoid(x) */
+ls_tensor *ls_op_silu_grad(ls_tensor *dy, ls_tensor *x)
+{
+    return ls_node_make2(LS_OP_silu_grad, dy, x, (ls_attrs){ 0 });
+}
+
+/* By x: dy s (1 - s) (2 + x (1 - 2 s)) */
+void ls_grad_silu_grad(ls_tensor *y, ls_tensor *dy, ls_tensor **dx)
+{
+    ls_tensor *x = y->in[1], *s = ls_op_sigmoid(x), *one = ls_scalar_like(x, 1);
+    ls_tensor *curve = ls_op_shift(ls_op_mul(x, ls_op_sub(one, ls_op_scale(s, 2))), 2);
+    dx[0] = ls_op_silu_grad(dy, x);
+    dx[1] = ls_op_mul(ls_op_mul(dy, y->in[0]), ls_op_mul(ls_op_mul(s, ls_op_sub(one, s)), curve));
 }
 
 ls_tensor *ls_op_elu(ls_tensor *x, double alpha)

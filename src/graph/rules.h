@@ -76,5 +76,7 @@ ls_tensor *ls_op_conv2d_transpose(ls_tensor *x, ls_conv2d_op options, const int6
 
 /* Builders that only gradients use. */
 ls_tensor *ls_op_relu_grad(ls_tensor *dy, ls_tensor *x, double slope);
+ls_tensor *ls_op_capped_relu_grad(ls_tensor *dy, ls_tensor *x, double limit);
+ls_tensor *ls_op_silu_grad(ls_tensor *dy, ls_tensor *x);
 
 #endif

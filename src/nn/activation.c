@@ -46,7 +46,7 @@ static ls_tensor *leaky_relu(ls_tensor *x)
 
 static ls_tensor *relu6(ls_tensor *x)
 {
-    return ls_op_minimum(ls_op_relu(x), ls_scalar_like(x, 6));
+    return ls_op_capped_relu(x, 6);
 }
 
 static ls_tensor *hard_sigmoid(ls_tensor *x)

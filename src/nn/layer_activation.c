@@ -43,8 +43,9 @@ static ls_tensor *relu(const ls_activation_options *o, ls_tensor *x)
     if (plain && !capped)
         return o->negative_slope == 0 ? ls_op_relu(x) : ls_op_leaky_relu(x, o->negative_slope);
     ls_tensor *threshold = ls_scalar_like(x, o->threshold), *zero = ls_scalar_like(x, 0);
-    ls_tensor *y = plain ? ls_op_relu(x) : ls_op_select(ls_op_compare(x, LS_GREATER, threshold), x, zero);
-    if (capped)
+    ls_tensor *y =
+        plain ? ls_op_capped_relu(x, o->max_value) : ls_op_select(ls_op_compare(x, LS_GREATER, threshold), x, zero);
+    if (!plain && capped)
         y = ls_op_minimum(y, ls_scalar_like(x, o->max_value));
     if (o->negative_slope == 0)
         return y;

@@ -97,6 +97,26 @@ static int fuse_norm(fuser *f, ls_group *group, int i)
     return last;
 }
 
+/* A node whose last input is a batch_norm, which its kernel computes again: silu, its gradient and
+ * capped_relu. The batch_norm stays a group of its own, because a gradient may read it too. */
+static void fuse_after_norm(fuser *f, ls_group *group, int i)
+{
+    const ls_plan_node *nodes = f->plan->nodes;
+    int count = nodes[i].node->input_count, norm = nodes[i].in[count - 1];
+    if (nodes[norm].node->op != LS_OP_batch_norm || !nodes[norm].in || f->inside[norm] ||
+        !is_together(&nodes[norm], &nodes[i]) || (count > 1 && nodes[i].in[0] == norm))
+        return;
+    group->fusion = LS_FUSE_NORM_AND;
+    group->nodes[0] = nodes[norm].node;
+    group->nodes[1] = nodes[i].node;
+    group->node_count = 2;
+    group->in_count = nodes[norm].node->input_count;
+    for (int k = 0; k < group->in_count; k++)
+        group->in[k] = nodes[norm].in[k];
+    if (count > 1)
+        group->in[group->in_count++] = nodes[i].in[0];
+}
+
 static int fuse_relu_pool(fuser *f, ls_group *group, int i)
 {
     int pool = follower(f, i, LS_OP_max_pool2d);
@@ -121,11 +141,13 @@ static int fuse_pool_grad(fuser *f, ls_group *group, int i)
     return relu;
 }
 
-/* The batch norm that feeds the ReLU of a relu_grad directly; otherwise -1. */
+/* The batch norm that feeds the ReLU of a relu_grad or capped_relu_grad directly; otherwise -1. */
 static int norm_of(const fuser *f, int relu_grad)
 {
     const ls_plan_node *nodes = f->plan->nodes;
     int y = nodes[relu_grad].in[1];
+    if (nodes[relu_grad].node->op == LS_OP_capped_relu_grad)
+        return nodes[y].node->op == LS_OP_batch_norm && nodes[y].in ? y : -1;
     if (nodes[relu_grad].node->attr.slope.slope != 0 || nodes[y].node->op != LS_OP_relu || !nodes[y].in)
         return -1;
     int norm = nodes[y].in[0];
@@ -140,6 +162,12 @@ static bool takes_relu_grad(const fuser *f, int relu_grad, int i)
            nodes[relu_grad].node->attr.slope.slope == 0 && is_together(&nodes[relu_grad], &nodes[i]) &&
            /* Otherwise a pool's gradient has already absorbed it. */
            !f->inside[nodes[relu_grad].in[0]];
+}
+
+static bool takes_capped_grad(const fuser *f, int grad, int i)
+{
+    const ls_plan_node *nodes = f->plan->nodes;
+    return nodes[grad].node->op == LS_OP_capped_relu_grad && nodes[grad].in && is_together(&nodes[grad], &nodes[i]);
 }
 
 static void take_relu_grad(const fuser *f, ls_group *group, int relu_grad, int i, ls_fusion fusion)
@@ -171,13 +199,16 @@ static void fuse_norm_grad(fuser *f, ls_group *group, int i)
 {
     const ls_plan_node *nodes = f->plan->nodes;
     int relu_grad = nodes[i].in[0];
-    bool moments = nodes[i].node->op == LS_OP_batch_norm_grad_moments;
-    if (!takes_relu_grad(f, relu_grad, i))
+    bool moments = nodes[i].node->op == LS_OP_batch_norm_grad_moments, capped = takes_capped_grad(f, relu_grad, i);
+    if (!takes_relu_grad(f, relu_grad, i) && !capped)
         return;
     int norm = norm_of(f, relu_grad);
+    bool ours = norm >= 0 && nodes[norm].in[0] == nodes[i].in[1] && nodes[norm].in[1] == nodes[i].in[2];
+    if (capped && !ours)
+        return;
     take_relu_grad(f, group, relu_grad, i, moments ? LS_FUSE_NORM_GRAD_MOMENTS : LS_FUSE_NORM_GRAD_INPUT);
     group->in[0] = nodes[relu_grad].in[0];
-    if (norm < 0 || nodes[norm].in[0] != nodes[i].in[1] || nodes[norm].in[1] != nodes[i].in[2]) {
+    if (!ours) {
         group->masked = true;
         group->in[group->in_count++] = nodes[relu_grad].in[1];
         return;
@@ -217,6 +248,11 @@ static int match(fuser *f, ls_group *group, int i)
         return is_dense(group->root) ? fuse_product(f, group, i) : i;
     case LS_OP_batch_norm:
         return fuse_norm(f, group, i);
+    case LS_OP_capped_relu:
+    case LS_OP_silu:
+    case LS_OP_silu_grad:
+        fuse_after_norm(f, group, i);
+        return i;
     case LS_OP_cast:
         return fuse_squares(f, group, i);
     case LS_OP_add:
@@ -360,7 +396,7 @@ static ls_status make_group(fuser *f, int i, ls_group *group, int *root)
     ls_plan *plan = f->plan;
     const ls_plan_node *p = &plan->nodes[i];
     *group = (ls_group){ .node_count = 1, .nodes = { p->node }, .root = p->node, .in_count = p->node->input_count };
-    group->in = ls_plan_alloc(plan, (size_t)p->node->input_count + 2, sizeof(*group->in));
+    group->in = ls_plan_alloc(plan, (size_t)p->node->input_count + 4, sizeof(*group->in));
     if (!group->in)
         return LS_ERR_MEMORY;
     for (int k = 0; k < p->node->input_count; k++)

@@ -164,8 +164,9 @@ typedef enum ls_fusion {
     LS_FUSE_RELU_POOL,         /* relu + max_pool2d */
     LS_FUSE_POOL_RELU_GRAD,    /* max_pool2d_grad + relu_grad */
     LS_FUSE_NORM,              /* batch_norm [+ residual] [+ relu] */
-    LS_FUSE_NORM_GRAD_MOMENTS, /* relu_grad + batch_norm_grad_moments */
-    LS_FUSE_NORM_GRAD_INPUT,   /* relu_grad + batch_norm_grad_input */
+    LS_FUSE_NORM_AND,          /* batch_norm + capped_relu, silu or silu_grad */
+    LS_FUSE_NORM_GRAD_MOMENTS, /* relu_grad or capped_relu_grad + batch_norm_grad_moments */
+    LS_FUSE_NORM_GRAD_INPUT,   /* relu_grad or capped_relu_grad + batch_norm_grad_input */
     LS_FUSE_MASKED_ADD,        /* relu_grad + add */
     /* cast to float64 + square + reduce_sum: a squared norm */
     LS_FUSE_SQUARES,

@@ -10,6 +10,7 @@ static const char *const fusion_names[] = {
     [LS_FUSE_RELU_POOL] = "relu+pool",
     [LS_FUSE_POOL_RELU_GRAD] = "pool+relu backward",
     [LS_FUSE_NORM] = "norm",
+    [LS_FUSE_NORM_AND] = "norm+activation",
     [LS_FUSE_NORM_GRAD_MOMENTS] = "norm+relu backward",
     [LS_FUSE_NORM_GRAD_INPUT] = "norm+relu backward",
     [LS_FUSE_MASKED_ADD] = "relu backward+add",

@@ -441,6 +441,8 @@ static const test_case table[] = {
     { "select", "a column of conditions", { "b:N,1", "3", "N,3" }, .build = test_select },
     { "select", "a whole condition", { "b:3", "N,3", "" }, .build = test_select },
     { "select", "broadcast against more axes", { "b:N,3", "2,1,3", "N,3" }, .build = test_select, .refused = MIXES },
+    { "capped_relu_grad", "", { "N,3", "N,3" }, .build = test_capped_relu_grad, .real = 0.8 },
+    { "silu_grad", "", { "N,3", "N,3" }, .build = test_silu_grad },
     { "relu_grad", "", { "N,3", "N,3" }, .build = test_relu_grad, .real = 0.1 },
 
     { "reshape", "keeps axis 0", { "N,2,3" }, .build = reshape, .options = TO(0, 6) },

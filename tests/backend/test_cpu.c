@@ -736,7 +736,14 @@ static ls_tensor *grow_norm(maker *m, ls_tensor *x)
     ls_tensor *gamma = leaf(m, TEST_VARIABLE, "+%d", channels), *beta = leaf(m, TEST_VARIABLE, "%d", channels);
     ls_tensor *y = ls_op_batch_norm(x, .gamma = gamma, .beta = beta, .training = true, .epsilon = 0.1);
     y = draw(m, 3) ? y : ls_op_add(y, pick_like(m, x));
-    return draw(m, 2) ? ls_op_relu(y) : y;
+    switch (draw(m, 6)) {
+    case 0:
+        return ls_op_capped_relu(y, 0.6);
+    case 1:
+        return ls_op_silu(y);
+    default:
+        return draw(m, 2) ? ls_op_relu(y) : y;
+    }
 }
 
 static ls_tensor *grow_image(maker *m, ls_tensor *x)

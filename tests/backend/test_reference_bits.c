@@ -63,8 +63,8 @@ typedef enum bound {
     CHAIN,   /* (4 + 2 sqrt n) U S: a sum in float32 */
     MOMENTS, /* 2^-44 S: a sum in float64 that stays there */
     NORM,    /* 16 U S: differences of numbers rounded to float32, S counting both, and sums of such in blocks */
-    DRAWN,   /* no bound: float64 draws other numbers, or a step's error goes on into the next steps */
-    STATE,   /* 16 U S, by rule: updates_have_the_reference_s_bits */
+    DRAWN, /* no bound: float64 draws other numbers, a step's error goes on into the next steps, or a slope is near 0 */
+    STATE, /* 16 U S, by rule: updates_have_the_reference_s_bits */
 } bound;
 
 /* clang-format off */
@@ -73,12 +73,12 @@ static const struct family {
     int count;
     ls_op ops[32];
 } families[] = {
-    { EXACT, 28, { LS_OP_count, LS_OP_group, LS_OP_gather_batch, LS_OP_scatter_batch, LS_OP_stop_gradient, LS_OP_maximum,
+    { EXACT, 29, { LS_OP_capped_relu_grad, LS_OP_count, LS_OP_group, LS_OP_gather_batch, LS_OP_scatter_batch, LS_OP_stop_gradient, LS_OP_maximum,
                    LS_OP_minimum, LS_OP_compare, LS_OP_select, LS_OP_neg, LS_OP_abs, LS_OP_sign, LS_OP_relu,
                    LS_OP_reshape, LS_OP_transpose, LS_OP_broadcast, LS_OP_concat, LS_OP_slice, LS_OP_slice_grad,
                    LS_OP_gather, LS_OP_one_hot, LS_OP_reduce_max, LS_OP_reduce_min, LS_OP_argmax, LS_OP_top_k,
                    LS_OP_top_k_indices, LS_OP_max_pool2d, LS_OP_assign } },
-    { ROUNDED, 27, { LS_OP_fill, LS_OP_pad, LS_OP_cast, LS_OP_random_normal, LS_OP_add, LS_OP_sub, LS_OP_mul, LS_OP_div, LS_OP_pow,
+    { ROUNDED, 28, { LS_OP_capped_relu, LS_OP_fill, LS_OP_pad, LS_OP_cast, LS_OP_random_normal, LS_OP_add, LS_OP_sub, LS_OP_mul, LS_OP_div, LS_OP_pow,
                      LS_OP_square, LS_OP_clip, LS_OP_exp, LS_OP_log, LS_OP_sqrt, LS_OP_rsqrt, LS_OP_erf,
                      LS_OP_leaky_relu, LS_OP_relu_grad, LS_OP_sigmoid, LS_OP_tanh, LS_OP_softplus, LS_OP_gelu,
                      LS_OP_silu, LS_OP_elu, LS_OP_softmax, LS_OP_log_softmax, LS_OP_sparse_cross_entropy } },
@@ -88,8 +88,8 @@ static const struct family {
                   LS_OP_max_pool2d_grad, LS_OP_warp_grad } },
     { MOMENTS, 1, { LS_OP_moments } },
     { NORM, 3, { LS_OP_batch_norm, LS_OP_batch_norm_grad_input, LS_OP_batch_norm_grad_moments } },
-    { DRAWN, 7, { LS_OP_random_uniform, LS_OP_recurrent, LS_OP_recurrent_grad, LS_OP_attention, LS_OP_attention_grad,
-                  LS_OP_custom, LS_OP_custom_grad, LS_OP_ctc, LS_OP_ctc_grad } },
+    { DRAWN, 10, { LS_OP_silu_grad, LS_OP_random_uniform, LS_OP_recurrent, LS_OP_recurrent_grad, LS_OP_attention,
+                   LS_OP_attention_grad, LS_OP_custom, LS_OP_custom_grad, LS_OP_ctc, LS_OP_ctc_grad } },
     { STATE, 2, { LS_OP_assign_add, LS_OP_apply } },
 };
 /* clang-format on */

@@ -253,7 +253,7 @@ static void clip_and_gradient_of_relu(void **state)
     for (size_t s = 0; s < LENGTH(sizes); s++) {
         size_t n = sizes[s];
         float *x = wild_floats(n, -9, 9), *dy = wild_floats(n, -9, 9);
-        for (int which = 0; which < 4; which++) {
+        for (int which = 0; which < 6; which++) {
             float slope = which == 0 ? 0.3f : 0;
             output outs[3];
             for (int t = 0; t < table_count; t++) {
@@ -262,12 +262,22 @@ static void clip_and_gradient_of_relu(void **state)
                     tables[t]->clip(outs[t].f32, x, -1.5f, 2.5f, n);
                 else if (which == 3)
                     tables[t]->relu_grad_add(outs[t].f32, dy, x, x, n);
+                else if (which == 4)
+                    tables[t]->capped_relu(outs[t].f32, x, 2.5f, n);
+                else if (which == 5)
+                    tables[t]->capped_relu_grad(outs[t].f32, dy, x, 2.5f, n);
                 else
                     tables[t]->relu_grad(outs[t].f32, dy, x, slope, n);
                 for (size_t i = 0; i < n; i++) {
                     float clipped = x[i] < -1.5f ? -1.5f : x[i] > 2.5f ? 2.5f : x[i];
                     float grad = x[i] > 0 ? dy[i] : slope == 0 ? 0 : slope * dy[i];
-                    assert_true(same_f32(outs[t].f32[i], which == 2 ? clipped : which == 3 ? grad + x[i] : grad));
+                    float capped = x[i] <= 0 ? 0 : x[i] > 2.5f ? 2.5f : x[i];
+                    float want = which == 2   ? clipped
+                                 : which == 3 ? grad + x[i]
+                                 : which == 4 ? capped
+                                 : which == 5 ? (x[i] <= 2.5f ? grad : 0)
+                                              : grad;
+                    assert_true(same_f32(outs[t].f32[i], want));
                 }
             }
             outputs_done(outs, "clip or relu_grad", false);
@@ -764,21 +774,34 @@ static void batch_norm_forward(void **state)
         norm_case v = norm_case_of(channel_counts[s]);
         size_t n = v.pixels * v.c;
         v.x[0] = NAN;
-        for (int which = 0; which < 4; which++) {
-            bool relu = which & 1, residual = which & 2;
+        for (int which = 0; which < 7; which++) {
+            bool relu = which == 1 || which == 3, residual = which == 2 || which == 3;
             output outs[3];
             for (int t = 0; t < table_count; t++) {
                 outs[t] = output_of(n * sizeof(float));
                 if (residual)
                     tables[t]->batch_norm_add(outs[t].f32, v.x, v.mean, v.scale, v.beta, v.residual, v.pixels, v.c,
                                               relu);
+                else if (which == 4)
+                    tables[t]->batch_norm_capped(outs[t].f32, v.x, v.mean, v.scale, v.beta, 0.7f, v.pixels, v.c);
+                else if (which == 5)
+                    tables[t]->batch_norm_silu(outs[t].f32, v.x, v.mean, v.scale, v.beta, v.pixels, v.c);
+                else if (which == 6)
+                    tables[t]->batch_norm_silu_grad(outs[t].f32, v.dy, v.x, v.mean, v.scale, v.beta, v.pixels, v.c);
                 else
                     tables[t]->batch_norm(outs[t].f32, v.x, v.mean, v.scale, v.beta, v.pixels, v.c, relu);
                 for (size_t i = 0; i < n; i++) {
                     size_t j = i % v.c;
                     float y = (v.x[i] - v.mean[j]) * v.scale[j] + v.beta[j];
                     y = residual ? y + v.residual[i] : y;
-                    assert_true(same_f32(outs[t].f32[i], relu && y <= 0 ? 0 : y));
+                    float want = relu && y <= 0 ? 0 : y;
+                    if (which == 4)
+                        tables[t]->capped_relu(&want, &y, 0.7f, 1);
+                    else if (which == 5)
+                        tables[t]->silu(&want, &y, 1);
+                    else if (which == 6)
+                        tables[t]->silu_grad(&want, &v.dy[i], &y, 1);
+                    assert_true(same_f32(outs[t].f32[i], want));
                 }
             }
             outputs_done(outs, "batch_norm", false);
@@ -787,13 +810,16 @@ static void batch_norm_forward(void **state)
     }
 }
 
+#define LIMIT 0.4f
+
 /* mask 0: no ReLU; 1: one after the norm; 2: one whose output is y (any array: here the
- * residual) */
+ * residual); 3: one with a limit after the norm */
 static float passed(const norm_case *v, size_t i, int mask)
 {
     size_t j = i % v->c;
-    bool on = mask == 0 || (mask == 1 ? (v->x[i] - v->mean[j]) * v->scale[j] + v->beta[j] : v->residual[i]) > 0;
-    return on ? v->dy[i] : 0;
+    float norm = (v->x[i] - v->mean[j]) * v->scale[j] + v->beta[j];
+    bool on = mask == 0 || (mask == 2 ? v->residual[i] : norm) > 0;
+    return on && !(mask == 3 && norm > LIMIT) ? v->dy[i] : 0;
 }
 
 static void batch_norm_backward(void **state)
@@ -802,18 +828,19 @@ static void batch_norm_backward(void **state)
     for (size_t s = 0; s < LENGTH(channel_counts); s++) {
         norm_case v = norm_case_of(channel_counts[s]);
         size_t n = v.pixels * v.c;
-        for (int mask = 0; mask < 3; mask++) {
+        for (int mask = 0; mask < 4; mask++) {
             output sums[3], outs[3];
             for (int t = 0; t < table_count; t++) {
-                const float *beta = mask == 1 ? v.beta : NULL, *scale = mask == 1 ? v.scale : NULL;
+                const float *beta = mask % 2 == 1 ? v.beta : NULL, *scale = mask % 2 == 1 ? v.scale : NULL;
+                float limit = mask == 3 ? LIMIT : NAN;
                 const float *y = mask == 2 ? v.residual : NULL;
                 sums[t] = output_of(2 * v.c * sizeof(float));
                 memset(sums[t].f32, 0, 2 * v.c * sizeof(float));
                 outs[t] = output_of(n * sizeof(float));
-                tables[t]->batch_norm_grad_moments(sums[t].f32, v.dy, v.x, v.mean, v.inv, scale, beta, y, v.pixels,
-                                                   v.c);
-                tables[t]->batch_norm_grad_input(outs[t].f32, v.dy, v.x, v.mean, v.inv, v.scale, beta, y, v.g0, v.g1,
-                                                 v.pixels, v.c);
+                tables[t]->batch_norm_grad_moments(sums[t].f32, v.dy, v.x, v.mean, v.inv, scale, beta, limit, y,
+                                                   v.pixels, v.c);
+                tables[t]->batch_norm_grad_input(outs[t].f32, v.dy, v.x, v.mean, v.inv, v.scale, beta, limit, y, v.g0,
+                                                 v.g1, v.pixels, v.c);
                 for (size_t j = 0; j < v.c; j++) {
                     double total = 0, products = 0;
                     float chain[2] = { 0, 0 };
@@ -1006,9 +1033,9 @@ static void hash_of(const ls_simd *t, char hex[65])
     t->moments(sums, v.x, ROWS * ROW_LEN, C);
     hash_doubles(hash, sums, 2 * C);
     memset(out, 0, 2 * C * sizeof(*out));
-    t->batch_norm_grad_moments(out, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, NULL, ROWS * ROW_LEN, C);
+    t->batch_norm_grad_moments(out, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, NAN, NULL, ROWS * ROW_LEN, C);
     hash_floats(hash, out, 2 * C);
-    t->batch_norm_grad_input(out, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, NULL, v.g0, v.g1, v.pixels, C);
+    t->batch_norm_grad_input(out, v.dy, v.x, v.mean, v.inv, v.scale, v.beta, NAN, NULL, v.g0, v.g1, v.pixels, C);
     hash_floats(hash, out, N);
     sums[0] = t->sum_squares(v.x, N);
     hash_doubles(hash, sums, 1);

@@ -291,6 +291,7 @@ OP1(erf)
 OP1_WITH(clip, number(t, "low"), number(t, "high"))
 OP1(relu)
 OP1_WITH(leaky_relu, number(t, "slope"))
+OP1_WITH(capped_relu, number(t, "limit"))
 OP1(sigmoid)
 OP1(tanh)
 OP1(softplus)
@@ -483,7 +484,7 @@ static struct builder {
 } builders[] = {
     ROW(add), ROW(sub), ROW(mul), ROW(div), ROW(pow), ROW(maximum), ROW(minimum), ROW(scale), ROW(shift), ROW(compare),
     ROW(select), ROW(cast), ROW(neg), ROW(abs), ROW(sign), ROW(exp), ROW(log), ROW(sqrt), ROW(rsqrt), ROW(square),
-    ROW(erf), ROW(clip), ROW(relu), ROW(leaky_relu), ROW(sigmoid), ROW(tanh), ROW(softplus), ROW(gelu), ROW(silu),
+    ROW(erf), ROW(clip), ROW(relu), ROW(leaky_relu), ROW(capped_relu), ROW(sigmoid), ROW(tanh), ROW(softplus), ROW(gelu), ROW(silu),
     ROW(elu), ROW(reshape), ROW(flatten), ROW(transpose), ROW(broadcast), ROW(concat), ROW(slice), ROW(strided_slice),
     ROW(split), ROW(pad), ROW(gather), ROW(one_hot), ROW(gather_batch), ROW(scatter_batch), ROW(stop_gradient),
     ROW(count), ROW(fill), ROW(matmul), ROW(reduce_sum), ROW(reduce_mean), ROW(reduce_max), ROW(reduce_min),

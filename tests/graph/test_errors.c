@@ -175,6 +175,8 @@ static void wrong_types(void **state)
     REFUSED(ls_op_random_uniform(g, LS_DTYPE_COUNT, LS_SHAPE(2), 0, 1), LS_ERR_DTYPE, "random_uniform");
     REFUSED(ls_op_compare(f, (ls_relation)9, f), LS_ERR_INVALID, "compare|unknown relation 9");
     REFUSED(ls_op_clip(f, 2, 1), LS_ERR_INVALID, "clip|from 2 to 1");
+    REFUSED(ls_op_capped_relu(f, -1), LS_ERR_INVALID, "capped_relu|limit is -1");
+    REFUSED(ls_op_capped_relu(f, NAN), LS_ERR_INVALID, "capped_relu|nan");
     REFUSED(ls_op_clip(f, NAN, 1), LS_ERR_INVALID, "clip|nan");
     REFUSED(ls_op_dropout(f, ls_op_scalar(g, LS_F64, 0.5)), LS_ERR_DTYPE, "dropout(f|float64");
     REFUSED(ls_op_dropout(f, f), LS_ERR_SHAPE, "dropout(f|scalar");
@@ -587,6 +589,7 @@ static void null_tensors(void **state)
         ls_op_clip(n, 0, 1),
         ls_op_relu(n),
         ls_op_leaky_relu(n, 0.1),
+        ls_op_capped_relu(n, 6),
         ls_op_sigmoid(n),
         ls_op_tanh(n),
         ls_op_softplus(n),

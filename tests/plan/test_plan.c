@@ -213,15 +213,35 @@ static void norm_residual_pattern(bed *b, pattern *p)
     p->out[p->out_count++] = ls_op_relu(added);
 }
 
-static void norm_backward_pattern(bed *b, pattern *p)
+static ls_tensor *relu6(ls_tensor *x)
+{
+    return ls_op_capped_relu(x, 6);
+}
+
+static void backward_pattern(bed *b, pattern *p, ls_tensor *(*activation)(ls_tensor *))
 {
     ls_tensor *gamma, *beta;
     p->x = ls_op_input(b->graph, "x", LS_F32, LS_SHAPE(LS_BATCH, 9, 7, 5));
     ls_tensor *k = variable(b, "k", LS_SHAPE(1, 1, 5, 5));
     ls_tensor *norm = normed(b, ls_op_conv2d(p->x, k), &gamma, &beta);
-    ls_tensor *loss = sum(ls_op_square(ls_op_relu(norm)));
+    ls_tensor *loss = sum(ls_op_square(activation(norm)));
     assert_int_equal(ls_gradients(loss, (ls_tensor *[]){ k, gamma, beta }, 3, p->out), LS_OK);
     p->out_count = 3;
+}
+
+static void norm_backward_pattern(bed *b, pattern *p)
+{
+    backward_pattern(b, p, ls_op_relu);
+}
+
+static void capped_backward_pattern(bed *b, pattern *p)
+{
+    backward_pattern(b, p, relu6);
+}
+
+static void silu_backward_pattern(bed *b, pattern *p)
+{
+    backward_pattern(b, p, ls_op_silu);
 }
 
 static const struct {
@@ -238,6 +258,11 @@ static const struct {
     { "norm, backward",
       norm_backward_pattern,
       { "relu_grad+batch_norm_grad_moments", "relu_grad+batch_norm_grad_input" } },
+    { "norm and a capped ReLU", capped_backward_pattern, { "batch_norm+capped_relu" } },
+    { "norm and a capped ReLU, backward",
+      capped_backward_pattern,
+      { "capped_relu_grad+batch_norm_grad_moments", "capped_relu_grad+batch_norm_grad_input" } },
+    { "norm and silu", silu_backward_pattern, { "batch_norm+silu", "batch_norm+silu_grad" } },
 };
 
 static void patterns_are_found(void **state)

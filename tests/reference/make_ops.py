@@ -312,6 +312,9 @@ def elementwise():
     unary("tanh", tf.tanh, torch.tanh, extreme=EXTREME)
     # PyTorch's softplus is the identity above 20, which is off by 2e-9 there.
     unary("softplus", tf.math.softplus, None, extreme=EXTREME)
+    for limit in (6.0, 0.5):
+        unary("capped_relu", lambda x: tf.minimum(tf.nn.relu(x), tf.cast(limit, x.dtype)), None, options={"limit": limit},
+              label=f"capped_relu_{limit}", second=False, float32=limit == 6.0)
     unary("silu", None, F.silu, extreme=EXTREME)
     # TensorFlow's gelu and leaky relu round their constants to float32 whatever the type, an error of up to 5e-9.
     for form, label in ((False, "gelu"), (True, "gelu_tanh")):

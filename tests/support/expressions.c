@@ -109,6 +109,8 @@ static const test_case table[] = {
     { "random_uniform", "as factors", { "33" }, .build = by_random_numbers },
     { "pow", "negative bases, a whole exponent", { "N,7" }, .build = third_power },
     { "mul", "scale and shift", { "N,7" }, .build = scale_and_shift },
+    { "capped_relu_grad", "", { "N,7", "N,7" }, .build = test_capped_relu_grad, .real = 0.8, .none = 2 },
+    { "silu_grad", "", { "N,7", "N,7" }, .build = test_silu_grad },
     { "relu_grad", "slope 0", { "N,7", "N,7" }, .build = test_relu_grad, .none = 2 },
     { "relu_grad", "slope 0.2", { "33", "33" }, .build = test_relu_grad, .real = 0.2, .none = 2 },
 

@@ -419,6 +419,11 @@ ls_tensor *test_elu(const test_case *c, ls_tensor *const *x)
     return ls_op_elu(x[0], c->real);
 }
 
+static ls_tensor *test_capped_relu(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_capped_relu(x[0], c->real);
+}
+
 ls_tensor *test_gelu(const test_case *c, ls_tensor *const *x)
 {
     return ls_op_gelu(x[0], c->number);
@@ -640,6 +645,17 @@ ls_tensor *test_one_hot(const test_case *c, ls_tensor *const *x)
     return ls_op_one_hot(ls_op_cast(x[0], LS_I64), x[0]->dtype == LS_F32 ? LS_F32 : LS_F64, 3);
 }
 
+ls_tensor *test_capped_relu_grad(const test_case *c, ls_tensor *const *x)
+{
+    return ls_op_capped_relu_grad(x[0], x[1], c->real);
+}
+
+ls_tensor *test_silu_grad(const test_case *c, ls_tensor *const *x)
+{
+    (void)c;
+    return ls_op_silu_grad(x[0], x[1]);
+}
+
 ls_tensor *test_relu_grad(const test_case *c, ls_tensor *const *x)
 {
     return ls_op_relu_grad(x[0], x[1], c->real);
@@ -672,6 +688,7 @@ const test_case test_unary[] = {
     { "gelu", .build = test_gelu, .number = 1 },
     { "silu", .one = ls_op_silu },
     { "elu", .build = test_elu, .real = 1.3 },
+    { "capped_relu", .build = test_capped_relu, .real = 0.9 },
 };
 const size_t test_unary_count = sizeof test_unary / sizeof *test_unary;
 

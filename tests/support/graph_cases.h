@@ -207,7 +207,9 @@ ls_tensor *test_reduce(const test_case *c, ls_tensor *const *x);  /* reduces squ
 
 /* Ops of gradients. The last input is the cotangent; the other inputs and the parameters are those
  * of the builder whose gradient it is. */
-ls_tensor *test_relu_grad(const test_case *c, ls_tensor *const *x); /* inputs dy and x; real: slope */
+ls_tensor *test_capped_relu_grad(const test_case *c, ls_tensor *const *x); /* inputs dy and x; real: limit */
+ls_tensor *test_silu_grad(const test_case *c, ls_tensor *const *x);        /* inputs dy and x */
+ls_tensor *test_relu_grad(const test_case *c, ls_tensor *const *x);        /* inputs dy and x; real: slope */
 ls_tensor *test_slice_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_gather_grad(const test_case *c, ls_tensor *const *x);
 ls_tensor *test_conv2d_grad_input(const test_case *c, ls_tensor *const *x);

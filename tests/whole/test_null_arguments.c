@@ -264,6 +264,7 @@ static void op_calls(void **state)
     CALL(ls_op_gelu(NULL, false));
     CALL(ls_op_silu(NULL));
     CALL(ls_op_elu(NULL, 0.5));
+    CALL(ls_op_capped_relu(NULL, 6));
     CALL(ls_op_reshape(NULL, LS_SHAPE(3)));
     CALL(ls_op_flatten(NULL));
     CALL(ls_op_transpose(NULL, LS_AXES(0)));

@@ -81,21 +81,40 @@ typedef struct ls_gemm_line {
     bool relu;                        /* applied last */
 } ls_gemm_line;
 
-/* ---- Channel by channel:
- * out[r][c] = sum over runs of in[r][a + k * step + c] * b[b + k][c] ---- */
+/* ---- Depthwise: a line of pixels, one step per run:
+ * out[p][c] = sum over runs of in[p][a + c] * b[row][c] ---- */
 
-typedef struct ls_gemm_channels {
-    const ls_gemm_run *runs; /* a: offset in floats from `in`; b: row */
+typedef struct ls_gemm_taps {
+    const ls_gemm_run *runs; /* a: offset in floats from a pixel's `in`; b: row */
     int64_t run_count;
     const float *in, *b;
-    int64_t in_step, b_step; /* floats from pixel to pixel, from row to row */
     float *out;
-    int64_t channels;
-    const float *start; /* initial chains; NULL: +0 */
+    int64_t in_step, out_step; /* floats from pixel to pixel */
+    int64_t b_step;            /* floats from row to row */
+    int64_t pixels, channels;
+    const float *bias; /* NULL: none */
+    bool relu;         /* applied last */
+} ls_gemm_taps;
+
+/* ---- Depthwise, the sums of a row of taps over lines of pixels:
+ * out[t][c] = sum over lines, pixels p of in[a + p * in_step + t * tap_step + c] * b[row + p][c],
+ * p from first[t] to end[t] - 1 ---- */
+
+#define LS_GEMM_MOST_TAPS 5
+
+typedef struct ls_gemm_tap_sums {
+    const ls_gemm_run *lines; /* a: offset in floats from `in`, possibly below 0; b: row of the first pixel */
+    int64_t line_count;
+    const float *in, *b;
+    int64_t in_step, tap_step, b_step;
+    int64_t pixels; /* of each line */
+    int64_t taps;   /* at most LS_GEMM_MOST_TAPS */
+    int64_t first[LS_GEMM_MOST_TAPS], end[LS_GEMM_MOST_TAPS];
+    float *out;         /* [taps][channels] */
+    const float *start; /* initial chains, laid out like out; NULL: +0 */
     bool add;           /* add to out instead of storing */
-    const float *bias;  /* NULL: none */
-    bool relu;
-} ls_gemm_channels;
+    int64_t channels;
+} ls_gemm_tap_sums;
 
 typedef struct ls_gemm {
     const char *name;
@@ -114,7 +133,8 @@ typedef struct ls_gemm {
     /* All pixels of the lines by 16 * vectors columns. */
     void (*line)(int64_t vectors, const ls_gemm_line *t);
 
-    void (*channels)(const ls_gemm_channels *t);
+    void (*taps)(const ls_gemm_taps *t);
+    void (*tap_sums)(const ls_gemm_tap_sums *t);
 
     /* to[j][i] = from[i][j] for i < rows, j < columns; steps are distances between rows. */
     void (*transpose)(float *to, int64_t to_step, const float *from, int64_t from_step, int64_t rows, int64_t columns);

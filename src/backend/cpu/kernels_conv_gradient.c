@@ -279,18 +279,44 @@ static void multiply_panel(const work *w, const block *b, int64_t column, int64_
     }
 }
 
+/* Lines of pixels of a block for which the taps of a kernel row lie inside in y. */
+static int64_t find_lines(const work *w, const block *b, int64_t down, ls_gemm_run *lines)
+{
+    const ls_conv *c = &w->g->conv;
+    int64_t count = 0, n = b->sample, row = b->row;
+    for (int64_t r = 0; r < b->rows; r++, row++) {
+        if (row == c->oh)
+            row = 0, n++;
+        int64_t y = row * c->stride[0] + down, x = b->column * c->stride[1] - c->pad[2];
+        if (y >= 0 && y < c->h)
+            lines[count++] =
+                (ls_gemm_run){ .a = (int32_t)(((n * c->h + y) * c->w + x) * c->c), .b = (int32_t)(r * b->length) };
+    }
+    return count;
+}
+
+/* Depthwise: the taps of a kernel row together, at most LS_GEMM_MOST_TAPS. */
 static void multiply_channels(const work *w, const block *b)
 {
     const gradient *g = w->g;
     const ls_conv *c = &g->conv;
-    for (int64_t tap = 0; tap < g->taps; tap++) {
-        ls_gemm_channels t = { .runs = w->runs + tap * g->tap_runs, .run_count = w->run_count[tap] };
-        t.in = w->x, t.in_step = c->stride[1] * c->c;
-        t.b = w->dy + b->pixel * c->o, t.b_step = c->o;
-        t.out = (b->closes ? w->out : w->chain) + tap * c->o, t.channels = c->o;
+    ls_gemm_tap_sums t = { .lines = w->runs, .in = w->x, .pixels = b->length, .channels = c->o };
+    t.in_step = c->stride[1] * c->c, t.tap_step = c->dilation[1] * c->c;
+    t.b = w->dy + b->pixel * c->o, t.b_step = c->o;
+    t.add = b->closes && b->add;
+    for (int64_t tap = 0; tap < g->taps; tap += t.taps) {
+        int64_t left = c->kw - tap % c->kw;
+        t.taps = least(left, LS_GEMM_MOST_TAPS);
+        t.line_count = find_lines(w, b, g->places[tap].down, w->runs);
+        t.in = w->x + tap % c->kw * t.tap_step;
+        for (int64_t k = 0; k < t.taps; k++) {
+            const tap_place *place = &g->places[tap + k];
+            t.first[k] = greatest(place->from - b->column, 0);
+            t.end[k] = greatest(least(place->end - b->column, b->length), t.first[k]);
+        }
+        t.out = (b->closes ? w->out : w->chain) + tap * c->o;
         t.start = b->opens ? NULL : w->chain + tap * c->o;
-        t.add = b->closes && b->add;
-        w->gemm->channels(&t);
+        w->gemm->tap_sums(&t);
     }
 }
 
@@ -298,12 +324,12 @@ static void multiply_block(const work *w, const block *b)
 {
     const gradient *g = w->g;
     bool plain = !g->merged && !(g->gathered && g->padded);
-    for (int64_t tap = 0; tap < g->taps; tap++)
-        w->run_count[tap] = (plain ? find_runs : find_merged_runs)(w, b, tap, w->runs + tap * g->tap_runs);
     if (g->by_channel) {
         multiply_channels(w, b);
         return;
     }
+    for (int64_t tap = 0; tap < g->taps; tap++)
+        w->run_count[tap] = (plain ? find_runs : find_merged_runs)(w, b, tap, w->runs + tap * g->tap_runs);
     work of_group = *w;
     for (int64_t i = 0; i < g->conv.groups; i++) {
         for (int64_t column = 0; column < g->columns; column += LS_GEMM_PANEL)

@@ -106,6 +106,14 @@ static void fill_block(const work *w, int64_t samples, int64_t next)
     }
 }
 
+/* Requests the lines that the next tile writes: a short sum is over before they arrive. */
+static void expect_rows(const block *b, int64_t first, int64_t rows, int64_t column, int64_t vectors)
+{
+    for (int64_t i = first; i < b->rows && i < first + rows; i++)
+        for (int64_t v = 0; v < vectors; v++)
+            __builtin_prefetch(b->out[i] + column + v * LS_GEMM_VECTOR, 1, 3);
+}
+
 /* Adds one part of the sums of all rows of the block, for the panel at `column`. */
 static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t column, const float *ahead)
 {
@@ -127,6 +135,8 @@ static void multiply_part(const work *w, const part *p, ls_gemm_rows t, int64_t 
         t.out = column > 0 ? out : b->out + i;
         t.in = b->in + i;
         t.ahead = lines > 0 ? ahead : t.b;
+        if (!t.add)
+            expect_rows(b, i + size, size, column, vectors);
         gemm->rows_tile(size, vectors, &t);
         if (lines > 0)
             ahead += p->length * LS_GEMM_VECTOR;
@@ -163,26 +173,53 @@ static void multiply(work *w, int64_t samples, int64_t first, int64_t end)
     }
 }
 
-/* Depthwise convolution: a vector holds adjacent channels. */
+/* Columns of a class from `first` on that are equally far apart, in the output and the input. */
+static int64_t even_columns(const axis_class *columns, int64_t first)
+{
+    int64_t n = columns->count - first < 2 ? columns->count - first : 2;
+    while (first + n < columns->count && n >= 2 &&
+           columns->at[first + n] - columns->at[first + n - 1] == columns->at[first + 1] - columns->at[first] &&
+           columns->source[first + n] - columns->source[first + n - 1] ==
+               columns->source[first + 1] - columns->source[first])
+        n++;
+    return n;
+}
+
+/* Depthwise convolution of one row of output pixels, whose taps in y are those of row class `k`: a
+ * vector holds adjacent channels. */
+static void multiply_taps(const conv *c, ls_gemm_taps *t, int64_t k, const float *in, float *out)
+{
+    for (int64_t i = 0; i < c->x.count; i++) {
+        const axis_class *columns = &c->x.classes[i];
+        const part *p = &c->classes[k * c->x.count + i].parts[0];
+        t->runs = p->runs, t->run_count = p->run_count;
+        for (int64_t first = 0; first < columns->count; first += t->pixels) {
+            const int64_t *source = columns->source + first, *at = columns->at + first;
+            t->pixels = even_columns(columns, first);
+            t->in = in + source[0] * c->groups;
+            t->out = out + at[0] * c->groups;
+            t->in_step = t->pixels > 1 ? (source[1] - source[0]) * c->groups : 0;
+            t->out_step = t->pixels > 1 ? (at[1] - at[0]) * c->groups : 0;
+            c->base.cpu->gemm->taps(t);
+        }
+    }
+}
+
 static ls_status run_channels(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const conv *c = (const conv *)kernel;
-    ls_gemm_channels t = { .b = call->in[c->gradient ? 0 : 1], .b_step = c->groups, .channels = c->groups };
+    ls_gemm_taps t = { .b = call->in[c->gradient ? 0 : 1], .b_step = c->groups, .channels = c->groups };
     t.bias = c->base.group->bias ? call->in[2] : NULL;
     t.relu = c->base.group->relu;
-    work w = { .c = c, .in = call->in[c->gradient ? 1 : 0], .out = call->out, .block = call->scratch };
-    for (int64_t i = 0; i < c->class_count; i++) {
-        w.class = &c->classes[i];
-        t.runs = w.class->parts[0].runs, t.run_count = w.class->parts[0].run_count;
-        int64_t rows = call->samples * w.class->rows->count * w.class->columns->count;
-        for (int64_t next = 0; next < rows; next += BLOCK_ROWS) {
-            fill_block(&w, call->samples, next);
-            for (int64_t r = 0; r < w.block->rows; r++) {
-                t.in = w.block->in[r], t.out = w.block->out[r];
-                c->base.cpu->gemm->channels(&t);
-            }
+    const float *in = call->in[c->gradient ? 1 : 0];
+    float *out = call->out;
+    int64_t in_row = c->x.in * c->groups, out_row = c->x.out * c->groups;
+    for (int64_t n = 0; n < call->samples; n++, in += c->y.in * in_row, out += c->y.out * out_row)
+        for (int64_t k = 0; k < c->y.count; k++) {
+            const axis_class *rows = &c->y.classes[k];
+            for (int64_t r = 0; r < rows->count; r++)
+                multiply_taps(c, &t, k, in + rows->source[r] * in_row, out + rows->at[r] * out_row);
         }
-    }
     return LS_OK;
 }
 

@@ -1,9 +1,9 @@
 /* Float32 ops by vector kernels: elementwise (one input, two of the same shape, a scalar, one row
- * for all rows), casts, dropout, softmax and cross-entropy over the last axis. Other broadcasts use
- * the reference kernels. */
+ * for all rows or for a sample's), casts, dropout, softmax and cross-entropy over the last axis.
+ * Other broadcasts use the reference kernels. */
 #include "backend/cpu/cpu.h"
 
-typedef enum pattern { SAME, SCALAR_RIGHT, SCALAR_LEFT, ROW_RIGHT, ROW_LEFT } pattern;
+typedef enum pattern { SAME, SCALAR_RIGHT, SCALAR_LEFT, ROW_RIGHT, ROW_LEFT, OWN_ROW_RIGHT, OWN_ROW_LEFT } pattern;
 
 typedef struct elementwise {
     ls_cpu_kernel base;
@@ -68,13 +68,25 @@ static ls_status run_relu_grad(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
-/* The second operand: same shape, one element, or one row for all rows. */
+static ls_status run_capped_relu_grad(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const elementwise *e = (const elementwise *)kernel;
+    size_t from, n;
+    range(e, call, &from, &n);
+    ls_simd_of(kernel)->capped_relu_grad((float *)call->out + from, (const float *)call->in[0] + from,
+                                         (const float *)call->in[1] + from, e->scalar, n);
+    return LS_OK;
+}
+
+/* The second operand: same shape, one element, one row for all rows, or one for a sample's. */
 static ls_status run_binary(ls_kernel *kernel, const ls_kernel_call *call)
 {
     const elementwise *e = (const elementwise *)kernel;
     const ls_simd *simd = ls_simd_of(kernel);
     ls_op op = e->base.group->root->op;
-    bool left = e->pattern == SCALAR_LEFT || e->pattern == ROW_LEFT;
+    bool left = e->pattern == SCALAR_LEFT || e->pattern == ROW_LEFT || e->pattern == OWN_ROW_LEFT;
+    ls_simd_with_row *with_row = op == LS_OP_mul ? simd->mul_row : simd->add_row;
+    size_t row = (size_t)e->row, rows = row > 0 ? (size_t)e->elements / row : 0;
     const float *x = call->in[left ? 1 : 0], *other = call->in[left ? 0 : 1];
     float *out = call->out;
     size_t from, n;
@@ -85,8 +97,11 @@ static ls_status run_binary(ls_kernel *kernel, const ls_kernel_call *call)
         simd->div_scalar(out + from, x + from, *other, n);
     else if (e->pattern == SCALAR_RIGHT || e->pattern == SCALAR_LEFT)
         (op == LS_OP_mul ? simd->scale : simd->add_scalar)(out + from, x + from, op == LS_OP_sub ? -*other : *other, n);
+    else if (e->pattern == ROW_RIGHT || e->pattern == ROW_LEFT)
+        with_row(out, x, other, n / row, row);
     else
-        (op == LS_OP_mul ? simd->mul_row : simd->add_row)(out, x, other, n / (size_t)e->row, (size_t)e->row);
+        for (int64_t i = 0; i < call->samples; i++, out += e->elements, x += e->elements, other += row)
+            with_row(out, x, other, rows, row);
     return LS_OK;
 }
 
@@ -218,6 +233,8 @@ static ls_simd_binary *binary_for(const ls_simd *simd, ls_op op)
         return simd->maximum;
     case LS_OP_minimum:
         return simd->minimum;
+    case LS_OP_silu_grad:
+        return simd->silu_grad;
     default:
         return NULL;
     }
@@ -240,6 +257,22 @@ static int64_t repeats(const ls_tensor *small, const ls_tensor *large)
     return n;
 }
 
+/* Elements of a sample of `small` if it repeats along the last axes of one of `large`, else 0. */
+static int64_t repeats_in_samples(const ls_tensor *small, const ls_tensor *large)
+{
+    int64_t n = 1;
+    if (!small->per_sample || small->shape.rank != large->shape.rank)
+        return 0;
+    for (int i = 1, leading = 1; i < small->shape.rank; i++) {
+        int64_t size = small->shape.dims[i];
+        if (size != large->shape.dims[i] && !(leading && size == 1))
+            return 0;
+        leading = leading && size == 1;
+        n *= size;
+    }
+    return n > 1 ? n : 0; /* single numbers are not vectors */
+}
+
 static bool find_pattern(elementwise *e, const ls_tensor *node)
 {
     const ls_tensor *a = node->in[0], *b = node->in[1];
@@ -253,6 +286,12 @@ static bool find_pattern(elementwise *e, const ls_tensor *node)
     bool commutes = op == LS_OP_add || op == LS_OP_mul;
     if (!((op == LS_OP_sub || op == LS_OP_div) && like_a) && !commutes)
         return false;
+    int64_t own = !commutes ? 0 : like_a ? repeats_in_samples(b, a) : like_b ? repeats_in_samples(a, b) : 0;
+    if (own > 0) {
+        e->row = own;
+        e->pattern = like_a ? OWN_ROW_RIGHT : OWN_ROW_LEFT;
+        return true;
+    }
     int64_t row = like_a ? repeats(b, a) : like_b ? repeats(a, b) : 0;
     if (row == 0 || (row > 1 && !commutes))
         return false;
@@ -281,6 +320,13 @@ static ls_status (*choose(elementwise *e, const ls_simd *simd, const ls_tensor *
     case LS_OP_relu_grad:
         e->scalar = (float)node->attr.slope.slope;
         return real ? run_relu_grad : NULL;
+    case LS_OP_capped_relu:
+        e->scalar = (float)node->attr.number.value;
+        e->with_scalar = simd->capped_relu;
+        return real ? run_with_scalar : NULL;
+    case LS_OP_capped_relu_grad:
+        e->scalar = (float)node->attr.number.value;
+        return real ? run_capped_relu_grad : NULL;
     case LS_OP_leaky_relu:
     case LS_OP_elu:
         e->scalar = (float)node->attr.slope.slope;
@@ -325,15 +371,15 @@ ls_status ls_cpu_make_elementwise(ls_cpu *cpu, const ls_group *group, const int6
     probe.base = e->base;
     *e = probe;
     e->elements = ls_cpu_elements(group->plan, node);
-    bool ranges = run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad ||
-                  (run == run_binary && e->pattern != ROW_RIGHT && e->pattern != ROW_LEFT);
+    bool each = run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad ||
+                run == run_capped_relu_grad;
+    bool ranges = each || (run == run_binary && e->pattern <= SCALAR_LEFT);
     e->base.base.tiled = !group->per_sample && (ranges || run == run_softmax);
     if (run == run_softmax) /* tiles are whole rows */
         e->base.base.tile = e->row * (LS_TILE / e->row > 1 ? LS_TILE / e->row : 1);
-    e->base.base.in_place =
-        run == run_unary || run == run_with_scalar || run == run_clip || run == run_relu_grad || run == run_dropout ||
-        masked_add ||
-        (run == run_binary && (e->pattern == SAME || e->pattern == SCALAR_RIGHT || e->pattern == ROW_RIGHT));
+    e->base.base.in_place = each || run == run_dropout || masked_add ||
+                            (run == run_binary && (e->pattern == SAME || e->pattern == SCALAR_RIGHT ||
+                                                   e->pattern == ROW_RIGHT || e->pattern == OWN_ROW_RIGHT));
     *out = &e->base.base;
     return LS_OK;
 }

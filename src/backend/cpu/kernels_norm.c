@@ -85,6 +85,25 @@ static ls_status run_moments(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
+/* in: x, moments, gamma, beta; for silu_grad also dy */
+static ls_status run_norm_and(ls_kernel *kernel, const ls_kernel_call *call)
+{
+    const norm *p = (const norm *)kernel;
+    const ls_tensor *root = p->base.group->root;
+    const ls_simd *simd = ls_simd_of(kernel);
+    const float *x = call->in[0], *beta = call->in[3];
+    size_t n = pixels(p, call), c = (size_t)p->channels;
+    rows r = in_scratch(p, call->scratch);
+    read_moments(p, call, call->in[1], call->in[2], &r);
+    if (root->op == LS_OP_capped_relu)
+        simd->batch_norm_capped(call->out, x, r.mean, r.scale, beta, (float)root->attr.number.value, n, c);
+    else if (root->op == LS_OP_silu)
+        simd->batch_norm_silu(call->out, x, r.mean, r.scale, beta, n, c);
+    else
+        simd->batch_norm_silu_grad(call->out, call->in[4], x, r.mean, r.scale, beta, n, c);
+    return LS_OK;
+}
+
 /* in: x, moments, gamma, beta, residual */
 static ls_status run_norm(ls_kernel *kernel, const ls_kernel_call *call)
 {
@@ -102,6 +121,13 @@ static ls_status run_norm(ls_kernel *kernel, const ls_kernel_call *call)
     return LS_OK;
 }
 
+/* The limit of the ReLU whose gradient is fused in; NAN: none. */
+static float limit_of(const norm *p)
+{
+    const ls_tensor *first = p->base.group->nodes[0];
+    return first->op == LS_OP_capped_relu_grad ? (float)first->attr.number.value : NAN;
+}
+
 /* in: dy, x, moments; with a ReLU also gamma and beta, or the ReLU's output. Chains of a block are
  * f32; blocks are added in f64. */
 static ls_status run_grad_moments(ls_kernel *kernel, const ls_kernel_call *call)
@@ -117,7 +143,7 @@ static ls_status run_grad_moments(ls_kernel *kernel, const ls_kernel_call *call)
         int64_t at = b.first * p->channels;
         ls_cpu_open_block(call, &b, r.g0, n * sizeof(float));
         simd->batch_norm_grad_moments(r.g0, dy + at, x + at, r.mean, r.inv, relu ? r.scale : NULL,
-                                      relu ? call->in[4] : NULL, y ? y + at : NULL, (size_t)b.count,
+                                      relu ? call->in[4] : NULL, limit_of(p), y ? y + at : NULL, (size_t)b.count,
                                       (size_t)p->channels);
         if (!ls_cpu_close_block(call, &b, r.g0, n * sizeof(float)))
             continue;
@@ -141,8 +167,8 @@ static ls_status run_grad_input(ls_kernel *kernel, const ls_kernel_call *call)
         r.g1[i] = (float)(sums[p->channels + i] / count);
     }
     ls_simd_of(kernel)->batch_norm_grad_input(call->out, call->in[0], call->in[1], r.mean, r.inv, r.scale,
-                                              relu ? call->in[5] : NULL, masked ? call->in[5] : NULL, r.g0, r.g1,
-                                              pixels(p, call), (size_t)p->channels);
+                                              relu ? call->in[5] : NULL, limit_of(p), masked ? call->in[5] : NULL, r.g0,
+                                              r.g1, pixels(p, call), (size_t)p->channels);
     return LS_OK;
 }
 
@@ -159,8 +185,10 @@ bool ls_cpu_takes_norm(const ls_tensor *x)
 ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *samples, int kinds, ls_kernel **out)
 {
     (void)samples, (void)kinds;
-    const ls_tensor *last = group->nodes[group->fusion == LS_FUSE_NORM ? 0 : group->node_count - 1];
+    bool followed = group->fusion == LS_FUSE_NORM_AND;
+    const ls_tensor *last = group->nodes[group->fusion == LS_FUSE_NORM || followed ? 0 : group->node_count - 1];
     ls_status (*run)(ls_kernel *, const ls_kernel_call *) = last->op == LS_OP_moments      ? run_moments
+                                                            : followed                     ? run_norm_and
                                                             : last->op == LS_OP_batch_norm ? run_norm
                                                             : last->op == LS_OP_batch_norm_grad_moments
                                                                 ? run_grad_moments
@@ -181,7 +209,7 @@ ls_status ls_cpu_make_norm(ls_cpu *cpu, const ls_group *group, const int64_t *sa
     p->blocks = ls_blocks_of(rows, rank > 2 ? x->shape.dims[rank - 2] : 1);
     p->epsilon = last->op == LS_OP_moments ? 0 : last->attr.norm.epsilon;
     p->by_lane = ls_node_is_by_lane(last);
-    p->base.base.in_place = run == run_norm || run == run_grad_input;
+    p->base.base.in_place = run == run_norm || run == run_norm_and || run == run_grad_input;
     p->base.base.chains = run == run_moments || run == run_grad_moments;
     p->base.base.scratch_bytes = (size_t)p->channels * (2 * sizeof(double) + 5 * sizeof(float));
     *out = &p->base.base;

@@ -59,11 +59,14 @@ typedef struct ls_simd {
     ls_simd_with_scalar *div_scalar;   /* x / s */
     ls_simd_with_scalar *leaky_relu;   /* x > 0 ? x : s * x */
     ls_simd_with_scalar *elu;          /* x > 0 ? x : s * (exp(x) - 1) */
+    ls_simd_with_scalar *capped_relu;  /* at least 0, at most s; NaN is kept */
     ls_simd_unary *relu;               /* NaN is kept */
     ls_simd_unary *neg, *abs, *square, *sqrt, *rsqrt;
     ls_simd_unary *exp, *log, *tanh, *erf, *sigmoid, *silu, *softplus, *gelu, *gelu_tanh;
     void (*clip)(float *dst, const float *x, float low, float high, size_t n);             /* NaN is kept */
     void (*relu_grad)(float *dst, const float *dy, const float *x, float slope, size_t n); /* x > 0 ? dy : slope * dy */
+    void (*capped_relu_grad)(float *dst, const float *dy, const float *x, float limit, size_t n); /* 0 < x <= limit */
+    ls_simd_binary *silu_grad;                                                                    /* of dy and x */
 
     /* One row for all rows: x [rows,cols], row [cols]. */
     ls_simd_with_row *add_row, *mul_row;
@@ -118,16 +121,24 @@ typedef struct ls_simd {
     /* y + residual, then the optional ReLU */
     void (*batch_norm_add)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
                            const float *residual, size_t pixels, size_t channels, bool relu);
+    /* y, at least 0 and at most the limit; silu(y); the gradient of silu(y) */
+    void (*batch_norm_capped)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
+                              float limit, size_t pixels, size_t channels);
+    void (*batch_norm_silu)(float *dst, const float *x, const float *mean, const float *scale, const float *beta,
+                            size_t pixels, size_t channels);
+    void (*batch_norm_silu_grad)(float *dst, const float *dy, const float *x, const float *mean, const float *scale,
+                                 const float *beta, size_t pixels, size_t channels);
     /* If a ReLU follows the norm, counts dy only where its output is above 0: y if given;
-     * otherwise, if beta (with scale) is given, (x - mean) * scale + beta. to [2,channels], like
+     * otherwise, if beta (with scale) is given, (x - mean) * scale + beta, and there only
+     * where that is at most the limit (NAN: no limit). to [2,channels], like
      * `moments` but in f32: sums of dy and of dy * ((x - mean) * inv). */
     void (*batch_norm_grad_moments)(float *to, const float *dy, const float *x, const float *mean, const float *inv,
-                                    const float *scale, const float *beta, const float *y, size_t positions,
-                                    size_t channels);
+                                    const float *scale, const float *beta, float limit, const float *y,
+                                    size_t positions, size_t channels);
     /* dst = scale * (dy - (g0 + (x - mean) * inv * g1)). g0 and g1 are the sums above divided by
      * the elements per channel in the whole batch. */
     void (*batch_norm_grad_input)(float *dst, const float *dy, const float *x, const float *mean, const float *inv,
-                                  const float *scale, const float *beta, const float *y, const float *g0,
+                                  const float *scale, const float *beta, float limit, const float *y, const float *g0,
                                   const float *g1, size_t pixels, size_t channels);
     /* dst = (y > 0 ? dy : 0) + other */
     void (*relu_grad_add)(float *dst, const float *dy, const float *y, const float *other, size_t n);

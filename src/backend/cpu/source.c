@@ -54,6 +54,7 @@ static bool can_fuse(void *backend, const ls_group *group)
     case LS_FUSE_DENSE:
         return ls_cpu_takes_matmul(first);
     case LS_FUSE_NORM:
+    case LS_FUSE_NORM_AND:
     case LS_FUSE_NORM_GRAD_MOMENTS:
     case LS_FUSE_NORM_GRAD_INPUT:
         return ls_cpu_takes_norm(first->in[0]);

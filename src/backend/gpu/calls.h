@@ -192,7 +192,8 @@ typedef struct ls_gpu_update {
 #define LS_GPU_CHAIN 8 /* maximum number of nodes */
 /* clang-format off */
 #define LS_GPU_CHAIN_OPS(X)                                                                                            \
-    X(add) X(sub) X(mul) X(neg) X(square) X(maximum) X(minimum) X(relu) X(relu_grad) X(sqrt) X(leaky_relu) X(clip)     \
+    X(add) X(sub) X(mul) X(neg) X(square) X(maximum) X(minimum) X(relu) X(relu_grad) X(capped_relu_grad)               \
+    X(silu_grad) X(sqrt) X(leaky_relu) X(capped_relu) X(clip)                                                          \
     X(exp) X(log) X(rsqrt) X(erf) X(tanh) X(sigmoid) X(softplus) X(silu) X(gelu) X(gelu_tanh) X(elu)
 /* clang-format on */
 #define LS_GPU_CHAIN_OP(name) LS_CHAIN_##name,

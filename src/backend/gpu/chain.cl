@@ -37,6 +37,21 @@ CHAIN(maximum, CHOOSE((a >= b) | (a != a), a, b))
 CHAIN(minimum, CHOOSE((a <= b) | (a != a), a, b))
 CHAIN(relu, CHOOSE(a <= (vec)0.0f, (vec)0.0f, a))
 CHAIN(relu_grad, CHOOSE(b > (vec)0.0f, a, (float)s == 0 ? (vec)0.0f : (vec)(float)s *a))
+CHAIN(capped_relu_grad, CHOOSE((b > (vec)0.0f) & (b <= (vec)(float)s), a, (vec)0.0f))
+
+#if LS_VECTOR == 1
+CHAIN(silu_grad, silu_grad_of(a, b))
+#else
+FUNCTION vec chain_silu_grad(vec a, vec b, double s, double t)
+{
+    float dy[LS_VECTOR], x[LS_VECTOR];
+    STORE(a, dy);
+    STORE(b, x);
+    for (int k = 0; k < LS_VECTOR; k++)
+        dy[k] = silu_grad_of(dy[k], x[k]);
+    return LOAD(dy);
+}
+#endif
 
 /* Applies the function to one number at a time. */
 #if LS_VECTOR == 1

@@ -294,6 +294,8 @@ static void set_attributes(ls_gpu_chain *p, int k, const ls_tensor *node)
     const ls_attrs *attr = &node->attr;
     if (node->op == LS_OP_leaky_relu || node->op == LS_OP_elu || node->op == LS_OP_relu_grad)
         p->s[k] = attr->slope.slope;
+    if (node->op == LS_OP_capped_relu || node->op == LS_OP_capped_relu_grad)
+        p->s[k] = attr->number.value;
     if (node->op == LS_OP_clip) {
         p->s[k] = attr->range.low;
         p->t[k] = attr->range.high;

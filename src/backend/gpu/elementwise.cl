@@ -141,6 +141,16 @@ BINARY_VECTORS(mul_f32_vectors, a *b)
 /* a: dy, b: x */
 BINARY_VECTORS(relu_grad_f32_vectors,
                CHOOSE(b > (vec)0.0f, a, (float)p->a == 0 ? (vec)0.0f : (vec)(float)p->a *a))
+BINARY_VECTORS(capped_relu_grad_f32_vectors, CHOOSE((b > (vec)0.0f) & (b <= (vec)(float)p->a), a, (vec)0.0f))
+
+/* places: dy, x, dx */
+KERNEL(silu_grad_f32, 3)
+{
+    LANE(ls_gpu_flat, p);
+    i64 i = ITEM(0);
+    if (i < p->n)
+        OUT(float, 2)[i] = silu_grad_of(IN(float, 0)[i], IN(float, 1)[i]);
+}
 
 
 /* places: condition, a, b, out */

@@ -197,6 +197,8 @@ static ls_status unary(lowering *x)
     const char *op = ls_tensor_op(x->node);
     if (x->node->op == LS_OP_leaky_relu || x->node->op == LS_OP_elu)
         p.a = attr->slope.slope;
+    if (x->node->op == LS_OP_capped_relu)
+        p.a = attr->number.value;
     if (x->node->op == LS_OP_clip) {
         p.a = attr->range.low;
         p.b = attr->range.high;
@@ -279,6 +281,19 @@ static ls_status relu_grad(lowering *x)
     ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape), .a = x->node->attr.slope.slope };
     return LAUNCH(x, LS_GPU_ELEMENTWISE, "relu_grad_f32_vectors", &p, vectors(x, p.n), 1, ls_gpu_in(x, 0),
                   ls_gpu_in(x, 1), x->out);
+}
+
+static ls_status capped_relu_grad(lowering *x)
+{
+    ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape), .a = x->node->attr.number.value };
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, "capped_relu_grad_f32_vectors", &p, vectors(x, p.n), 1, ls_gpu_in(x, 0),
+                  ls_gpu_in(x, 1), x->out);
+}
+
+static ls_status silu_grad(lowering *x)
+{
+    ls_gpu_flat p = { .n = ls_gpu_elements(&x->out_shape) };
+    return LAUNCH(x, LS_GPU_ELEMENTWISE, "silu_grad_f32", &p, p.n, 1, ls_gpu_in(x, 0), ls_gpu_in(x, 1), x->out);
 }
 
 static ls_status select_from(lowering *x)
@@ -476,11 +491,14 @@ static const struct row {
     [LS_OP_relu] = { unary, F32 },
     [LS_OP_leaky_relu] = { unary, F32 },
     [LS_OP_relu_grad] = { relu_grad, F32 },
+    [LS_OP_capped_relu] = { unary, F32 },
+    [LS_OP_capped_relu_grad] = { capped_relu_grad, F32 },
     [LS_OP_sigmoid] = { unary, F32 },
     [LS_OP_tanh] = { unary, F32 },
     [LS_OP_softplus] = { unary, F32 },
     [LS_OP_gelu] = { unary, F32 },
     [LS_OP_silu] = { unary, F32 },
+    [LS_OP_silu_grad] = { silu_grad, F32 },
     [LS_OP_elu] = { unary, F32 },
     [LS_OP_reshape] = { copy_all, ANY },
     [LS_OP_transpose] = { transpose, ANY },

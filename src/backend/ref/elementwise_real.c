@@ -38,6 +38,40 @@ ls_status LS_REF(relu_grad)(const ls_ref_call *call)
     return LS_OK;
 }
 
+ls_status LS_REF(capped_relu)(const ls_ref_call *call)
+{
+    const real *in = call->in[0].data;
+    real *out = call->out.data;
+    real limit = (real)call->node->attr.number.value;
+    for (int64_t i = 0, n = ls_ref_elements(&call->out); i < n; i++)
+        out[i] = in[i] <= 0 ? 0 : in[i] > limit ? limit : in[i];
+    return LS_OK;
+}
+
+/* in: dy, x */
+ls_status LS_REF(capped_relu_grad)(const ls_ref_call *call)
+{
+    const real *dy = call->in[0].data, *x = call->in[1].data;
+    real *out = call->out.data;
+    real limit = (real)call->node->attr.number.value;
+    for (int64_t i = 0, n = ls_ref_elements(&call->out); i < n; i++)
+        out[i] = x[i] > 0 && x[i] <= limit ? dy[i] : 0;
+    return LS_OK;
+}
+
+/* in: dy, x. Each operation is rounded. */
+ls_status LS_REF(silu_grad)(const ls_ref_call *call)
+{
+    const real *dy = call->in[0].data, *x = call->in[1].data;
+    real *out = call->out.data;
+    for (int64_t i = 0, n = ls_ref_elements(&call->out); i < n; i++) {
+        real s = slope_sigmoid(x[i]), rest = 1 - s, product = x[i] * s;
+        real curve = product * rest, slope = s + curve;
+        out[i] = dy[i] * slope;
+    }
+    return LS_OK;
+}
+
 ls_status LS_REF(gelu)(const ls_ref_call *call)
 {
     const real *in = call->in[0].data;

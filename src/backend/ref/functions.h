@@ -98,6 +98,25 @@ static inline double wide_sigmoid(double x)
     return (x < 0 ? e : 1) / (1 + e);
 }
 
+/* The sigmoid in float32, each operation rounded, for gradients: an error of some last places. NaN
+ * gives any number. */
+static inline float slope_sigmoid(float x)
+{
+    static const float c[] = LS_EXP_POLYNOMIAL_F32;
+    float low = -fabsf(x), t = low * LS_INVERSE_LN2_F32 + LS_ROUND_F32, k = t - LS_ROUND_F32;
+    float r = (low - k * LS_LN2_HI_F32) - k * LS_LN2_LO_F32, q = c[5];
+    for (int i = 4; i >= 0; i--)
+        q = q * r + c[i];
+    float square = r * r, e = 1 + (r + square * q);
+    uint32_t bits, exponent;
+    memcpy(&bits, &e, sizeof(bits));
+    memcpy(&exponent, &t, sizeof(exponent));
+    bits += exponent << 23; /* times 2^k */
+    memcpy(&e, &bits, sizeof(e));
+    e = low < -86 ? 0 : e;
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
 /* 1 - erf(z) for z >= 0 */
 static inline double wide_erfc(double z)
 {
@@ -142,6 +161,8 @@ static inline double wide_sigmoid(double x)
     double e = ls_exp(-fabs(x));
     return x < 0 ? e / (1 + e) : 1 / (1 + e);
 }
+
+#define slope_sigmoid wide_sigmoid
 
 static inline double wide_gelu(double x)
 {

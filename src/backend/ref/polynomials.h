@@ -18,6 +18,15 @@
     0x1.0000000000000p+0,  0x1.fffffffff71cfp-2,  0x1.5555555553b7dp-3,  0x1.5555557428e4ap-5,  0x1.1111111c45d9fp-7, \
     0x1.6c164df426e43p-10, 0x1.a019adabe6699p-13, 0x1.a15a4fc103094p-16, 0x1.72c720d005e4bp-19 }
 
+/* In float32: exp(r) is 1 + (r + r^2 q(r)), |r| <= ln2 / 2; ln2 in two parts, the first of which
+ * times an integer below 2^15 is exact */
+#define LS_EXP_POLYNOMIAL_F32 { \
+    5.0000001201e-1f, 1.6666665459e-1f, 4.1665795894e-2f, 8.3334519073e-3f, 1.3981999507e-3f, 1.9875691500e-4f }
+#define LS_LN2_HI_F32      0.693359375f
+#define LS_LN2_LO_F32      -2.12194440e-4f
+#define LS_INVERSE_LN2_F32 1.44269504f
+#define LS_ROUND_F32       12582912.0f /* 1.5 * 2^23 */
+
 /* log(m) is 2 s + 2 s z q(z), s = (m - 1) / (m + 1), z = s^2 */
 #define LS_LOG_POLYNOMIAL { 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15 }
 
