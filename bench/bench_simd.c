@@ -1,6 +1,7 @@
 /* Speed of the vector kernels by instruction set: the best of several interleaved runs, in GB/s of
  * memory that must at least be read and written. "L2": arrays that fit into the second cache, as a
  * micro-batch does; "memory": arrays far larger than any cache. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

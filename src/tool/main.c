@@ -10,8 +10,7 @@ enum { DONE = 0, FAILED = 1, WRONG_USE = 2, STOPPED = 128 };
 static const tool_command *const commands[] = { &tool_train,   &tool_evaluate, &tool_predict, &tool_verify,
                                                 &tool_summary, &tool_export,   &tool_diff,    &tool_report,
                                                 &tool_devices, &tool_doctor,   &tool_launch,  &tool_top,
-                                                &tool_replay,  &tool_tokenize, &tool_key,
-                                                &tool_list };
+                                                &tool_replay,  &tool_tokenize, &tool_key,     &tool_list };
 
 /* Environment variables of Lockstep that are not flags. */
 static const char *const other_variables[] = { "LOCKSTEP_DATA",    "LOCKSTEP_ISA",          "LOCKSTEP_VISIBLE_DEVICES",

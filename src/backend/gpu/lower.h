@@ -113,7 +113,7 @@ lower_function ls_gpu_conv2d, ls_gpu_conv2d_grad_input, ls_gpu_conv2d_grad_kerne
     ls_gpu_pool_grad, ls_gpu_warp, ls_gpu_warp_grad, ls_gpu_attention_op, ls_gpu_attention_grad, ls_gpu_recurrent_op,
     ls_gpu_recurrent_grad, ls_gpu_normal, ls_gpu_moments, ls_gpu_grad_moments, ls_gpu_norm_input,
     ls_gpu_norm_grad_input, ls_gpu_reduce_sum, ls_gpu_reduce_extreme, ls_gpu_softmax, ls_gpu_cross_entropy,
-    ls_gpu_cross_entropy_grad, ls_gpu_ctc_loss, ls_gpu_ctc_grad, ls_gpu_dropout, ls_gpu_uniform, ls_gpu_apply, ls_gpu_gather, ls_gpu_gather_grad,
-    ls_gpu_one_hot, ls_gpu_argmax;
+    ls_gpu_cross_entropy_grad, ls_gpu_ctc_loss, ls_gpu_ctc_grad, ls_gpu_dropout, ls_gpu_uniform, ls_gpu_apply,
+    ls_gpu_gather, ls_gpu_gather_grad, ls_gpu_one_hot, ls_gpu_argmax;
 
 #endif
