@@ -206,6 +206,9 @@ static const struct {
     { "batch_norm", "batch_normalization", F("batch_norm") },
     { "dropout", NONE, F("dropout") },
     { "sparse_cross_entropy", "sparse_categorical_crossentropy", F("cross_entropy") },
+    { "ctc", "ctc_loss", F("ctc_loss") },
+    { "custom", NONE, "torch.autograd.Function" },
+    { "capped_relu", "relu6", F("relu6") },
 };
 
 /* ---- Losses ---- */
@@ -236,6 +239,7 @@ static const ls_reference_row losses[] = {
         NONE },
     [LS_LOSS_DICE] = { "ls_dice", "Dice", NONE },
     [LS_LOSS_TVERSKY] = { "ls_tversky", "Tversky", NONE },
+    [LS_LOSS_CTC] = { "ls_ctc", "CTC", NN("CTCLoss") },
     [LS_LOSS_CUSTOM] = { "ls_custom_loss", "Loss", NN("Module") },
 };
 

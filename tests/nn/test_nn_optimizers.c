@@ -18,8 +18,8 @@
 #include "training.h"
 
 /* Differences that are allowed in float32: twice that of Keras's own float32, and units in the last
- * place. Keras rounds constants such as beta to float32 in its float64 too: this is what float64 may
- * differ by, more with 1 - beta^t, which is then off by some 1e-5 of itself after few steps.
+ * place. Keras rounds constants such as beta to float32 in its float64 too: this is what float64
+ * may differ by, more with 1 - beta^t, which is then off by some 1e-5 of itself after few steps.
  * TensorFlow 1's RMSProp is in float32 only. */
 #define TIMES             2.0
 #define UNITS             8.0

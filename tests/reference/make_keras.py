@@ -498,7 +498,6 @@ REFUSED = {
     "lstm": (lambda: small(L.LSTM(4, recurrent_dropout=0.25), L.Dense(2), shape=(5, 3)), ["LSTM", "recurrent_dropout"]),
     "conv2d_transpose": (lambda: small(L.Conv2DTranspose(4, 3, data_format="channels_first"), L.Flatten(), L.Dense(2)),
                          ["conv2d_transpose", "channels_first"]),
-    "sparsemax": (lambda: small(L.Dense(4, activation="sparsemax"), L.Dense(2), shape=(3,)), ["sparsemax"]),
     "mixed_float16": (lambda: in_policy("mixed_float16", lambda: L.Flatten(), lambda: L.Dense(2)), ["mixed_float16"]),
     "channels_first": (lambda: small(L.Conv2D(4, 3, data_format="channels_first"), L.Flatten(), L.Dense(2)),
                        ["channels_first"]),

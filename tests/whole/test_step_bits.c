@@ -68,7 +68,7 @@ static ls_status embedding(ls_context *ctx, ls_optimizer *optimizer, ls_model **
 
 /* ---- Expected hashes ---- */
 
-#define DEFINITION 4
+#define DEFINITION 5
 
 typedef struct row {
     const char *name;

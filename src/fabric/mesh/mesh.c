@@ -1,5 +1,5 @@
-/* Sends and receives packets. A waiting thread serves all connections at once, so packets of any size
- * pass each other without deadlock, and nothing is allocated. */
+/* Sends and receives packets. A waiting thread serves all connections at once, so packets of any
+ * size pass each other without deadlock, and nothing is allocated. */
 #include "fabric/mesh/mesh.h"
 
 #include <string.h>

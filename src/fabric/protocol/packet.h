@@ -1,5 +1,5 @@
-/* Packets on a connection: a head of fixed size (ls_packet), then head.bytes bytes of body. Each side
- * first sends one HELLO (hello.h), then the kinds of the mesh or of the messenger. */
+/* Packets on a connection: a head of fixed size (ls_packet), then head.bytes bytes of body. Each
+ * side first sends one HELLO (hello.h), then the kinds of the mesh or of the messenger. */
 #ifndef LS_FABRIC_PROTOCOL_PACKET_H
 #define LS_FABRIC_PROTOCOL_PACKET_H
 
