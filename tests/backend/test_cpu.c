@@ -1091,7 +1091,7 @@ static const ls_op fall_backs[] = {
     LS_OP_group,       LS_OP_pow,     LS_OP_gather_batch,   LS_OP_compare,       LS_OP_select,        LS_OP_sign,
     LS_OP_transpose,   LS_OP_concat,  LS_OP_slice,          LS_OP_slice_grad,    LS_OP_pad,           LS_OP_gather,
     LS_OP_gather_grad, LS_OP_one_hot, LS_OP_argmax,         LS_OP_top_k,         LS_OP_top_k_indices, LS_OP_warp,
-    LS_OP_warp_grad,   LS_OP_ctc,     LS_OP_ctc_grad,       LS_OP_custom,        LS_OP_custom_grad,
+    LS_OP_warp_grad,   LS_OP_ctc,     LS_OP_ctc_grad,
 };
 
 static bool falls_back(ls_op op)
