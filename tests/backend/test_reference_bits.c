@@ -63,8 +63,9 @@ typedef enum bound {
     CHAIN,   /* (4 + 2 sqrt n) U S: a sum in float32 */
     MOMENTS, /* 2^-44 S: a sum in float64 that stays there */
     NORM,    /* 16 U S: differences of numbers rounded to float32, S counting both, and sums of such in blocks */
-    DRAWN, /* no bound: float64 draws other numbers, a step's error goes on into the next steps, or a slope is near 0 */
-    STATE, /* 16 U S, by rule: updates_have_the_reference_s_bits */
+    SLOPE,   /* 8 U |dy|: a slope that is near 0 somewhere, times the gradient dy, which is input 0 */
+    DRAWN,   /* no bound: float64 draws other numbers, or a step's error goes on into the next steps */
+    STATE,   /* 16 U S, by rule: updates_have_the_reference_s_bits */
 } bound;
 
 /* clang-format off */
@@ -88,8 +89,9 @@ static const struct family {
                   LS_OP_max_pool2d_grad, LS_OP_warp_grad } },
     { MOMENTS, 1, { LS_OP_moments } },
     { NORM, 3, { LS_OP_batch_norm, LS_OP_batch_norm_grad_input, LS_OP_batch_norm_grad_moments } },
-    { DRAWN, 10, { LS_OP_silu_grad, LS_OP_random_uniform, LS_OP_recurrent, LS_OP_recurrent_grad, LS_OP_attention,
-                   LS_OP_attention_grad, LS_OP_custom, LS_OP_custom_grad, LS_OP_ctc, LS_OP_ctc_grad } },
+    { SLOPE, 1, { LS_OP_silu_grad } },
+    { DRAWN, 9, { LS_OP_random_uniform, LS_OP_recurrent, LS_OP_recurrent_grad, LS_OP_attention, LS_OP_attention_grad,
+                  LS_OP_custom, LS_OP_custom_grad, LS_OP_ctc, LS_OP_ctc_grad } },
     { STATE, 2, { LS_OP_assign_add, LS_OP_apply } },
 };
 /* clang-format on */
@@ -430,6 +432,16 @@ static double *norm_magnitudes(const wide_call *w)
 
 /* The allowed difference of element k. The float64 kernels have errors as well: 2^-50 of what
  * numbers of size 1 are made of. */
+static double *magnitudes_of(const ls_ref_array *array)
+{
+    int64_t n = elements_of(array);
+    double *s = calloc((size_t)n + 1, sizeof *s);
+    assert_non_null(s);
+    for (int64_t k = 0; k < n; k++)
+        s[k] = fabs(((const double *)array->data)[k]);
+    return s;
+}
+
 static double allowed(bound b, double y, double s, double terms)
 {
     const double least = 0x1p-149, wide = 0x1p-44;
@@ -448,6 +460,8 @@ static double allowed(bound b, double y, double s, double terms)
         return wide * s;
     case NORM:
         return 16 * U * s + 16 * least;
+    case SLOPE:
+        return 8 * U * s + 8 * least;
     default:
         return (double)INFINITY;
     }
@@ -475,6 +489,8 @@ static bool near_enough(const plan *p, ls_tensor *node)
         s = sum_of(&w, magnitude);
     if (b == CHAIN)
         terms = sum_of(&w, one);
+    if (b == SLOPE)
+        s = magnitudes_of(&w.in[0]);
     bool good = true;
     for (int64_t k = 0; good && k < n; k++) {
         double x = test_number(got.data, got.dtype, (size_t)k), z = test_number(y, w.call.out.dtype, (size_t)k);
