@@ -10,7 +10,7 @@ void ls_graph_copy_free(ls_graph_copy *copy)
     free(copy->copies);
     free(copy->from);
     free(copy->to);
-    *copy = (ls_graph_copy){ NULL };
+    *copy = (ls_graph_copy){ .copies = NULL };
 }
 
 static ls_tensor *copy_variable(ls_graph_copy *c, const ls_tensor *node, ls_graph *to)

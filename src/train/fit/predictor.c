@@ -82,7 +82,7 @@ static ls_status make(ls_job *job, const ls_share_options *options, ls_predictor
     ls_graph *from = ls_model_graph(model);
     ls_element_spec spec;
     ls_function *f = NULL;
-    ls_graph_copy copy = { NULL };
+    ls_graph_copy copy = { .copies = NULL };
     if (ls_model_output_count(model) > LS_MAX_OUTPUTS || ls_model_input_count(model) > LS_MAX_COMPONENTS)
         return ls_fail(LS_ERR_UNSUPPORTED,
                        "ls_model_share: model \"%s\" has %zu inputs and %zu outputs; at most %d and %d can be shared",
