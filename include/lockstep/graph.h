@@ -576,7 +576,7 @@ typedef struct ls_custom_sample {
     const ls_shape *shapes;
     ls_shape output; /* shape of the output; not set in the function `shape` */
     int64_t index;   /* number of the sample in the batch */
-    char *message;   /* what is wrong, if the function fails: LS_CUSTOM_MESSAGE_BYTES bytes, "" before */
+    char *message;   /* error text of a function that fails: LS_CUSTOM_MESSAGE_BYTES bytes, "" before */
 } ls_custom_sample;
 
 /* Sets type and shape of the output of a sample, which are those of input 0 before. Called when

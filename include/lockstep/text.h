@@ -69,7 +69,7 @@ typedef struct ls_text_options {
      * of tokens it only says how large the vocabulary is. */
     const char *tokenizer;
     int64_t vocab;          /* size of the vocabulary; 0: that of the tokenizer, or unknown */
-    ls_token_format format; /* of a .bin file */
+    ls_token_format format; /* format of a .bin file */
 } ls_text_options;
 
 /* Makes a dataset of windows of a file: ls_from_text("book.txt", .context = 64). FILE.bin and

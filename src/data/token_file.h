@@ -7,7 +7,7 @@
 #include "lockstep/text.h"
 
 typedef struct ls_token_file {
-    void *map; /* of the whole file; NULL: the tokens are in memory of their own */
+    void *map; /* mapping of the whole file; NULL: the tokens have memory of their own */
     size_t map_bytes;
     void *owned;
     const unsigned char *data; /* the first token */

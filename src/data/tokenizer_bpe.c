@@ -216,8 +216,8 @@ typedef struct encoder {
     ls_token_ids *out;
     symbol *symbols;
     candidate *heap;
-    size_t heap_count, room; /* room: for words of so many bytes */
-    char *name;              /* of a word; for ignore_merges */
+    size_t heap_count, room; /* room: longest word in bytes */
+    char *name;              /* name of a word, for ignore_merges */
 } encoder;
 
 static bool is_before(const candidate *a, const candidate *b)

@@ -79,7 +79,7 @@ static char_kind kind_of(uint32_t code)
 typedef struct reader {
     const char *text;
     size_t bytes, at;
-    uint32_t code; /* of the character at `at` */
+    uint32_t code; /* code point of the character at `at` */
     char_kind kind;
     size_t length;
 } reader;

@@ -46,7 +46,7 @@ static const struct {
     ls_shape input;
     int64_t classes; /* 0: not a classifier */
     int64_t least;   /* minimum image height and width; 0: samples of any rank */
-    int variant;     /* of ls_builtin_maker */
+    int variant;     /* argument of ls_builtin_maker */
 } models[] = {
     { "linear", linear, { 1, { 1 } }, 0, 0, 0 },
     { "mlp", mlp, { 3, { 28, 28, 1 } }, 10, 0, 0 },

@@ -216,7 +216,7 @@ ls_status ls_builtin_vgg(const ls_builtin_maker *m, ls_model **out)
     ls_symbol x;
     LS_TRY(check_vgg(m, size));
     LS_TRY(begin(m, &x));
-    int index = 0; /* of torchvision's Sequential */
+    int index = 0; /* index in torchvision's Sequential */
     for (int s = 0; s < 5; s++) {
         for (int c = 0; c < rows[row].convolutions[s]; c++, index += 2)
             x = activate(convolve(x, name("features.%d", index).text, s < 3 ? 64 << s : 512, 3, 1, true), LS_RELU);

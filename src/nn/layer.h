@@ -14,7 +14,7 @@ typedef struct ls_weight {
     ls_initializer initializer; /* never LS_INIT_DEFAULT */
     ls_regularizer regularizer;
     ls_constraint constraint;
-    double rate; /* of ls_variable */
+    double rate; /* factor of ls_variable */
     bool trainable;
     /* Where Keras has the weight inside its layer: in a cell ("lstm_cell"); if the layer is a
      * wrapper, in the layer `inner` ("forward_lstm"), the wrapper's attribute `slot`

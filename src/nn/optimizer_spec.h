@@ -21,7 +21,7 @@ typedef struct ls_optimizer_info {
 
 typedef struct ls_recipe {
     const ls_optimizer_info *info;
-    ls_optimizer_way way; /* that of the kind, or another that an option asks for */
+    ls_optimizer_way way; /* way of the kind, unless an option asks for another */
     ls_apply_op apply;    /* without its tensors */
     int slot_count;
     double rate, start;

@@ -166,7 +166,7 @@ void ls_model_leave_graph(ls_model *model)
         return;
     }
     leave_ring(model);
-    ls_claim_end(&(ls_claim){ .graph = model->graph }); /* of ls_model_destroy, for which it has no end */
+    ls_claim_end(&(ls_claim){ .graph = model->graph }); /* ends the claim of ls_model_destroy */
 }
 
 /* ---- Training ---- */

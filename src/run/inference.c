@@ -14,7 +14,8 @@ typedef struct plan {
     ls_executor *executor; /* NULL: free */
     int64_t batch;
     uint64_t used;
-    int *input; /* By input: index of its plan node; -1: the outputs do not depend on it. */
+    int *input;          /* By input: index of its plan node; -1: the outputs do not depend on it. */
+    bool keeps_prepared; /* Prepared weights are valid for the next run. */
 } plan;
 
 struct ls_inference {
@@ -125,6 +126,7 @@ static ls_status make_plan(ls_inference *f, plan *p, int64_t batch)
             if (made->nodes[i].node == f->inputs[k])
                 p->input[k] = i;
     }
+    p->keeps_prepared = can_keep_prepared(made);
     set_weights(p->executor);
     return LS_OK;
 }
@@ -164,7 +166,7 @@ ls_status ls_inference_run(ls_inference *f, const ls_array *inputs, const ls_arr
         if (p->input[k] >= 0)
             e->external[p->input[k]] = (ls_external){ .data = inputs[k].data };
     LS_TRY(ls_executor_run(e, f->graph->seed, 0));
-    e->is_prepared = can_keep_prepared(e->plan);
+    e->is_prepared = p->keeps_prepared;
     for (size_t k = 0; k < f->output_count; k++)
         ls_executor_copy_value(e, e->plan->fetches[k], outputs[k].data);
     return LS_OK;

@@ -27,7 +27,7 @@ typedef struct outcome {
     ls_results results;
     double *confusion; /* [classes][classes]; NULL: not asked for */
     size_t classes;
-    const char *const *names; /* of classes, if the data has them */
+    const char *const *names; /* names of classes, if the data has them */
     size_t named;
 } outcome;
 

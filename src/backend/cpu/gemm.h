@@ -107,7 +107,7 @@ typedef struct ls_gemm_tap_sums {
     int64_t line_count;
     const float *in, *b;
     int64_t in_step, tap_step, b_step;
-    int64_t pixels; /* of each line */
+    int64_t pixels; /* number in each line */
     int64_t taps;   /* at most LS_GEMM_MOST_TAPS */
     int64_t first[LS_GEMM_MOST_TAPS], end[LS_GEMM_MOST_TAPS];
     float *out;         /* [taps][channels] */

@@ -37,9 +37,9 @@ typedef struct ls_simd_cell {
 
 /* The gradient of one step of a sample. */
 typedef struct ls_simd_back {
-    const float *dy;         /* of its h */
+    const float *dy;         /* gradient of its h */
     const float *y, *before; /* its value, and that of the step before; NULL: none */
-    float *dh, *dc;          /* of the state, without dy; become what the state before gets without the kernel */
+    float *dh, *dc; /* gradients of the state without dy; become those of the state before, without the kernel */
     float *d;
 } ls_simd_back;
 
@@ -66,7 +66,7 @@ typedef struct ls_simd {
     void (*clip)(float *dst, const float *x, float low, float high, size_t n);             /* NaN is kept */
     void (*relu_grad)(float *dst, const float *dy, const float *x, float slope, size_t n); /* x > 0 ? dy : slope * dy */
     void (*capped_relu_grad)(float *dst, const float *dy, const float *x, float limit, size_t n); /* 0 < x <= limit */
-    ls_simd_binary *silu_grad;                                                                    /* of dy and x */
+    ls_simd_binary *silu_grad;                                                                    /* inputs dy and x */
 
     /* One row for all rows: x [rows,cols], row [cols]. */
     ls_simd_with_row *add_row, *mul_row;

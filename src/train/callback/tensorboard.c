@@ -166,7 +166,7 @@ static void put_scalar(ls_text *to, tag named, int64_t step, double value)
 
 /* ---- Histograms ---- */
 
-#define BUCKETS 30 /* of equal width, as TensorFlow's default */
+#define BUCKETS 30 /* buckets of equal width, as TensorFlow's default */
 
 typedef struct histogram {
     double min, max, sum, squares;

@@ -14,7 +14,7 @@
 struct ls_predictor {
     ls_graph *graph; /* copy of the formulas; its claim guards the predictor */
     ls_weights_view *weights;
-    ls_variable **variables; /* of `graph`, in the order of the view */
+    ls_variable **variables; /* variables of `graph`, in the order of the view */
     size_t variable_count;
     ls_tensor **inputs, **outputs; /* nodes of `graph` */
     size_t input_count, output_count;
