@@ -6,16 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "lockstep.h"
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int by_size(const void *a, const void *b)
 {
@@ -59,10 +52,10 @@ int main(int argc, char **argv)
     LS_CHECK(ls_model_share(model, &predictor));
     ls_array x = one(ls_model_input_shape(model, 0)), y = one(ls_model_output_shape(model, 0));
     for (int i = -3; i < runs; i++) { /* three to warm up */
-        double start = now();
+        double start = ls_clock_now();
         LS_CHECK(ls_predictor_run(predictor, &x, 1, &y, 1));
         if (i >= 0)
-            seconds[i] = now() - start;
+            seconds[i] = ls_clock_now() - start;
     }
     qsort(seconds, (size_t)runs, sizeof(*seconds), by_size);
     printf("lockstep %s: best %.0f us, median %.0f us, 99 %% %.0f us\n", argv[1], 1e6 * seconds[0],

@@ -6,21 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "lockstep.h"
 
 typedef struct gpt {
     int64_t blocks, width, heads, context, vocabulary;
 } gpt;
 static gpt small = { .blocks = 6, .width = 384, .heads = 6, .context = 256, .vocabulary = 256 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- Models ---- */
 
@@ -125,10 +118,10 @@ int main(int argc, char **argv)
                          : ls_array_of(LS_F32, LS_SHAPE(batch, 96, 96, 3), x);
     ls_array out = text ? ls_array_of(LS_I32, LS_SHAPE(batch, labels), y) : ls_array_of(LS_I32, LS_SHAPE(batch), y);
     for (int i = -2; i < steps; i++) { /* two to warm up */
-        double start = now();
+        double start = ls_clock_now();
         LS_CHECK(ls_train_on_batch(model, in, out));
         if (i >= 0)
-            seconds[i] = now() - start;
+            seconds[i] = ls_clock_now() - start;
     }
     qsort(seconds, (size_t)steps, sizeof(*seconds), by_size);
     printf("lockstep %s: best %.1f ms, median %.1f ms\n", row, 1e3 * seconds[0], 1e3 * seconds[steps / 2]);

@@ -8,7 +8,8 @@ The rows are those of bench_predict.c. THREADS=1 (default) or 2 threads of the f
 import os
 import sys
 import tempfile
-import time
+
+from timing import sorted_seconds
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 THREADS = int(os.environ.get("THREADS", "1"))
@@ -98,14 +99,7 @@ def main():
         return
     runs = int(sys.argv[3]) if len(sys.argv) > 3 else 100
     run = {"pytorch": pytorch, "onnxruntime": onnxruntime, "tflite": tflite}[framework](row)
-    for _ in range(3):
-        run()
-    seconds = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    seconds.sort()
+    seconds = sorted_seconds(run, runs)
     best, median, late = (1e6 * seconds[i] for i in (0, runs // 2, runs * 99 // 100))
     print(f"{framework} {row}: best {best:.0f} us, median {median:.0f} us, 99 % {late:.0f} us ({THREADS} threads)")
 

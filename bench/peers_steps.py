@@ -7,7 +7,8 @@ The rows are those of bench_steps.c. PyTorch uses channels_last for images.
 """
 import os
 import sys
-import time
+
+from timing import sorted_seconds
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 APPLICATIONS = {"mobilenetv2": "MobileNetV2", "efficientnetb0": "EfficientNetB0"}
@@ -114,14 +115,7 @@ def main():
         return
     steps = int(sys.argv[3]) if len(sys.argv) > 3 else 10
     step = tensorflow_step(row) if framework == "tensorflow" else torch_step(row, framework == "compiled")
-    for _ in range(3):
-        step()
-    seconds = []
-    for _ in range(steps):
-        start = time.monotonic()
-        step()
-        seconds.append(time.monotonic() - start)
-    seconds.sort()
+    seconds = sorted_seconds(step, steps)
     print(f"{framework} {row}: best {1e3 * seconds[0]:.1f} ms, median {1e3 * seconds[steps // 2]:.1f} ms")
 
 
