@@ -4,14 +4,27 @@
 set -eu
 
 HERE=$(dirname "$0")
-. "$HERE/turns.sh"
-begin "mnist-cnn mobilenetv2 resnet50" "$@"
+PROGRAM=$1
+shift
+ROWS=${*:-mnist-cnn mobilenetv2 resnet50}
+PYTHON=${PEERS:-}/bin/python
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+frameworks="pytorch onnxruntime tflite"
+[ -x "$PYTHON" ] || { echo "No peers in ${PEERS:-PEERS} (make bench-peers installs them): measured alone."; frameworks=; }
 for row in $ROWS; do
-    frameworks="pytorch onnxruntime tflite"
-    case $row in mobilenetv2) json=$WORK/$row.json ;; *) json= ;; esac
-    if [ ! -x "$PYTHON" ]; then
-        [ -z "$json" ] || continue # Keras writes it
-        frameworks=
+    json=
+    if [ "$row" = mobilenetv2 ]; then
+        [ -n "$frameworks" ] || continue # its JSON comes from Keras
+        json=$WORK/$row.json
+        "$PYTHON" "$HERE/peers_predict.py" "$row" json "$json" 2>/dev/null
     fi
-    take_turns "$HERE/peers_predict.py" "$row" "${RUNS:-100}" "$json" $frameworks
+    round=0
+    while [ "$round" -lt "${ROUNDS:-3}" ]; do
+        round=$((round + 1))
+        "$PROGRAM" "$row" "${RUNS:-100}" ${json:+"$json"}
+        for framework in $frameworks; do
+            "$PYTHON" "$HERE/peers_predict.py" "$row" "$framework" "${RUNS:-100}" 2>/dev/null || echo "$framework $row: failed"
+        done
+    done
 done
